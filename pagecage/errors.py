@@ -1,0 +1,39 @@
+"""What goes wrong by a user's doing or a host's, said in one sentence with the command that mends it."""
+
+from __future__ import annotations
+
+# Exit codes of `pagecage` (docs/FORMAT.md lists them for users).
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_HOST = 3
+EXIT_INCOMPLETE = 4
+EXIT_INTERRUPTED = 130
+
+
+class PagecageError(Exception):
+    """A user-facing failure: a sentence, and the command or edit that mends it.
+
+    `exit_code` is what the command line ends with: EXIT_USAGE for input that can be corrected before anything starts,
+    EXIT_HOST for a host that cannot do what is asked.
+    """
+
+    def __init__(self, message: str, hint: str = "", exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  mend: {self.hint}" if self.hint else self.message
+
+
+class HostError(PagecageError):
+    """The host cannot serve: a missing tool, a guest that does not boot, a lock that somebody holds."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint, EXIT_HOST)
+
+
+class HostDied(HostError):
+    """The host went away while it was working (the guest ended, the connection broke); a new start may continue."""

@@ -1,0 +1,64 @@
+"""What the campaign asks of a host; local, vm and SSH hosts differ only in how bytes reach the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+Progress = Callable[[str], None]
+"""Called with a short present-tense sentence when a step that takes seconds begins ("booting the guest")."""
+
+
+@dataclass(frozen=True)
+class HostNeed:
+    """What a plan asks of a host before its first trial: working memory and room on the data disk."""
+
+    memory_bytes: int
+    data_bytes: int
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """One machine state: what started it, how often it was restored, and what runs beneath it.
+
+    `state_id` names the saved state (None for a machine that is simply running), `restore_seq` counts its restores,
+    `emulated` tells that an instruction is translated (TCG), `details` are facts for the record (QEMU version, accel, aio).
+    """
+
+    state_id: str | None
+    restore_seq: int | None
+    emulated: bool
+    details: dict[str, Any]
+
+
+class Host(Protocol):
+    """A machine that runs trials. Use: prepare, start, push, command..., (restart), stop. stop() is safe at any time."""
+
+    name: str
+    data_dir: str
+    """Directory on the host whose disk is measured and limited."""
+    spool_dir: str
+    """Memory-backed directory on the host for the agent, workloads and traces."""
+
+    def prepare(self, need: HostNeed, progress: Progress) -> None:
+        """Make everything that start() needs (image, saved state); slow once, nothing afterwards."""
+
+    def start(self) -> MachineState:
+        """Bring the machine to its starting state. Raises HostError, or PagecageError when somebody else uses it."""
+
+    def restart(self) -> MachineState:
+        """A fresh machine state (for `fresh`); where a host cannot, it raises HostError."""
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The local argv that runs `argv` on the host with stdin, stdout, stderr and exit status passed through."""
+
+    def push(self, sources: Sequence[Path], directory: str) -> None:
+        """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
+
+    def outer_sample(self) -> dict[str, Any] | None:
+        """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
+
+    def stop(self) -> None:
+        """End what start() began. Never raises for a machine that is already gone."""

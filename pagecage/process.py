@@ -1,0 +1,96 @@
+"""The only way to start a process: clean arguments, captured output, and a command line that can be replayed by hand."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pagecage.errors import PagecageError
+
+PIPE = subprocess.PIPE
+DEVNULL = subprocess.DEVNULL
+STDOUT = subprocess.STDOUT
+Process = subprocess.Popen
+TimeoutExpired = subprocess.TimeoutExpired
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a finished process left: its arguments, exit status (negative: ended by that signal) and output."""
+
+    argv: tuple[str, ...]
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit status was 0."""
+        return self.status == 0
+
+
+def replay(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
+    """The command as one line that can be pasted into a shell."""
+    return " ".join([*(f"{k}={shlex.quote(v)}" for k, v in (env or {}).items()), shlex.join(map(str, argv))])
+
+
+def _failure(argv: Sequence[str | Path], status: int, stderr: str) -> PagecageError:
+    how = f"ended by signal {-status}" if status < 0 else f"exit status {status}"
+    last = stderr.strip().splitlines()[-1:] or ["it printed no reason"]
+    return PagecageError(f"`{replay(argv)}` failed ({how}): {last[0]}", f"run it by hand: {replay(argv)}", 3)
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    input_text: str | None = None,
+    timeout_seconds: float | None = None,
+    check: bool = True,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Completed:
+    """Run to the end and capture; `env` is added to this process's own environment.
+
+    Raises PagecageError when the program is missing, takes longer than `timeout_seconds`, or (with `check`) fails.
+    """
+    try:
+        done = subprocess.run(
+            [str(a) for a in argv], input=input_text, timeout=timeout_seconds, cwd=cwd, text=True, errors="replace",
+            capture_output=True, env={**os.environ, **(env or {})}, check=False,
+            **({} if input_text is not None else {"stdin": DEVNULL}),  # type: ignore[arg-type]
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise PagecageError(f"{argv[0]} is not installed", "make setup", 3) from None
+    except subprocess.TimeoutExpired:
+        raise PagecageError(f"`{replay(argv)}` took longer than {timeout_seconds} s", "", 3) from None
+    if check and done.returncode != 0:
+        raise _failure(argv, done.returncode, done.stderr)
+    return Completed(tuple(map(str, argv)), done.returncode, done.stdout, done.stderr)
+
+
+def spawn(
+    argv: Sequence[str | Path],
+    *,
+    stdin: int | IO[bytes] | None = DEVNULL,
+    stdout: int | IO[bytes] | None = DEVNULL,
+    stderr: int | IO[bytes] | None = DEVNULL,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    new_session: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start and return at once; the caller owns the process and must end it. Bytes, unbuffered on our side.
+
+    `new_session` puts it beyond the terminal's Ctrl-C, so that the caller decides in which order things end.
+    """
+    try:
+        return subprocess.Popen(
+            [str(a) for a in argv], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, bufsize=0,
+            env={**os.environ, **(env or {})}, start_new_session=new_session,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise PagecageError(f"{argv[0]} is not installed", "make setup", 3) from None

@@ -1,0 +1,62 @@
+"""Sizes, rates and times as people write them; the only module that multiplies by 1024 or 1000."""
+
+from __future__ import annotations
+
+import re
+
+from pagecage.errors import PagecageError
+
+PAGE_BYTES = 4096
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+_SCALE = {
+    "B": 1,
+    "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
+    "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024**4,
+}  # fmt: skip
+_SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
+
+
+def parse_size_bytes(text: str, where: str = "size") -> int:
+    """Bytes of a size with an explicit unit ("200MB", "1GiB", "512B").
+
+    A bare K, M or G is refused because systemd reads it in base 1000 for I/O and base 1024 for memory
+    (systemd.resource-control(5)). `where` names the file and key for the error.
+    """
+    match = _SIZE.match(text)
+    if not match:
+        raise PagecageError(f"{where}: {text!r} is no size", 'write a number and a unit, as in "200MB" or "1GiB"')
+    number, unit = match.groups()
+    if unit not in _SCALE:
+        raise PagecageError(
+            f"{where}: {text!r} has no clear unit", "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)"
+        )
+    return round(float(number) * _SCALE[unit])
+
+
+def format_bytes(count: float) -> str:
+    """A size for people, in base 1024 ("128 MiB", "6.4 MiB", "640 B")."""
+    for unit, scale in (("TiB", 1024**4), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}" if count / scale < 1000 else f"{count / scale:.0f} {unit}"
+    return f"{count:.0f} B"
+
+
+def format_rate(bytes_per_second: float) -> str:
+    """A transfer rate for people, in base 1000 as disks and clouds state it ("20.1 MB/s")."""
+    for unit, scale in (("GB/s", 1000**3), ("MB/s", 1000**2), ("kB/s", 1000)):
+        if bytes_per_second >= scale:
+            return f"{bytes_per_second / scale:.3g} {unit}"
+    return f"{bytes_per_second:.0f} B/s"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people ("0.36 s", "14.9 s", "3 min 05 s")."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s"
+
+
+def page_floor_bytes(count: int) -> int:
+    """`count` rounded down to a page, as the kernel stores memory.max (cgroup-v2.rst, page_counter_memparse)."""
+    return count // PAGE_BYTES * PAGE_BYTES
