@@ -1,0 +1,52 @@
+"""An experiment as data: one question, the factors varied to answer it, and the claims it is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SIZES = ("full", "default", "emulated", "smoke")
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one level of a factor changes: workload arguments, the cache state, the read-ahead, the cage."""
+
+    arguments: tuple[str, ...] = ()
+    cache: str | None = None
+    read_ahead_kb: int | None = None
+    cage: str | None = None
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a run is: the dataset and how long one measured part may take."""
+
+    dataset_bytes: int | None
+    max_seconds: float | None
+    repeats: int | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One TOML file of experiments/, checked. `definition_sha256` is the file's own; `definition` its plain content."""
+
+    name: str
+    question: str
+    program: str
+    workload_kind: str
+    arguments: tuple[str, ...]
+    min_memory_bytes: int
+    response: str
+    repeats: int
+    fresh: str
+    read_ahead_kb: int | None
+    collectors: tuple[str, ...]
+    factors: Mapping[str, tuple[str, ...]]
+    levels: Mapping[str, Mapping[str, Level]]
+    exclude: tuple[Mapping[str, str], ...]
+    sizes: Mapping[str, Size]
+    claims: tuple[Mapping[str, Any], ...]
+    definition_sha256: str
+    definition: Mapping[str, Any] = field(default_factory=dict)

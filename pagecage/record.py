@@ -1,0 +1,121 @@
+"""Everything one trial produced, raw. One JSON line; docs/FORMAT.md defines every key."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import PagecageError
+
+RECORD_VERSION = 1
+OUTCOMES = (
+    "ok", "oom_killed", "timed_out", "failed", "wrong_answer", "not_prepared", "requirement_missed", "interrupted",
+)  # fmt: skip
+# A trial with one of these has its answer; the others are tried again by `--resume`.
+FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "requirement_missed"})
+
+
+@dataclass(frozen=True)
+class Record:
+    """One trial's record. Mappings hold kernel counters under the kernel's own keys; None is "not known", never 0."""
+
+    run_id: str
+    plan_sha256: str
+    host: str
+    experiment: str
+    trial_id: str
+    treatment: Mapping[str, str]
+    repeat: int
+    block: int
+    position: int
+    attempt: int
+    outcome: str
+    phase: str
+    error: str | None = None
+    phases: tuple[Mapping[str, Any], ...] = ()
+    boot_id: str | None = None
+    state_id: str | None = None
+    restore_seq: int | None = None
+    emulated: bool | None = None
+    response: Mapping[str, float | None] = field(default_factory=dict)
+    measured: Mapping[str, float] | None = None
+    samples: tuple[Mapping[str, Any], ...] = ()
+    counters: Mapping[str, Any] = field(default_factory=dict)
+    outer_host: Mapping[str, Any] | None = None
+    cage: Mapping[str, Any] = field(default_factory=dict)
+    cache: Mapping[str, Any] = field(default_factory=dict)
+    device: Mapping[str, Any] = field(default_factory=dict)
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    exit: Mapping[str, Any] = field(default_factory=dict)
+    collectors: Mapping[str, Any] = field(default_factory=dict)
+    missed_requirements: tuple[Mapping[str, str], ...] = ()
+    traces: Mapping[str, str] = field(default_factory=dict)
+    harness: Mapping[str, Any] = field(default_factory=dict)
+    record_version: int = RECORD_VERSION
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the trial has its answer and need not be tried again."""
+        return self.outcome in FINAL_OUTCOMES
+
+
+_FIELDS = frozenset(f.name for f in fields(Record))
+
+
+def record_to_json(record: Record) -> dict[str, Any]:
+    """The record as plain data."""
+    return asdict(record)
+
+
+def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
+    """The inverse of `record_to_json`; raises PagecageError on an unknown key, outcome or a newer version."""
+    unknown = sorted(set(data) - _FIELDS)
+    if data.get("record_version", 0) > RECORD_VERSION:
+        raise PagecageError(f"{where} has format version {data['record_version']}", "use a newer pagecage to read it")
+    if unknown or data.get("outcome") not in OUTCOMES:
+        what = f"unknown key {unknown[0]!r}" if unknown else f"unknown outcome {data.get('outcome')!r}"
+        raise PagecageError(f"{where} is no pagecage record: {what}", "docs/FORMAT.md lists the keys")
+    lists = {key: tuple(data[key]) for key in ("phases", "samples", "missed_requirements") if key in data}
+    try:
+        return Record(**{**data, **lists})
+    except TypeError as error:
+        raise PagecageError(f"{where} is no pagecage record: {error}", "docs/FORMAT.md lists the keys") from None
+
+
+def append_record(path: Path, record: Record) -> None:
+    """Append one line and force it to the disk: what was recorded survives whatever ends the harness.
+
+    A line that a killed writer left unfinished is closed first, so it cannot swallow this one.
+    """
+    line = json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":")).encode() + b"\n"
+    with path.open("ab+") as file:
+        if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
+            line = b"\n" + line
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _ends_with_newline(descriptor: int, size: int) -> bool:
+    return os.pread(descriptor, 1, size - 1) == b"\n"
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """Every whole record of a file, in the order written; a line cut off by a kill is skipped."""
+    if not path.exists():
+        return
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            data = json.loads(line)
+        except ValueError:
+            continue
+        yield record_from_json(data, f"{path.name}:{number}")
+
+
+def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:
+    """The record completed by what only the controller can see: the machine around the guest."""
+    return replace(record, outer_host=outer_host)
