@@ -1,0 +1,70 @@
+"""Reads one cgroup v2 directory; names are the kernel's files (Documentation/admin-guide/cgroup-v2.rst)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.kernelfs import (
+    parse_flat_keyed,
+    parse_limits,
+    parse_nested_keyed,
+    parse_pressure,
+    read_text,
+)
+from pagecage.cage import IO_MAX_KEY
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+_FLAT = ("memory.stat", "memory.events", "cpu.stat")
+_NUMBER = ("memory.current", "memory.peak", "memory.swap.current")
+_PRESSURE = ("cpu.pressure", "io.pressure", "memory.pressure")
+_LIMIT = ("memory.max", "memory.swap.max", "cpu.max")
+
+
+def read_counters(cgroup: Path) -> dict[str, Any]:
+    """Every counter a record keeps of a cgroup; a file that this kernel lacks is None."""
+    counters: dict[str, Any] = {}
+    for name in _FLAT:
+        text = read_text(cgroup / name)
+        counters[name] = None if text is None else parse_flat_keyed(text)
+    for name in _NUMBER:
+        text = read_text(cgroup / name)
+        counters[name] = int(text) if text and text.strip().isdigit() else None
+    for name in _PRESSURE:
+        text = read_text(cgroup / name)
+        counters[name] = None if text is None else parse_pressure(text)
+    text = read_text(cgroup / "io.stat")
+    counters["io.stat"] = None if text is None else parse_nested_keyed(text)
+    return counters
+
+
+def read_limits(cgroup: Path, maj_min: str) -> dict[str, str]:
+    """The limits in force on one cgroup: {"memory.max": text, "io.max.rbps": text, ...}; a missing file has no key."""
+    limits: dict[str, str] = {}
+    for name in _LIMIT:
+        text = read_text(cgroup / name)
+        if text is not None:
+            limits[name] = text.strip()
+    io_max = read_text(cgroup / "io.max")
+    if io_max is not None:
+        on_disk = parse_limits(io_max).get(maj_min, {})
+        limits |= {f"io.max.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
+    return limits
+
+
+def ancestors(cgroup: Path, root: Path = CGROUP_ROOT) -> Iterator[Path]:
+    """The cgroups above, nearest first, without the root (which has no limits)."""
+    for parent in cgroup.parents:
+        if parent == root or root not in parent.parents:
+            return
+        yield parent
+
+
+def own_cgroup(root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path:
+    """The cgroup of this process: whoever first touches a page is charged for it."""
+    text = read_text(proc / "self/cgroup") or ""
+    for line in text.splitlines():
+        if line.startswith("0::"):
+            return root / line[3:].lstrip("/")
+    return root

@@ -1,0 +1,58 @@
+"""Parsers of the kernel's text formats; missing files are None, because absence is not zero."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+Pressure = dict[str, dict[str, float]]
+
+
+def read_text(path: Path) -> str | None:
+    """A kernel file's text, or None where this kernel does not offer it (or refuses, as PSI does when disabled)."""
+    try:
+        return path.read_text()
+    except OSError:
+        return None
+
+
+def parse_flat_keyed(text: str) -> dict[str, int]:
+    """`KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat); values that are no numbers are left out."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
+
+
+def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
+    """`KEY SUB=VALUE ...` lines (io.stat). A device that was never busy is a bare key, and stands here empty."""
+    table: dict[str, dict[str, int]] = {}
+    for line in text.splitlines():
+        key, *pairs = line.split() or [""]
+        if key:
+            split = (pair.partition("=") for pair in pairs)
+            table[key] = {name: int(value) for name, _, value in split if value.isdigit()}
+    return table
+
+
+def parse_limits(text: str) -> dict[str, dict[str, str]]:
+    """io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
+    table: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        key, *pairs = line.split() or [""]
+        if key:
+            table[key] = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    return table
+
+
+def parse_pressure(text: str) -> Pressure:
+    """PSI: {"some": {"avg10": .., "total": microseconds}, "full": {...}} (Documentation/accounting/psi.rst)."""
+    table: Pressure = {}
+    for line in text.splitlines():
+        kind, *pairs = line.split() or [""]
+        if kind:
+            table[kind] = {name: float(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+    return table
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """/proc/meminfo: {"MemTotal": kB, ...}."""
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {key: int(rest.split()[0]) for key, colon, rest in pairs if colon and rest.split()}

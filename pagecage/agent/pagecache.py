@@ -1,0 +1,117 @@
+"""The page cache of one file: measured, emptied, filled. A state that is not proven is not reached."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.units import MIB, PAGE_BYTES
+
+_SYS_CACHESTAT = 451  # the same number on every architecture (kernel 6.5, syscall table)
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_LIBC.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+_PROT_NONE = 0
+_EVICT_TRIES = 5
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("off", ctypes.c_uint64), ("len", ctypes.c_uint64))
+
+
+class _CacheStat(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in ("nr_cache", "nr_dirty", "nr_writeback", "nr_evicted", "nr_recently_evicted")
+    )
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Resident bytes of a file at one instant, whole pages, and how they were counted."""
+
+    resident_bytes: int
+    file_bytes: int
+    method: str
+
+    @property
+    def is_empty(self) -> bool:
+        """No page of the file is resident."""
+        return self.resident_bytes == 0
+
+    @property
+    def is_full(self) -> bool:
+        """Every page of the file is resident."""
+        return self.resident_bytes >= -(-self.file_bytes // PAGE_BYTES) * PAGE_BYTES
+
+
+def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | None:
+    """Resident pages in a range (length 0: to the end) by cachestat(2); None where the kernel has no such call.
+
+    Raises PermissionError on a file that one neither owns nor may write: mincore would call it all resident.
+    """
+    where, stat = _Range(offset, length), _CacheStat()
+    if _LIBC.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(where), ctypes.byref(stat), 0) == 0:
+        return int(stat.nr_cache)
+    error = ctypes.get_errno()
+    if error == 38:  # ENOSYS: before kernel 6.5
+        return None
+    raise OSError(error, os.strerror(error), "cachestat")
+
+
+def mincore_pages(descriptor: int, size_bytes: int) -> int:
+    """Resident pages of the whole file by mincore(2); only true of files one owns or may write (since 5.2)."""
+    if size_bytes == 0:
+        return 0
+    address = _LIBC.mmap(None, size_bytes, _PROT_NONE, mmap.MAP_SHARED, descriptor, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), "mmap for mincore failed")
+    try:
+        pages = ctypes.create_string_buffer(-(-size_bytes // PAGE_BYTES))
+        if _LIBC.mincore(address, size_bytes, pages) != 0:
+            raise OSError(ctypes.get_errno(), "mincore failed")
+        return sum(byte & 1 for byte in pages.raw)
+    finally:
+        _LIBC.munmap(address, size_bytes)
+
+
+def measure_residency(path: Path) -> Residency:
+    """How much of a file is in the page cache, now."""
+    with path.open("rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        pages = cachestat_pages(file.fileno())
+        if pages is not None:
+            return Residency(pages * PAGE_BYTES, size_bytes, "cachestat")
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"{path} is not ours to write, so mincore(2) would call it resident")
+        return Residency(mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore")
+
+
+def evict(path: Path) -> Residency:
+    """Write back, drop the file's pages, and measure what is left.
+
+    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence fsync before and the measurement after.
+    """
+    with path.open("rb") as file:
+        for _ in range(_EVICT_TRIES):
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            left = measure_residency(path)
+            if left.is_empty:
+                return left
+    return left
+
+
+def load(path: Path) -> Residency:
+    """Read the whole file, so that its pages are charged to this process's cgroup, and measure."""
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
+        buffer = bytearray(MIB)
+        while file.readinto(buffer):
+            pass
+    return measure_residency(path)

@@ -1,0 +1,101 @@
+"""One slice of ours per trial carries the limits; the workload runs in a scope inside it.
+
+The slice must carry the properties itself: then they can be read back before anything runs, and `io.stat` survives the
+scope's end. A slice made only by `--slice=` loses its `io` files with the last unit that has an I/O property in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.agent.cgroupfs import CGROUP_ROOT
+from pagecage.agent.kernelfs import read_text
+from pagecage.cage import Cage, property_arguments
+from pagecage.process import run
+
+PARENT = "pagecage.slice"
+_OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 253
+
+
+@dataclass(frozen=True)
+class Systemd:
+    """The service manager that makes our units: the system's, or a user's own (which needs `io` delegated)."""
+
+    user: bool
+    version: int
+
+    def systemctl(self, *arguments: str) -> list[str]:
+        """A systemctl command line for this manager."""
+        return ["systemctl", *(["--user"] if self.user else []), *arguments]
+
+    def parent_cgroup(self) -> Path:
+        """The cgroup in which this manager puts our parent slice."""
+        if not self.user:
+            return CGROUP_ROOT / PARENT
+        uid = os.getuid()
+        return CGROUP_ROOT / f"user.slice/user-{uid}.slice/user@{uid}.service" / PARENT
+
+    def control_directory(self) -> Path:
+        """Where `set-property --runtime` leaves its drop-ins (systemctl(1))."""
+        if not self.user:
+            return Path("/run/systemd/system.control")
+        return Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")) / "systemd/user.control"
+
+
+def unit_name(trial_id: str) -> str:
+    """The slice of a trial. A dash in a slice's name nests (systemd.slice(5)), so the id's own become underscores."""
+    return f"pagecage-{trial_id.replace('-', '_')}.slice"
+
+
+def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[list[str]]:
+    """The commands that make a trial's slice with the limits on it."""
+    return [
+        systemd.systemctl("set-property", "--runtime", unit, *property_arguments(cage, node)),
+        systemd.systemctl("start", unit),
+    ]
+
+
+def scope_command(systemd: Systemd, unit: str, argv: Sequence[str]) -> list[str]:
+    """The command that runs a workload in a scope of the slice; it becomes the workload, so its exit status is true."""
+    policy = ["-p", "OOMPolicy=kill"] if systemd.version >= _OOM_POLICY_SINCE else []
+    name = unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
+    manager = ["--user"] if systemd.user else []
+    return [
+        "systemd-run", *manager, "--quiet", "--scope", "--collect", f"--unit={name}", f"--slice={unit}",
+        *policy, "--", *argv,
+    ]  # fmt: skip
+
+
+def start_slice(systemd: Systemd, unit: str, cage: Cage, node: str) -> Path:
+    """Make the slice, limits first, and return its cgroup."""
+    for command in slice_commands(systemd, unit, cage, node):
+        run(command, timeout_seconds=30)
+    return systemd.parent_cgroup() / unit
+
+
+def stop_slice(systemd: Systemd, unit: str) -> None:
+    """End everything in the slice, remove it and its drop-ins. Safe when it never existed."""
+    run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
+    run(systemd.systemctl("revert", unit), timeout_seconds=30, check=False)
+
+
+def left_over_units(systemd: Systemd) -> list[str]:
+    """Slices that a killed harness left: those with a cgroup, and those with only a drop-in."""
+    cgroups = (path.name for path in systemd.parent_cgroup().glob("pagecage-*.slice"))
+    drop_ins = (path.name.removesuffix(".d") for path in systemd.control_directory().glob("pagecage-*.slice.d"))
+    return sorted({*cgroups, *drop_ins})
+
+
+def systemd_version(systemctl_output: str) -> int:
+    """The major version in `systemctl --version`'s first line ("systemd 257 (257.13-1~deb13u1)"); 0 when unreadable."""
+    words = systemctl_output.split()
+    number = words[1].split(".")[0].split("~")[0] if len(words) > 1 else ""
+    return int(number) if number.isdigit() else 0
+
+
+def is_pid1(proc: Path = Path("/proc")) -> bool:
+    """Whether systemd is the system's first process."""
+    return (read_text(proc / "1/comm") or "").strip() == "systemd"
