@@ -1,0 +1,111 @@
+# The front door. Every target sets up what it needs, once; a later call finds it done (stamps below).
+# All paths are relative, so a checkout may stand anywhere, in a folder with spaces in its name too.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+MAKEFLAGS += --no-print-directory
+
+NAME ?=
+HOST ?= auto
+SIZE ?= auto
+CAGE ?=
+REPEATS ?=
+RESUME ?=
+RUN ?=
+TESTS ?=
+UPGRADE ?=
+export PYTHON NAME HOST SIZE CAGE REPEATS RUN
+
+python := .venv/bin/python
+pagecage := .venv/bin/pagecage
+target := $(shell uname -m)-unknown-linux-gnu
+locks := bootstrap controller analysis dev ansible
+
+.PHONY: help experiment report list doctor setup build test test-long lint lock bench clean distclean FORCE
+
+help: ## Show this help
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 } \
+	  /^#- / { printf "  %s\n", substr($$0, 4) }' $(MAKEFILE_LIST)
+
+##@ Run
+experiment: ## Run one experiment and make its report (NAME=..., see `make list`)
+	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
+	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume)
+report: .venv/.stamp-run ## Make the report of a run again (RUN=runs/latest-constrained-random)
+	@$(python) -m analysis render "$$RUN"
+list: .venv/.stamp-run ## List the experiments that NAME can be
+	@$(pagecage) list
+doctor: .venv/.stamp-run ## Say what this machine has and lacks for measuring
+	@$(pagecage) doctor
+
+##@ Check
+test: build/.stamp-test ## Run every test but the long ones, the guest's among them (TESTS="tests/unit -k cage")
+	@$(python) -m pytest -m "not long" $(TESTS)
+test-long: build/.stamp-test ## Run the tests that take long
+	@$(python) -m pytest -m long $(TESTS)
+lint: build/.stamp-lint ## Run linters, type checks and the rules of the code's shape
+	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
+
+##@ Make and unmake
+setup: build/.stamp-ready ## Install everything that `make experiment` needs
+build: build/.stamp-workloads ## Compile the workloads into build/host/bin
+lock: .venv/.stamp-dev ## Write requirements/*.txt anew from *.in (UPGRADE=1: with the newest versions)
+	@set -e; for name in $(locks); do \
+	  $(python) -m uv --system-certs pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-header $(if $(UPGRADE),--upgrade) \
+	    "requirements/$$name.in" -o "requirements/$$name.txt"; done
+clean: ## Remove what was built and installed here (runs and the guest's cache stay)
+	@if [ -x $(pagecage) ]; then $(pagecage) host down vm >/dev/null 2>&1 || :; fi
+	rm -rf build .venv .venv-ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis
+distclean: clean ## The same, and the guest's cache (runs stay: they are measurements)
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/pagecage"
+
+##@ Examples
+#- make experiment NAME=constrained-random
+#- make experiment NAME=constrained-random HOST=vm SIZE=smoke CAGE=customer-tenth REPEATS=5
+#- make experiment NAME=constrained-random RESUME=1
+#-
+#- HOST is auto, local, vm or a group of the inventory; SIZE is auto, smoke, default or full. RESUME=1 finishes the
+#- newest unfinished run. When a command fails make itself ends with 2; `.venv/bin/pagecage run` keeps its own status.
+
+# A NAME that is no experiment is refused (with the nearest one) as soon as Python is there, before a host is made fit.
+experiment: $(if $(wildcard experiments/$(NAME).toml),build/.stamp-ready,.venv/.stamp-run)
+
+# --- what was set up, and when -----------------------------------------------------------------------------------
+# An environment whose interpreter has gone (the system's Python moved on) is made anew.
+
+ifeq ($(wildcard .venv/bin/python),)
+.venv/.stamp-run .venv/.stamp-dev: FORCE
+endif
+ifeq ($(wildcard .venv-ansible/bin/python),)
+.venv-ansible/.stamp-ansible: FORCE
+endif
+
+.venv/.stamp-run: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller analysis)
+	@tools/bootstrap run
+.venv/.stamp-dev: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller analysis dev)
+	@tools/bootstrap dev
+.venv-ansible/.stamp-ansible: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible)
+	@tools/bootstrap ansible
+
+# Packages of this machine: the same kind of role that makes any host fit. It asks apt only for what is missing.
+build/.stamp-controller: .venv-ansible/.stamp-ansible ansible/controller.yml \
+  $(shell find ansible/roles/controller -type f 2>/dev/null)
+	@tools/bootstrap controller
+	@touch $@
+
+build/.stamp-workloads: build/.stamp-controller Cargo.toml Cargo.lock tools/build-workloads \
+  $(shell find workloads .cargo -type f 2>/dev/null)
+	@tools/build-workloads $(target)
+	@touch $@
+
+build/.stamp-ready: .venv/.stamp-run build/.stamp-workloads
+	@touch $@
+build/.stamp-lint: .venv/.stamp-dev build/.stamp-controller
+	@tools/bootstrap rustlint
+	@touch $@
+build/.stamp-test: build/.stamp-lint build/.stamp-ready
+	@touch $@
