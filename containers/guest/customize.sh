@@ -1,0 +1,60 @@
+#!/bin/sh
+# Runs inside the new root file system, once, after its packages are there. It makes what must exist before the first
+# boot (a way in, the network card, the console); everything else is left to the roles, which fit any host.
+set -eu
+
+# The way in: by key only, as root and as the ordinary user `bench`. The host key was made with the image, so that
+# the controller knows it before the first connection.
+useradd --create-home --uid 1000 --shell /bin/bash --password '*' bench
+for home in /root /home/bench; do
+    install -d -m 0700 "$home/.ssh"
+    install -m 0600 /pagecage-build/authorized_keys "$home/.ssh/authorized_keys"
+done
+chown -R bench:bench /home/bench/.ssh
+rm -f /etc/ssh/ssh_host_*
+install -m 0600 /pagecage-build/host_key /etc/ssh/ssh_host_ed25519_key
+install -m 0644 /pagecage-build/host_key.pub /etc/ssh/ssh_host_ed25519_key.pub
+cat > /etc/ssh/sshd_config.d/10-pagecage.conf <<'END'
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+UseDNS no
+MaxSessions 64
+PrintMotd no
+HostKey /etc/ssh/ssh_host_ed25519_key
+END
+# The banner and the "last login" line are work at every login.
+sed -i -E '/pam_(motd|mail|lastlog2?)\.so/d' /etc/pam.d/sshd
+
+# bench has a session of its own without ever logging in (loginctl enable-linger needs a running machine).
+mkdir -p /var/lib/systemd/linger
+touch /var/lib/systemd/linger/bench
+
+# One network card with one address, known beforehand: no daemon, nothing to wait for.
+cat > /etc/systemd/system/pagecage-network.service <<'END'
+[Unit]
+Description=Address of the only network card
+DefaultDependencies=no
+After=systemd-udevd.service sys-subsystem-net-devices-eth0.device
+Wants=sys-subsystem-net-devices-eth0.device
+Before=ssh.service network.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/ip address replace 10.0.2.15/24 dev eth0
+ExecStart=/usr/bin/ip link set eth0 up
+[Install]
+WantedBy=multi-user.target
+END
+systemctl --quiet enable pagecage-network.service ssh.service
+systemctl --quiet mask systemd-networkd-wait-online.service getty@tty1.service
+
+# The disk is a copy that is thrown away, and journals are for looking at while the guest runs.
+mkdir -p /etc/systemd/journald.conf.d
+printf '[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\n' > /etc/systemd/journald.conf.d/10-pagecage.conf
+
+echo pagecage-guest > /etc/hostname
+printf '127.0.0.1 localhost pagecage-guest\n' > /etc/hosts
+printf '/dev/vda / ext4 noatime 0 1\n' > /etc/fstab
+: > /etc/machine-id
+rm -rf /pagecage-build

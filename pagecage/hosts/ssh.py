@@ -1,0 +1,88 @@
+"""Reaching a host by OpenSSH: the options, the argv that runs a command there, and copying files in."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.errors import HostDied
+from pagecage.process import PIPE, replay, run, spawn
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """An account on a host, the key that opens it and the file that knows the host's key.
+
+    `host_key_alias` is the name in `known_hosts` (ssh_config(5), HostKeyAlias), `control_path` a socket through which
+    commands share one connection, where somebody keeps one open.
+    """
+
+    address: str
+    port: int
+    user: str
+    identity: Path
+    known_hosts: Path
+    host_key_alias: str
+    control_path: Path | None = None
+
+
+def ssh_options(target: SshTarget) -> list[str]:
+    """The options by which ssh, scp and Ansible reach the target: our key, its pinned key, nothing from ~/.ssh.
+
+    curve25519 and AES-GCM because they are what an emulated CPU does quickest among what both ends know.
+    """
+    settings = {
+        "BatchMode": "yes", "IdentitiesOnly": "yes", "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": str(target.known_hosts), "GlobalKnownHostsFile": "/dev/null",
+        "HostKeyAlias": target.host_key_alias, "HostKeyAlgorithms": "ssh-ed25519", "LogLevel": "ERROR",
+        "KexAlgorithms": "curve25519-sha256", "Ciphers": "aes128-gcm@openssh.com", "PasswordAuthentication": "no",
+        "ConnectTimeout": "10", "ServerAliveInterval": "15", "ServerAliveCountMax": "4",
+    }  # fmt: skip
+    options = ["-F", "/dev/null", "-i", str(target.identity), "-p", str(target.port)]
+    for name, value in settings.items():
+        options += ["-o", f"{name}={value}"]
+    return options
+
+
+def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> list[str]:
+    """The local argv that runs `argv` on the target, its words kept whole; with none, a login shell."""
+    shared = ["-S", str(target.control_path)] if target.control_path else []
+    terminal = ["-t"] if tty else []
+    command = [shlex.join(argv)] if argv else []
+    return ["ssh", *ssh_options(target), *shared, *terminal, f"{target.user}@{target.address}", *command]
+
+
+def master_argv(target: SshTarget) -> list[str]:
+    """The ssh that holds the shared connection open; it dies with the process that started it (setpriv(1))."""
+    options = [*ssh_options(target), "-M", "-N", "-S", str(target.control_path)]
+    return ["setpriv", "--pdeathsig", "KILL", "ssh", *options, f"{target.user}@{target.address}"]
+
+
+def wait_for_ssh(target: SshTarget, timeout_seconds: float, alive: Callable[[], None]) -> bool:
+    """Whether `true` ran on the target in that time. `alive` is called between tries and raises when there is no use."""
+    deadline = time.monotonic() + timeout_seconds
+    while time.monotonic() < deadline:
+        alive()
+        if run(ssh_argv(target, ["true"]), check=False).ok:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
+    """Copy files into a directory of the target, made if missing; names and executable bits are kept.
+
+    One tar stream through one connection. Raises HostDied when the connection breaks.
+    """
+    groups = [["-C", str(path.parent), path.name] for path in sources]
+    pack = spawn(["tar", "-cf", "-", "--owner=0", "--group=0", *(word for group in groups for word in group)], stdout=PIPE)
+    unpack = f"mkdir -p {shlex.quote(directory)} && tar -xf - --no-same-owner -C {shlex.quote(directory)}"
+    argv = ssh_argv(target, ["sh", "-c", unpack])
+    send = spawn(argv, stdin=pack.stdout)
+    if pack.stdout:
+        pack.stdout.close()
+    if send.wait() != 0 or pack.wait() != 0:
+        raise HostDied(f"copying files to {target.host_key_alias} failed", f"see why: {replay(argv)}")

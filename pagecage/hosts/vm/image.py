@@ -1,0 +1,151 @@
+"""Makes the guest's image: a root file system from packages, a disk image from that, the kernel and initrd beside it.
+
+Nothing is mounted and no loop device is used, so an ordinary user can do it as well as root.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.host import Progress
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.keep import keep_newest
+from pagecage.hosts.vm.recipe import ROOT_DISK_BYTES, Recipe
+from pagecage.process import run, spawn
+
+KEPT_IMAGES = 2
+HOST_KEY_ALIAS = "pagecage-guest"
+"""The name under which the guest's host key is known, whatever port it answers on."""
+_BUILD_SECONDS = 1800
+
+
+@dataclass(frozen=True)
+class Image:
+    """A finished image: a directory that exists only when everything in it is whole."""
+
+    directory: Path
+
+    @property
+    def key(self) -> str:
+        """The key of the recipe that it was made from."""
+        return self.directory.name
+
+    @property
+    def disk(self) -> Path:
+        """The raw ext4 disk; never written to after it was made."""
+        return self.directory / "root.img"
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel that QEMU loads."""
+        return self.directory / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        """The initial RAM disk that goes with the kernel."""
+        return self.directory / "initrd.img"
+
+    @property
+    def identity(self) -> Path:
+        """The private ssh key that opens the guest."""
+        return self.directory / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The guest's own public key, for StrictHostKeyChecking."""
+        return self.directory / "known_hosts"
+
+
+def ensure_image(cache: Cache, recipe: Recipe, progress: Progress) -> Image:
+    """The image of this recipe, made now if it is not there. Raises PagecageError when a tool is missing or fails.
+
+    It is made aside and renamed at the end, so a killed build leaves nothing that looks whole.
+    """
+    image = Image(cache.images / recipe.key)
+    if not image.directory.exists():
+        progress("building the guest's image from Debian packages (about 60 s, once)")
+        part = image.directory.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(mode=0o700)
+        _build(Image(part), recipe)
+        part.rename(image.directory)
+    os.utime(image.directory)
+    keep_newest(cache.images, KEPT_IMAGES)
+    return image
+
+
+def _build(image: Image, recipe: Recipe) -> None:
+    _make_keys(image)
+    tar = image.directory / "root.tar"
+    _bootstrap(image, recipe, tar)
+    _extract_boot_files(image, tar)
+    _make_disk(image, tar)
+    tar.unlink()
+
+
+def _make_keys(image: Image) -> None:
+    """Two key pairs, made for this guest alone: one to come in by, one to know it by."""
+    for name in ("id_ed25519", "host_key"):
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"pagecage {name}", "-f", image.directory / name])
+    public = (image.directory / "host_key.pub").read_text()
+    image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")
+
+
+def bootstrap_argv(directory: Path, recipe: Recipe, as_root: bool) -> list[str]:
+    """The mmdebstrap command that writes the root file system as a tar to its standard output (mmdebstrap(1)).
+
+    `upload` hooks read our files outside the user namespace, where a private directory is still ours to read.
+    """
+    uploads = {"id_ed25519.pub": "authorized_keys", "host_key": "host_key", "host_key.pub": "host_key.pub",
+               "customize.sh": "customize.sh"}  # fmt: skip
+    hooks = ['mkdir -m 0700 "$1/pagecage-build"']
+    hooks += [f"upload {directory / ours} /pagecage-build/{theirs}" for ours, theirs in uploads.items()]
+    hooks += ['chroot "$1" sh /pagecage-build/customize.sh']
+    return [
+        "mmdebstrap", "--quiet", "--mode=root" if as_root else "--mode=unshare", "--variant=minbase",
+        f"--architectures={recipe.arch}", "--include=" + ",".join(recipe.packages),
+        '--dpkgopt=path-exclude=/usr/share/man/*', '--dpkgopt=path-exclude=/usr/share/locale/*',
+        '--dpkgopt=path-exclude=/usr/share/doc/*', '--aptopt=Apt::Install-Recommends "false"',
+        *(f"--customize-hook={hook}" for hook in hooks), recipe.suite, "-",
+    ]  # fmt: skip
+
+
+def _bootstrap(image: Image, recipe: Recipe, tar: Path) -> None:
+    (image.directory / "customize.sh").write_text(recipe.customize)
+    log = image.directory / "bootstrap.log"
+    argv = bootstrap_argv(image.directory, recipe, as_root=os.geteuid() == 0)
+    with tar.open("wb") as out, log.open("wb") as err:
+        status = spawn(argv, stdout=out, stderr=err).wait(_BUILD_SECONDS)
+    if status != 0:
+        raise _bootstrap_failure(log.read_text(errors="replace"))
+
+
+def _bootstrap_failure(log: str) -> PagecageError:
+    """One sentence for a failed mmdebstrap: its own last error, and what usually mends it."""
+    errors = [line for line in log.splitlines() if line.startswith("E:")] or log.splitlines()[-1:] or ["no output"]
+    if "newuidmap" in log or "subuid" in log:
+        return HostError("this user has no range of subordinate user ids", "make setup, or: usermod --add-subuids "
+                         "100000-165535 --add-subgids 100000-165535 $USER")  # fmt: skip
+    return HostError(f"the guest's root file system could not be made: {errors[-1]}", "make setup")
+
+
+def _extract_boot_files(image: Image, tar: Path) -> None:
+    run(["tar", "-xf", tar, "-C", image.directory, "--strip-components=2", "--no-anchored", "--wildcards",
+         "./boot/vmlinuz-*", "./boot/initrd.img-*"])  # fmt: skip
+    for target in (image.kernel, image.initrd):
+        next(image.directory.glob(f"{target.name}-*")).rename(target)
+
+
+def _make_disk(image: Image, tar: Path) -> None:
+    """One fakeroot for both steps, so that owners and device nodes live on from the tar into the file system."""
+    script = (
+        'mkdir "$1/root" && tar -xpf "$2" -C "$1/root" && truncate -s "$3" "$1/root.img" '
+        '&& mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
+    )
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    run(["fakeroot", "sh", "-c", script, "sh", image.directory, tar, str(ROOT_DISK_BYTES)], env={"PATH": path})
+    shutil.rmtree(image.directory / "root")

@@ -1,0 +1,114 @@
+"""The virtual machine: what it is made of, as QEMU's arguments. Pure; what is here decides which saved state fits."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.vm.image import Image
+from pagecage.units import GIB, MIB
+
+CPUS = 2
+LEAST_MEMORY_BYTES = 2 * GIB
+SYSTEM_MEMORY_BYTES = 3 * GIB // 2
+"""What the guest's own system, its tools and the uncaged page cache get beside the working memory of the plan."""
+DATA_PORT = "data-port"
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """How the guest's instructions run: accel `kvm` or `tcg`, the CPU model, and the QEMU that was asked."""
+
+    accel: str
+    cpu: str
+    qemu_version: str
+
+    @property
+    def emulated(self) -> bool:
+        """Whether instructions are translated, so that CPU-bound times are not comparable with hardware."""
+        return self.accel == "tcg"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine type with its memory, processors and acceleration."""
+
+    arch: str
+    memory_bytes: int
+    cpus: int
+    acceleration: Acceleration
+
+    @property
+    def machine_type(self) -> str:
+        """QEMU's name of the board."""
+        return "virt" if self.arch == "aarch64" else "q35"
+
+    def key(self, image_key: str, fitting_key: str) -> str:
+        """Sixteen hexadecimal digits over everything that a saved state of this machine depends on."""
+        a = self.acceleration
+        parts = (image_key, fitting_key, self.arch, self.machine_type, str(self.memory_bytes), str(self.cpus),
+                 a.accel, a.cpu, a.qemu_version, _host_cpu() if a.accel == "kvm" else "", *_devices())  # fmt: skip
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def machine_for(need: HostNeed, acceleration: Acceleration) -> Machine:
+    """The machine that serves a plan: its working memory and room for the system, in steps of 256 MiB."""
+    step = 256 * MIB
+    wanted = max(LEAST_MEMORY_BYTES, need.memory_bytes + SYSTEM_MEMORY_BYTES)
+    return Machine(platform.machine(), -(-wanted // step) * step, CPUS, acceleration)
+
+
+def qemu_program(arch: str) -> str:
+    """The name of the QEMU that runs this architecture's guests."""
+    return f"qemu-system-{arch}"
+
+
+def _devices() -> list[str]:
+    return [
+        "-device", "virtio-rng-pci", "-device", "vmgenid,guid=auto",
+        "-device", f"pcie-root-port,id={DATA_PORT},chassis=1,slot=1",
+    ]  # fmt: skip
+
+
+def _accel_arguments(acceleration: Acceleration) -> list[str]:
+    accel = "tcg,thread=multi" if acceleration.emulated else acceleration.accel
+    return ["-accel", accel, "-cpu", acceleration.cpu]
+
+
+def _boot_arguments(image: Image, arch: str) -> list[str]:
+    console = "ttyAMA0" if arch == "aarch64" else "ttyS0"
+    line = f"root=/dev/vda rw console={console} net.ifnames=0 panic=-1 quiet systemd.show_status=false"
+    return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
+
+
+def qemu_argv(machine: Machine, image: Image, disk: Path, sockets: Path, console: Path) -> list[str]:
+    """The command that runs this machine on `disk` (qcow2), stopped, with its QMP socket in `sockets`.
+
+    The guest reaches nothing (`restrict=on`) and is reached on a loopback port that QEMU picks (port 0; slirp binds it,
+    `info usernet` tells it), which leaves no moment in which somebody else could take it.
+    """
+    return [
+        qemu_program(machine.arch), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S",
+        "-machine", machine.machine_type, *_accel_arguments(machine.acceleration),
+        "-smp", str(machine.cpus), "-m", f"{machine.memory_bytes // MIB}M",
+        *_boot_arguments(image, machine.arch), *_devices(),
+        "-drive", f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
+        "-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22", "-device", "virtio-net-pci,netdev=net,romfile=",
+        "-serial", f"file:{escape(console)}", "-qmp", f"unix:{escape(sockets / 'qmp')},server=on,wait=off",
+    ]  # fmt: skip
+
+
+def escape(path: Path) -> str:
+    """A path inside one of QEMU's comma-separated options, where a comma is written twice (qemu(1))."""
+    return str(path).replace(",", ",,")
+
+
+def _host_cpu() -> str:
+    """The processor's name: a state saved with the host's CPU passed through fits that processor only."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()

@@ -1,0 +1,102 @@
+"""One running QEMU: started here, or found by the file in which another process of ours described it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pagecage.errors import HostDied, HostError
+from pagecage.hosts.vm.processes import ProcessId, end, identify, is_alive
+from pagecage.hosts.vm.qmp import Monitor
+from pagecage.process import Process, replay, spawn
+
+_SOCKET_SECONDS = 10.0
+SOCKETS_PREFIX = "pagecage-vm-"
+
+
+def make_sockets_dir() -> Path:
+    """A private directory with a short name: the path of a unix socket may have 107 characters (unix(7))."""
+    return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX, dir="/tmp"))
+
+
+class Qemu:
+    """A QEMU process and the connection to its control socket."""
+
+    def __init__(self, process_id: ProcessId, sockets: Path, log: Path, child: Process[bytes] | None = None) -> None:
+        self.process_id = process_id
+        self.sockets = sockets
+        self.monitor = Monitor(sockets / "qmp")
+        self._log = log
+        self._child = child
+
+    @classmethod
+    def start(cls, argv: Sequence[str], sockets: Path, scratch: Path, *, dies_with_us: bool) -> Qemu:
+        """Start QEMU, stopped, and connect to it.
+
+        With `dies_with_us` the kernel kills it when the thread that called this ends (PR_SET_PDEATHSIG in prctl(2),
+        by setpriv(1)), so call it from a thread that lives on. Raises HostError with QEMU's own words when it ends at once.
+        """
+        log = scratch / "qemu.log"
+        prefix = ["setpriv", "--pdeathsig", "KILL"] if dies_with_us else []
+        with log.open("wb") as output:
+            child = spawn([*prefix, *argv], stdout=output, stderr=output, env={"TMPDIR": str(scratch)}, new_session=True)
+        process_id = identify(child.pid)
+        if process_id is None:
+            raise HostError(f"QEMU ended at once: {_last_line(log)}", f"see why: {replay(argv)}")
+        qemu = cls(process_id, sockets, log, child)
+        qemu.connect()
+        return qemu
+
+    def connect(self) -> None:
+        """Connect to the control socket. Raises HostError when QEMU does not open it or has ended."""
+        deadline = time.monotonic() + _SOCKET_SECONDS
+        while not self.monitor.connect(0.5):
+            if not self.alive() or time.monotonic() > deadline:
+                said = _last_line(self._log)
+                self.end()
+                raise HostError(f"QEMU did not start: {said}", "pagecage host rebuild vm")
+
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        return self._child.poll() is None if self._child else is_alive(self.process_id)
+
+    def check(self) -> None:
+        """Raises HostDied when the process has ended."""
+        if not self.alive():
+            raise HostDied(f"the guest ended: {_last_line(self._log)}", "run it again; what was recorded stays")
+
+    def quit(self) -> None:
+        """Let QEMU end by itself, so that it writes out its disks; kill it when it does not."""
+        try:
+            self.monitor.execute("quit")
+        except HostError:
+            pass  # it is ending, or already gone; end() makes sure of it
+        deadline = time.monotonic() + _SOCKET_SECONDS
+        while self.alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.end()
+
+    def end(self) -> None:
+        """Make sure that the process is gone and reaped, and its sockets with it. Safe at any time."""
+        self.monitor.close()
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+        else:
+            end(self.process_id)
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1] if lines else "it printed no reason"
+
+
+def console_tail(console: Path, lines: int = 12) -> str:
+    """The last lines of the guest's serial console, where a guest that does not boot says why."""
+    text = console.read_text(errors="replace") if console.exists() else ""
+    return os.linesep.join(line.rstrip() for line in text.splitlines()[-lines:]) or "(the console is empty)"

@@ -1,0 +1,167 @@
+"""The machine state that runs start from: booted once, fitted, settled and written to a file with its own disk overlay."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.errors import HostError
+from pagecage.hosts.host import Progress
+from pagecage.hosts.ssh import SshTarget, ssh_argv, wait_for_ssh
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.image import HOST_KEY_ALIAS, Image
+from pagecage.hosts.vm.keep import keep_newest
+from pagecage.hosts.vm.machine import Machine, qemu_argv
+from pagecage.hosts.vm.qemu import Qemu, console_tail, make_sockets_dir
+from pagecage.process import run
+
+KEPT_STATES = 3
+BOOT_SECONDS = 300.0
+SAVE_SECONDS = 120.0
+RESTORE_SECONDS = 60.0
+Fit = Callable[[SshTarget, Progress], None]
+
+
+@dataclass(frozen=True)
+class SavedState:
+    """A finished state: the guest's memory and the disk overlay as they were at one moment."""
+
+    directory: Path
+    image: Image
+    machine: Machine
+
+    @property
+    def state_id(self) -> str:
+        """Names this saved state: the key of what it depends on, and when it was made."""
+        about = json.loads((self.directory / "about.json").read_text())
+        return f"{self.directory.name}-{about['made_unix_seconds']}"
+
+    @property
+    def disk(self) -> Path:
+        """qcow2 overlay over the image's disk; as it was when the memory was saved, so never written to again."""
+        return self.directory / "disk.qcow2"
+
+    @property
+    def memory(self) -> Path:
+        """QEMU's migration stream."""
+        return self.directory / "memory.bin"
+
+    def count_restore(self) -> int:
+        """The number of this restore of this state, from 1 on."""
+        counter = self.directory / "restores"
+        number = int(counter.read_text()) + 1 if counter.exists() else 1
+        fresh = counter.with_suffix(".part")
+        fresh.write_text(str(number))
+        fresh.rename(counter)
+        return number
+
+
+def root_target(image: Image, port: int) -> SshTarget:
+    """The guest's root account behind a loopback port."""
+    return SshTarget("127.0.0.1", port, "root", image.identity, image.known_hosts, HOST_KEY_ALIAS)
+
+
+def ensure_state(
+    cache: Cache, image: Image, machine: Machine, fitting_key: str, fit: Fit, progress: Progress
+) -> SavedState:
+    """The saved state of this machine, made now if it is not there: boot, fit, settle, save.
+
+    Made aside and renamed, like the image. Raises HostError when the guest does not boot.
+    """
+    directory = cache.states / machine.key(image.key, fitting_key)
+    if not directory.exists():
+        part = directory.with_suffix(".part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(mode=0o700)
+        _make(cache, SavedState(part, image, machine), fit, progress)
+        part.rename(directory)
+    os.utime(directory)
+    keep_newest(cache.states, KEPT_STATES)
+    return SavedState(directory, image, machine)
+
+
+def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None:
+    began = time.monotonic()
+    run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk])
+    qemu = boot(cache, state, progress)
+    try:
+        target = root_target(state.image, qemu.monitor.forwarded_port())
+        _await_boot(cache, qemu, target)
+        progress("fitting the guest by its Ansible roles (about 60 s, once)")
+        fit(target, progress)
+        progress("settling and saving the machine state")
+        run(ssh_argv(target, ["sh", "-c", _SETTLE]), timeout_seconds=180)
+        _save(qemu, state.memory)
+        about = {"made_unix_seconds": int(time.time()), "took_seconds": round(time.monotonic() - began, 1)}
+        (state.directory / "about.json").write_text(json.dumps(about))
+    finally:
+        qemu.quit()
+
+
+_SETTLE = (
+    "systemctl is-system-running --wait > /dev/null; sync; echo 3 > /proc/sys/vm/drop_caches; "
+    # What every trial starts is read in once, so that the first restored trial is like the tenth.
+    "for tool in iostat sar vmtouch bpftrace fio python3 findmnt lsblk; do $tool --version; done > /dev/null 2>&1; "
+    "systemd-run --quiet --scope --slice=pagecage-warm true; systemctl stop pagecage.slice; "
+    "python3 -c 'import json, ctypes, subprocess, selectors, dataclasses'; sync"
+)
+
+
+def boot(cache: Cache, state: SavedState, progress: Progress) -> Qemu:
+    """Start the machine from its disk, writing to the overlay."""
+    progress("booting the guest (about 30 s, once)")
+    sockets = make_sockets_dir()
+    argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
+    qemu = Qemu.start(argv, sockets, cache.scratch, dies_with_us=True)
+    qemu.monitor.execute("cont")
+    return qemu
+
+
+def _await_boot(cache: Cache, qemu: Qemu, target: SshTarget) -> None:
+    if not wait_for_ssh(target, BOOT_SECONDS, qemu.check):
+        tail = console_tail(cache.scratch / "console.log")
+        raise HostError(f"the guest did not boot within {BOOT_SECONDS:.0f} s; its console ends:\n{tail}",
+                        "pagecage host rebuild vm")  # fmt: skip
+
+
+def _save(qemu: Qemu, memory: Path) -> None:
+    """Stop the guest and write its memory out (QMP `migrate`), so that disk and memory are of one moment."""
+    qemu.monitor.execute("stop")
+    qemu.monitor.execute("migrate-set-parameters", max_bandwidth=1 << 40)
+    qemu.monitor.execute("migrate", uri=f"exec:cat > {shlex.quote(str(memory))}")
+    deadline = time.monotonic() + SAVE_SECONDS
+    while (status := qemu.monitor.execute("query-migrate").get("status")) != "completed":
+        if status == "failed" or time.monotonic() > deadline:
+            raise HostError(f"saving the machine state ended as {status}", "pagecage host rebuild vm")
+        time.sleep(0.05)
+
+
+def restore(cache: Cache, state: SavedState, *, dies_with_us: bool) -> Qemu:
+    """A new QEMU in this state, running, with a throw-away overlay (`-snapshot`). Raises HostError when QEMU refuses it."""
+    sockets = make_sockets_dir()
+    argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
+    incoming = ["-snapshot", "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
+    qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_us=dies_with_us)
+    try:
+        _await_paused(qemu)
+        qemu.monitor.execute("cont")
+    except BaseException:
+        qemu.end()
+        raise
+    return qemu
+
+
+def _await_paused(qemu: Qemu) -> None:
+    """A `cont` before the saved run state has arrived is lost, so wait for plain `paused`."""
+    deadline = time.monotonic() + RESTORE_SECONDS
+    while qemu.monitor.status() != "paused":
+        qemu.check()
+        if time.monotonic() > deadline:
+            raise HostError("the saved machine state did not load", "pagecage host rebuild vm")
+        time.sleep(0.01)
