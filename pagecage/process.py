@@ -60,9 +60,8 @@ def run(
     """
     try:
         done = subprocess.run(
-            [str(a) for a in argv], input=input_text, timeout=timeout_seconds, cwd=cwd, text=True, errors="replace",
-            capture_output=True, env={**os.environ, **(env or {})}, check=False,
-            **({} if input_text is not None else {"stdin": DEVNULL}),  # type: ignore[arg-type]
+            [str(a) for a in argv], input=input_text or "", timeout=timeout_seconds, cwd=cwd, text=True,
+            errors="replace", capture_output=True, env={**os.environ, **(env or {})}, check=False,
         )  # fmt: skip
     except FileNotFoundError:
         raise PagecageError(f"{argv[0]} is not installed", "make setup", 3) from None

@@ -1,0 +1,128 @@
+"""One trial in progress: what its phases hand to each other, and the record that comes of it."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.calibrate import Calibrator
+from pagecage.agent.collectors.bpftrace import Bpftrace
+from pagecage.agent.collectors.collector import Collector, Outcome
+from pagecage.agent.collectors.sampler import Sampler
+from pagecage.agent.device import Disk
+from pagecage.agent.handshake import Conversation
+from pagecage.agent.knobs import KnobJournal
+from pagecage.agent.request import Request
+from pagecage.agent.stream import Stream
+from pagecage.agent.systemd import Systemd
+from pagecage.record import Record
+from pagecage.requirements import Missed
+from pagecage.trial import Trial
+
+
+class RequirementMissed(Exception):
+    """The host lacks what the trial needs; carries the list of Missed."""
+
+    def __init__(self, missed: list[Missed]) -> None:
+        super().__init__("; ".join(m.reason for m in missed))
+        self.missed = missed
+
+
+class NotPrepared(Exception):
+    """The cache state or the dataset was not reached, so there is nothing to measure."""
+
+
+class Interrupted(BaseException):
+    """The controller went away or somebody asked the agent to end."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all trials of one machine state share."""
+
+    request: Request
+    facts: dict[str, Any]
+    disk: Disk
+    systemd: Systemd
+    calibrator: Calibrator
+    tracer: Bpftrace
+    knobs: KnobJournal
+    stream: Stream
+
+
+@dataclass
+class Attempt:
+    """The mutable middle of one trial. Phases fill it in; `to_record` reads it out."""
+
+    bench: Bench
+    trial: Trial
+    number: int
+    directory: Path
+    cleanup: ExitStack
+    phase: str = "requirements"
+    phases: list[dict[str, Any]] = field(default_factory=list)
+    dataset: Path | None = None
+    cgroup: Path | None = None
+    unit: str = ""
+    sampler: Sampler | None = None
+    collectors: list[Collector] = field(default_factory=list)
+    collected: dict[str, Outcome] = field(default_factory=dict)
+    conversation: Conversation | None = None
+    argv: list[str] = field(default_factory=list)
+    measured: dict[str, float] | None = None
+    timed_out: bool = False
+    outcome: str = "failed"
+    error: str | None = None
+    missed: list[Missed] = field(default_factory=list)
+    cage: dict[str, Any] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
+    device: dict[str, Any] = field(default_factory=dict)
+    counters: dict[str, Any] = field(default_factory=dict)
+    exit: dict[str, Any] = field(default_factory=dict)
+    response: dict[str, float | None] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Enter a phase: its name is where a failure happened, its times go into the record."""
+        self.phase = phase
+        wall, begin = time.time(), time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - begin
+            self.phases.append(
+                {"name": phase, "start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": seconds}
+            )
+
+    def to_record(self) -> Record:
+        """Everything this attempt produced."""
+        request, trial = self.bench.request, self.trial
+        machine, conversation = request.machine, self.conversation
+        return Record(
+            run_id=request.run_id, plan_sha256=request.plan_sha256, host=request.host, experiment=trial.experiment,
+            trial_id=trial.trial_id, treatment=trial.treatment, repeat=trial.repeat, block=trial.block,
+            position=trial.position, attempt=self.number, outcome=self.outcome, phase=self.phase, error=self.error,
+            phases=tuple(self.phases), boot_id=self.bench.facts["boot_id"], state_id=machine["state_id"],
+            restore_seq=machine["restore_seq"], emulated=machine["emulated"], response=self.response,
+            measured=self.measured, samples=tuple(conversation.samples) if conversation else (),
+            counters=self.counters, cage=self.cage, cache=self.cache, device=self.device,
+            workload=self._workload(), exit=self.exit,
+            collectors={name: outcome.to_json() for name, outcome in self.collected.items()},
+            missed_requirements=tuple(missed.to_json() for missed in self.missed),
+            harness={**request.harness, "python": sys.version.split()[0]},
+        )  # fmt: skip
+
+    def _workload(self) -> dict[str, Any]:
+        end = self.conversation.end if self.conversation else {}
+        program = Path(self.argv[0]) if self.argv else None
+        sha256 = hashlib.sha256(program.read_bytes()).hexdigest() if program and program.is_file() else None
+        return {
+            "program": self.trial.workload.program, "argv": self.argv, "sha256": sha256,
+            "checksum": end.get("checksum"), "checksum_ok": end.get("checksum_ok"), "end": end,
+        }  # fmt: skip

@@ -1,0 +1,178 @@
+"""One bpftrace for a whole machine state: faults and read-ahead counted in kernel maps, printed four times a second.
+
+Attaching takes seconds, so no trial pays for it; a printf for every fault would cost 40 %, so the kernel counts. Maps are
+never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so nothing falls
+between print and clear. "Attached" is the first tick: bpftrace prints its banner, and runs BEGIN, before that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.collectors.collector import Outcome
+from pagecage.agent.collectors.fault_flags import FAULT_FLAGS, VM_FLAGS, decode
+from pagecage.process import PIPE, STDOUT, Process, TimeoutExpired, spawn
+
+TICK_SECONDS = 0.25
+_ATTACH_SECONDS = 60.0
+_LOST = re.compile(r"Lost (\d+) events")
+# Each pointer is cast by itself: the chain vmf->vma->vm_file->f_inode does not compile. The read-ahead's file is
+# reached through its mapping, because ractl->file may be null.
+_FAULT = """
+fentry:vmlinux:filemap_fault {
+  $file = (struct file *)args.vmf->vma->vm_file;
+  $inode = (struct inode *)$file->f_inode;
+  @fault[$inode->i_ino, (uint64)args.vmf->vma->vm_flags, (uint64)args.vmf->flags] = count();
+}
+"""
+_READAHEAD = """
+fentry:vmlinux:page_cache_ra_order {
+  $mapping = (struct address_space *)args.ractl->mapping;
+  $host = (struct inode *)$mapping->host;
+  @ra[$host->i_ino, (uint64)args.ra->size] = count();
+}
+"""
+_TICK = 'interval:ms:250 { print(@fault); print(@ra); printf("TICK\\n"); }\n'
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Running totals at one instant: CLOCK_MONOTONIC, wall time, events lost so far, and the maps as printed."""
+
+    t: float
+    wall: float
+    lost_events: int
+    maps: dict[str, dict[str, int]]
+
+
+def program() -> str:
+    """The bpftrace program, whole."""
+    return _FAULT + _READAHEAD + _TICK
+
+
+def parse_line(line: str) -> dict[str, Any] | None:
+    """One line of `bpftrace -f json`; None for the blank lines between records and for plain text."""
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def tables_of(maps: dict[str, dict[str, int]], inode: int) -> dict[str, list[dict[str, Any]]]:
+    """Running totals of one inode with the flag words spelled out."""
+    faults, windows = [], []
+    for key, count in maps.get("@fault", {}).items():
+        ino, vm_flags, fault_flags = map(int, key.split(","))
+        if ino == inode:
+            faults.append({
+                "vm_flags": vm_flags, "vm_flag_names": decode(vm_flags, VM_FLAGS), "fault_flags": fault_flags,
+                "fault_flag_names": decode(fault_flags, FAULT_FLAGS), "count": count,
+            })  # fmt: skip
+    for key, count in maps.get("@ra", {}).items():
+        ino, pages = map(int, key.split(","))
+        if ino == inode:
+            windows.append({"pages": pages, "count": count})
+    return {"filemap_fault": faults, "page_cache_ra_order": windows}
+
+
+class Bpftrace:
+    """The tracer of one machine state; `excerpt` gives a trial the ticks around its measured part."""
+
+    name = "bpftrace"
+
+    def __init__(self, directory: Path) -> None:
+        self._script = directory / "faults.bt"
+        self._process: Process[bytes] | None = None
+        self._maps: dict[str, dict[str, int]] = {}
+        self._ticks: list[Tick] = []
+        self._ticked = threading.Condition()
+        self._lost_events = 0
+        self._text: list[str] = []
+        self.reason: str | None = None
+
+    def start(self) -> None:
+        """Attach, and return at the first tick; what prevents it is kept in `reason`."""
+        if not shutil.which("bpftrace"):
+            self.reason = "bpftrace is not installed"
+            return
+        self._script.write_text(program())
+        self._process = spawn(["bpftrace", "-f", "json", self._script], stdout=PIPE, stderr=STDOUT, new_session=True)
+        threading.Thread(target=self._read, daemon=True).start()
+        with self._ticked:
+            attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._dead(), _ATTACH_SECONDS)
+        if not attached or not self._ticks:
+            self.stop()
+            self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it said nothing'}"
+
+    def stop(self) -> None:
+        """Detach. A map larger than the table at exit is nothing to wait for."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(10.0)
+            except TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def wait_for_tick(self) -> None:
+        """Return after the next tick: everything before this call is then counted in it."""
+        with self._ticked:
+            seen = len(self._ticks)
+            self._ticked.wait_for(lambda: len(self._ticks) > seen or self._dead(), 8 * TICK_SECONDS)
+
+    def excerpt(self, inode: int, start: float, path: Path) -> Outcome:
+        """Write the ticks from the last one before `start` (CLOCK_MONOTONIC) to now; forget older ones."""
+        if self._process is None or self.reason:
+            return Outcome("missing", self.reason or "bpftrace was not started")
+        with self._ticked:
+            before = [tick for tick in self._ticks if tick.t <= start][-1:]
+            self._ticks = before + [tick for tick in self._ticks if tick.t > start]
+            ticks = list(self._ticks)
+        rows = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **tables_of(tick.maps, inode)}
+                for tick in ticks)  # fmt: skip
+        lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        if self._dead():
+            return Outcome("failed", "bpftrace died while trials ran", lost, (path,))
+        if lost:
+            return Outcome("partial", f"bpftrace lost {lost} events", lost, (path,))
+        return Outcome("ok", None, 0, (path,))
+
+    def _dead(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for raw in iter(self._process.stdout.readline, b""):
+            self._take(raw.decode(errors="replace").strip())
+        with self._ticked:
+            self._ticked.notify_all()
+
+    def _take(self, line: str) -> None:
+        data = parse_line(line)
+        if data is None:
+            lost = _LOST.search(line)
+            self._lost_events += int(lost.group(1)) if lost else 0
+            self._text += [line] if line else []
+        elif data.get("type") == "map":
+            self._maps |= {name: _flatten(rows) for name, rows in data["data"].items()}
+        elif data.get("type") == "lost_events":
+            self._lost_events += int(data["data"]["events"])
+        elif data.get("type") == "printf":
+            with self._ticked:
+                self._ticks.append(Tick(time.monotonic(), time.time(), self._lost_events, dict(self._maps)))
+                self._ticked.notify_all()
+
+
+def _flatten(rows: Any) -> dict[str, int]:
+    """An empty map prints as {}; keys of several parts are joined by commas."""
+    return {str(key): int(count) for key, count in rows.items()} if isinstance(rows, dict) else {}

@@ -1,0 +1,48 @@
+"""What every collector is: started beside a trial, proven to record, stopped, and honest about how that went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pagecage.agent.device import Disk
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a collector may look at: the measured disk, the slice's cgroup, the dataset, and where to write."""
+
+    directory: Path
+    disk: Disk
+    cgroup: Path
+    dataset: Path | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How collecting went: `ok`, `partial` (events lost, file cut off), `failed` (died) or `missing` (could not start)."""
+
+    status: str
+    reason: str | None = None
+    lost_events: int | None = None
+    files: tuple[Path, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The collector's entry in the record."""
+        return {"status": self.status, "reason": self.reason, "lost_events": self.lost_events}
+
+
+class Collector(Protocol):
+    """Started before `go`, stopped after `end`. Neither call raises for the tool's own failure: stop() reports it."""
+
+    name: str
+
+    def start(self) -> None:
+        """Begin; returns without waiting for the first data."""
+
+    def wait_until_recording(self) -> None:
+        """Return when data really arrives, or when it is clear that it will not."""
+
+    def stop(self) -> Outcome:
+        """End, and say what was recorded."""

@@ -1,0 +1,114 @@
+"""iostat and sar, one second apart, beside the trial. Both end cleanly only on SIGINT (SIGTERM cuts iostat's JSON off)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from pagecage.agent.collectors.collector import Outcome, Surroundings
+from pagecage.process import Process, TimeoutExpired, run, spawn
+
+_ENVIRONMENT = {"S_TIME_FORMAT": "ISO", "LC_ALL": "C"}
+_START_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+
+
+def _wait_for_bytes(path: Path, process: Process[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        if path.exists() and path.stat().st_size:
+            return
+        time.sleep(0.01)
+
+
+def _interrupt(process: Process[bytes]) -> int | None:
+    """End a sysstat tool as a person would; None when it had died before."""
+    if process.poll() is not None:
+        return None
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.wait(_STOP_SECONDS)
+    except TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+class Iostat:
+    """`iostat -o JSON -x -t -y DISK 1` into iostat.json: the measured disk alone."""
+
+    name = "iostat"
+
+    def __init__(self, around: Surroundings) -> None:
+        self._path = around.directory / "iostat.json"
+        self._argv = ["iostat", "-o", "JSON", "-x", "-t", "-y", "-d", around.disk.name, "1"]
+        self._process: Process[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin; a host without iostat is found out by stop()."""
+        if shutil.which("iostat"):
+            with self._path.open("wb") as file:
+                self._process = spawn(self._argv, stdout=file, env=_ENVIRONMENT, new_session=True)
+
+    def wait_until_recording(self) -> None:
+        """The first byte comes at once, the first sample a second later."""
+        if self._process:
+            _wait_for_bytes(self._path, self._process)
+
+    def stop(self) -> Outcome:
+        """Interrupt, and read the file back as JSON."""
+        if self._process is None:
+            return Outcome("missing", "iostat is not installed")
+        status = _interrupt(self._process)
+        if status is None:
+            return Outcome("failed", "iostat died while the trial ran", files=(self._path,))
+        try:
+            json.loads(self._path.read_text())
+        except ValueError:
+            return Outcome("partial", "iostat's JSON is cut off", files=(self._path,))
+        return Outcome("ok", files=(self._path,))
+
+
+class Sar:
+    """`sar -o sar.bin 1`, and afterwards sar.json as `sadf` reads it: disk, paging, memory, I/O."""
+
+    name = "sar"
+
+    def __init__(self, around: Surroundings) -> None:
+        self._binary = around.directory / "sar.bin"
+        self._json = around.directory / "sar.json"
+        self._disk = around.disk.name
+        self._process: Process[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin; a host without sar is found out by stop()."""
+        if shutil.which("sar"):
+            argv = ["sar", "-o", str(self._binary), "1"]
+            self._process = spawn(argv, env=_ENVIRONMENT, new_session=True)
+
+    def wait_until_recording(self) -> None:
+        """sadc writes its header as soon as it runs."""
+        if self._process:
+            _wait_for_bytes(self._binary, self._process)
+
+    def stop(self) -> Outcome:
+        """Interrupt, wait until the file is whole, and read it back with sadf."""
+        if self._process is None:
+            return Outcome("missing", "sar is not installed")
+        if _interrupt(self._process) is None:
+            return Outcome("failed", "sar died while the trial ran")
+        return self._read_back()
+
+    def _read_back(self) -> Outcome:
+        sadf = ["sadf", "-j", str(self._binary), "--", "-d", "-r", "-B", "-b", f"--dev={self._disk}"]
+        # sar's child sadc may still be writing its last block when sar has gone.
+        for _ in range(3):
+            done = run(sadf, env=_ENVIRONMENT, check=False, timeout_seconds=30)
+            if done.ok:
+                self._json.write_text(done.stdout)
+                return Outcome("ok", files=(self._binary, self._json))
+            time.sleep(0.1)
+        reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
+        return Outcome("partial", f"sadf cannot read it: {reason[0]}", files=(self._binary,))

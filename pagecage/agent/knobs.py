@@ -1,0 +1,40 @@
+"""Queue settings that a trial changes are written down first, so that even a killed harness can be undone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pagecage.agent.device import Disk, read_knobs, write_knob
+
+
+class KnobJournal:
+    """What to restore on which disk, kept in a file of the spool until it is restored."""
+
+    def __init__(self, spool: Path) -> None:
+        self._path = spool / "knobs.json"
+
+    def set(self, disk: Disk, knob: str, value: str) -> None:
+        """Remember the present value, once, and set the new one. Raises HostError when the kernel refuses."""
+        present = read_knobs(disk).get(knob)
+        if present == value:
+            return
+        saved = self._saved()
+        if present is not None:
+            saved.setdefault(disk.name, {}).setdefault(knob, present)
+            self._path.write_text(json.dumps(saved))
+        write_knob(disk, knob, value)
+
+    def restore(self) -> None:
+        """Put everything back and forget it."""
+        for name, knobs in self._saved().items():
+            for knob, value in knobs.items():
+                write_knob(Disk(name, "", f"/dev/{name}", "", ""), knob, value)
+        self._path.unlink(missing_ok=True)
+
+    def _saved(self) -> dict[str, dict[str, str]]:
+        try:
+            saved: dict[str, dict[str, str]] = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return saved

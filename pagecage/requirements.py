@@ -1,0 +1,94 @@
+"""What a host must offer for a trial to mean anything: a closed list, checked against the host's facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pagecage.trial import Trial
+from pagecage.units import format_bytes
+
+_MIN_SYSTEMD = 244  # `systemctl set-property --runtime` on slices with path-valued I/O limits
+
+
+class Requirement(StrEnum):
+    """A property of the host. The value is what users see and what records keep."""
+
+    SYSTEMD_PID1 = "systemd_pid1"
+    SYSTEMD_VERSION = "systemd_version"
+    CGROUP_V2 = "cgroup_v2"
+    MEMORY_CONTROLLER = "memory_controller"
+    IO_CONTROLLER = "io_controller"
+    CPU_CONTROLLER = "cpu_controller"
+    LOCAL_DISK = "local_disk"
+    KNOBS = "knobs"
+    WORKLOAD_MEMORY = "workload_memory"
+
+
+@dataclass(frozen=True)
+class Missed:
+    """One unmet requirement: why, and what mends it."""
+
+    requirement: Requirement
+    reason: str
+    mend: str
+
+    def to_json(self) -> dict[str, str]:
+        """The entry in a record's missed_requirements."""
+        return {"requirement": self.requirement.value, "reason": self.reason}
+
+
+_DELEGATE = "install cgroups/50-pagecage-delegation.conf (ansible/site.yml does it), then log in again"
+
+
+def check_host(facts: Mapping[str, Any]) -> list[Missed]:
+    """What keeps a host from serving any caged trial; empty when it is fit. `facts` are the agent's."""
+    missed = []
+    systemd, cgroup = facts["systemd"], facts["cgroup"]
+    if not systemd["pid1"]:
+        missed.append(Missed(Requirement.SYSTEMD_PID1, "systemd is not the first process here", "use HOST=vm"))
+    elif systemd["version"] < _MIN_SYSTEMD:
+        reason = f"systemd {systemd['version']} is older than {_MIN_SYSTEMD}"
+        missed.append(Missed(Requirement.SYSTEMD_VERSION, reason, "use HOST=vm"))
+    if not cgroup["v2"]:
+        reason = "/sys/fs/cgroup is not the unified (v2) hierarchy"
+        missed.append(
+            Missed(Requirement.CGROUP_V2, reason, "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm")
+        )
+    missed += [m for name in ("memory", "io") if (m := _controller(name, cgroup))]
+    if "error" in facts["disk"]:
+        missed.append(Missed(Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"))
+    return missed
+
+
+def _controller(name: str, cgroup: Mapping[str, Any]) -> Missed | None:
+    if name in cgroup["controllers"]:
+        return None
+    requirement = Requirement(f"{name}_controller")
+    return Missed(requirement, f"the {name} controller is not available to {cgroup['manager']}", _DELEGATE)
+
+
+def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
+    """What keeps a host from serving this trial, beyond `check_host`."""
+    missed = check_host(facts)
+    if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts["cgroup"])):
+        missed.append(cpu)
+    if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
+        reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
+        mend = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
+        missed.append(Missed(Requirement.KNOBS, reason, mend))
+    limit = trial.cage.properties.get("MemoryMax")
+    if limit is not None and limit < trial.workload.min_memory_bytes:
+        reason = (
+            f"MemoryMax of {format_bytes(limit)} is below the {format_bytes(trial.workload.min_memory_bytes)} "
+            f"that {trial.workload.program} needs"
+        )
+        missed.append(Missed(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
+    return missed
+
+
+def _has_read_ahead(facts: Mapping[str, Any], wanted_kb: int) -> bool:
+    knobs = facts["disk"].get("knobs", {})
+    return bool(facts["uid"] == 0 or knobs.get("read_ahead_kb") == str(wanted_kb))
