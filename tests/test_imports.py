@@ -1,0 +1,175 @@
+"""Who may import whom: one direction, and an agent that needs nothing installed."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.tree import ROOT, files
+
+# A module imports only what stands to its left, or its own package. A new module is put where it belongs.
+ORDER = (
+    *("errors", "units", "process"),
+    *("cage", "experiment", "trial", "record"),
+    *("plan", "requirements", "verdicts", "agent"),
+    *("definitions", "hosts", "campaign", "cli"),
+)
+AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
+ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
+# What may be installed for a part of pagecage; the longest name that fits counts.
+INSTALLED_MAY = {
+    "pagecage": {"rich", "cyclopts"},
+    "pagecage.definitions": {"pydantic", "pydantic_core"},
+    "pagecage.hosts.vm": {"qemu", "rich"},
+    "pagecage.agent": set[str](),
+}
+STARTS_PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import: which module does it, on which line, and what it names."""
+
+    by: str
+    line: int
+    name: str
+
+    @property
+    def part(self) -> str:
+        """The module or package directly under `pagecage` that is imported."""
+        return self.name.partition(".")[2].split(".")[0]
+
+
+def module_name(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path, root: Path) -> Iterator[Import]:
+    by = module_name(path, root)
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            yield from (Import(by, node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            yield Import(by, node.lineno, f"{by.split('.')[0]}.<relative>")
+        elif isinstance(node, ast.ImportFrom) and node.module == "pagecage":
+            yield from (Import(by, node.lineno, f"pagecage.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield Import(by, node.lineno, node.module or "")
+
+
+def all_imports(root: Path) -> list[Import]:
+    paths = [p for package in ("pagecage", "analysis") for p in files(root / package, ".py")]
+    return [found for path in paths for found in imports_of(path, root)]
+
+
+def against_order(found: Import) -> str | None:
+    """Why an import of one part of pagecage by another breaks the order, or None."""
+    if not found.by.startswith("pagecage.") or not found.name.startswith("pagecage."):
+        return None
+    importer, imported = found.by.split(".")[1], found.part
+    for part in (importer, imported):
+        if part not in ORDER:
+            return f"{part} has no place in ORDER yet"
+    if importer == "agent" and imported not in AGENT_MAY:
+        return f"the agent may import only {' '.join(sorted(AGENT_MAY))}"
+    if imported != importer and ORDER.index(imported) >= ORDER.index(importer):
+        return f"{imported} stands to the right of {importer}"
+    return None
+
+
+def against_analysis(found: Import) -> str | None:
+    """Why an import between the harness and the analysis breaks the rule, or None."""
+    top = found.name.split(".")[0]
+    if found.by.startswith("pagecage") and top == "analysis":
+        return "nothing in pagecage imports the analysis"
+    if found.by.startswith("analysis") and top == "pagecage" and found.part not in ANALYSIS_MAY:
+        return f"the analysis may import only {' '.join(sorted(ANALYSIS_MAY))} of pagecage"
+    return None
+
+
+def against_installed(found: Import) -> str | None:
+    """Why an import of something installed breaks the rule, or None."""
+    top = found.name.split(".")[0]
+    if not found.by.startswith("pagecage") or top in {*sys.stdlib_module_names, "pagecage", "analysis"}:
+        return None
+    part = max((name for name in INSTALLED_MAY if f"{found.by}.".startswith(f"{name}.")), key=len)
+    return None if top in INSTALLED_MAY[part] else f"{part} may not need {top} installed"
+
+
+def against_process(found: Import) -> str | None:
+    """Why an import of something that starts processes breaks the rule, or None."""
+    starts = found.name.split(".")[0] in {"subprocess", "multiprocessing", "pty"}
+    return "only pagecage/process.py starts processes" if starts and found.by != "pagecage.process" else None
+
+
+RULES = (against_order, against_analysis, against_installed, against_process)
+
+
+def violations(root: Path) -> list[str]:
+    """Every import that breaks a rule, as `module:line imports name: why`."""
+    pairs = ((found, rule(found)) for found in all_imports(root) for rule in RULES)
+    return [f"{found.by}:{found.line} imports {found.name}: {why}" for found, why in pairs if why]
+
+
+def process_starts(root: Path) -> list[str]:
+    """Every call by which a process is started past pagecage/process.py."""
+    found = []
+    for path in [*files(root / "pagecage", ".py"), *files(root / "analysis", ".py")]:
+        for node in ast.walk(ast.parse(path.read_text(), str(path))):
+            if not isinstance(node, ast.Attribute) or module_name(path, root) == "pagecage.process":
+                continue
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if (owner == "os" and node.attr in STARTS_PROCESSES) or node.attr.startswith("create_subprocess_"):
+                found.append(f"{module_name(path, root)}:{node.lineno} {owner}.{node.attr}")
+    return found
+
+
+def test_imports_go_one_way() -> None:
+    assert all_imports(ROOT), "no imports found: is the tree where this test thinks?"
+    assert not violations(ROOT), "\n" + "\n".join(violations(ROOT))
+
+
+def test_processes_start_in_one_place() -> None:
+    assert not process_starts(ROOT), "\n" + "\n".join(process_starts(ROOT))
+
+
+def test_package_files_are_empty() -> None:
+    full = [str(p.relative_to(ROOT)) for p in files(ROOT, ".py") if p.name == "__init__.py" and p.stat().st_size]
+    assert not full, f"these should be empty: {full}"
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "why"),
+    [
+        ("pagecage/units.py", "from pagecage.cage import Cage", "to the right"),
+        ("pagecage/agent/run.py", "import pydantic", "installed"),
+        ("pagecage/agent/run.py", "from pagecage.plan import Plan", "agent may import"),
+        ("pagecage/agent/run.py", "from pagecage import plan", "agent may import"),
+        ("pagecage/cli.py", "from analysis.tables import table", "nothing in pagecage"),
+        ("pagecage/cli.py", "import pandas", "installed"),
+        ("pagecage/cli.py", "import pydantic", "installed"),
+        ("pagecage/cli.py", "def f():\n    import subprocess", "process.py"),
+        ("pagecage/cage.py", "from .units import MIB", "no place"),
+        ("pagecage/new.py", "from pagecage.units import MIB", "no place"),
+        ("analysis/load.py", "from pagecage.campaign import run", "analysis may import"),
+        ("analysis/load.py", "from subprocess import run", "process.py"),
+    ],
+)
+def test_a_breach_is_seen(tmp_path: Path, module: str, line: str, why: str) -> None:
+    for package in ("pagecage/agent", "analysis"):
+        (tmp_path / package).mkdir(parents=True)
+    (tmp_path / module).write_text(line + "\n")
+    assert [why in v for v in violations(tmp_path)] == [True]
+
+
+def test_a_process_started_elsewhere_is_seen(tmp_path: Path) -> None:
+    for package in ("pagecage", "analysis"):
+        (tmp_path / package).mkdir()
+    (tmp_path / "pagecage" / "cli.py").write_text("import os\nos.system('true')\n")
+    assert process_starts(tmp_path) == ["pagecage.cli:2 os.system"]
