@@ -30,8 +30,15 @@ def children() -> dict[int, str]:
     """Living children of this process, by id, with their command lines."""
     tasks = Path("/proc/self/task").iterdir()
     pids = (int(pid) for task in tasks for pid in (task / "children").read_text().split())
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in pids}
-    return {pid: line for pid, line in lines.items() if line}  # a zombie has no command line
+    return {pid: line for pid in pids if (line := command_line(pid))}
+
+
+def command_line(pid: int) -> str:
+    """How a process was started; nothing for one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 @pytest.hookimpl(trylast=True)
