@@ -1,0 +1,53 @@
+//! Filling a file from front to back while adding up what went in.
+
+use crate::pattern::Fill;
+use contract::sidecar::BLOCK_BYTES;
+use contract::{bytesum, Failure};
+use std::io::Write;
+
+/// Running sums over a dataset, block by block.
+#[derive(Debug, Default)]
+pub struct Sums {
+    /// CRC-32C of everything so far.
+    pub crc32c: u32,
+    /// Sum of the bytes of each block.
+    pub block_byte_sums: Vec<u64>,
+}
+
+impl Sums {
+    /// Adds one block.
+    pub fn add(&mut self, block: &[u8]) {
+        self.crc32c = crc32c::crc32c_append(self.crc32c, block);
+        self.block_byte_sums.push(bytesum::fastest()(block));
+    }
+
+    /// Sum of all bytes so far.
+    #[must_use]
+    pub fn byte_sum(&self) -> u64 {
+        self.block_byte_sums.iter().sum()
+    }
+}
+
+/// Writes `size_bytes` of the fill, in blocks of the sidecar's size.
+///
+/// # Errors
+/// When the file system refuses; the sentence names the byte at which it did.
+pub fn write(out: &mut impl Write, fill: Fill, seed: u64, size_bytes: u64) -> Result<Sums, Failure> {
+    let mut sums = Sums::default();
+    let mut buffer = vec![0; block_len(size_bytes)];
+    for offset_bytes in (0..size_bytes).step_by(buffer.len().max(1)) {
+        let block = &mut buffer[..block_len(size_bytes - offset_bytes)];
+        fill.write_to(block, seed, offset_bytes);
+        out.write_all(block)
+            .map_err(|cause| Failure::of(format!("cannot write at byte {offset_bytes}"), cause))?;
+        sums.add(block);
+    }
+    Ok(sums)
+}
+
+/// The length of the next block when so many bytes are left.
+#[must_use]
+#[allow(clippy::cast_possible_truncation)] // at most a block
+pub fn block_len(left_bytes: u64) -> usize {
+    left_bytes.min(BLOCK_BYTES) as usize
+}

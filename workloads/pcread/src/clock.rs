@@ -1,0 +1,74 @@
+//! Stopping in time without asking for the time at every block.
+
+use std::time::{Duration, Instant};
+
+/// Blocks between two looks at the clock while blocks are quick. Where reading the clock is a system call, or emulated,
+/// a look at every 4 KiB block would be a cost of its own.
+const QUICK_BLOCKS: u32 = 16;
+
+/// When that many blocks take longer than this, every block is worth a look.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// The moment at which reading stops, if there is one.
+#[derive(Debug, Clone)]
+pub struct Deadline {
+    at: Option<Instant>,
+    looked: Instant,
+    blocks_left: u32,
+}
+
+impl Deadline {
+    /// A deadline so long after `start`; never, where there is no limit.
+    #[must_use]
+    pub fn after(start: Instant, limit: Option<Duration>) -> Self {
+        Self {
+            at: limit.and_then(|limit| start.checked_add(limit)),
+            looked: start,
+            blocks_left: QUICK_BLOCKS,
+        }
+    }
+
+    /// To be asked once before each block.
+    #[inline]
+    pub fn has_passed(&mut self) -> bool {
+        let Some(at) = self.at else { return false };
+        self.blocks_left -= 1;
+        self.blocks_left == 0 && self.look(at)
+    }
+
+    fn look(&mut self, at: Instant) -> bool {
+        let now = Instant::now();
+        self.blocks_left = if now.duration_since(self.looked) > SLOW {
+            1
+        } else {
+            QUICK_BLOCKS
+        };
+        self.looked = now;
+        now >= at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_limit_it_never_passes() {
+        let mut deadline = Deadline::after(Instant::now(), None);
+        assert!((0..1000).all(|_| !deadline.has_passed()));
+    }
+
+    #[test]
+    fn slow_blocks_are_watched_one_by_one() {
+        let mut deadline = Deadline::after(Instant::now(), Some(Duration::from_millis(60)));
+        let blocks = (0..1000).take_while(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            !deadline.has_passed()
+        });
+        let read = blocks.count();
+        assert!(
+            read <= 2 * QUICK_BLOCKS as usize - 4,
+            "{read} blocks of 5 ms in 60 ms"
+        );
+    }
+}
