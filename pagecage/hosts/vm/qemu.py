@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.errors import HostDied, HostError
+from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.processes import ProcessId, end, identify, is_alive
 from pagecage.hosts.vm.qmp import Monitor
 from pagecage.process import Process, replay, spawn
 
 _SOCKET_SECONDS = 10.0
-SOCKETS_PREFIX = "pagecage-vm-"
 
 
-def make_sockets_dir() -> Path:
-    """A private directory with a short name: the path of a unix socket may have 107 characters (unix(7))."""
-    return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX, dir="/tmp"))
+def make_sockets_dir(cache: Cache) -> Path:
+    """A private directory for the sockets of the one guest of this cache, made anew.
+
+    Its name is short, because the path of a unix socket has at most 107 characters (unix(7)), and always the same, so
+    that a killed owner leaves nothing that the next one would not find.
+    """
+    name = hashlib.sha256(str(cache.root).encode()).hexdigest()[:8]
+    path = Path("/tmp") / f"pagecage-vm-{os.getuid()}-{name}"
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        raise HostError(f"{path} belongs to somebody else", f"have it removed: sudo rm -r {path}") from None
+    return path
 
 
 class Qemu:

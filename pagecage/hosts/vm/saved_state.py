@@ -93,7 +93,6 @@ def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None
     try:
         target = root_target(state.image, qemu.monitor.forwarded_port())
         _await_boot(cache, qemu, target)
-        progress("fitting the guest by its Ansible roles (about 60 s, once)")
         fit(target, progress)
         progress("settling and saving the machine state")
         run(ssh_argv(target, ["sh", "-c", _SETTLE]), timeout_seconds=180)
@@ -116,7 +115,7 @@ _SETTLE = (
 def boot(cache: Cache, state: SavedState, progress: Progress) -> Qemu:
     """Start the machine from its disk, writing to the overlay."""
     progress("booting the guest (about 30 s, once)")
-    sockets = make_sockets_dir()
+    sockets = make_sockets_dir(cache)
     argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
     qemu = Qemu.start(argv, sockets, cache.scratch, dies_with_us=True)
     qemu.monitor.execute("cont")
@@ -144,7 +143,7 @@ def _save(qemu: Qemu, memory: Path) -> None:
 
 def restore(cache: Cache, state: SavedState, *, dies_with_us: bool) -> Qemu:
     """A new QEMU in this state, running, with a throw-away overlay (`-snapshot`). Raises HostError when QEMU refuses it."""
-    sockets = make_sockets_dir()
+    sockets = make_sockets_dir(cache)
     argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
     incoming = ["-snapshot", "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
     qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_us=dies_with_us)

@@ -1,0 +1,79 @@
+"""Fitting the guest by the Ansible roles that fit any host, over ssh, once, before its state is saved."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+from pagecage.errors import HostError
+from pagecage.hosts.host import Progress
+from pagecage.hosts.ssh import SshTarget, ssh_options
+from pagecage.process import Completed, run
+
+FITTING_SECONDS = 900
+_INPUTS = ("ansible", "cgroups/50-pagecage-delegation.conf", "cgroups/pagecage.slice")
+GUEST_SETTINGS = {
+    "pagecage_data_dir": "/data",
+    "pagecage_delegated_users": ["bench"],
+}
+"""What the guest sets of the roles' variables; it names no data device, because the disk is plugged in at every start."""
+
+
+def fitting_key(project_dir: Path) -> str:
+    """Changes when anything that fits a host does."""
+    digest = hashlib.sha256(json.dumps(GUEST_SETTINGS, sort_keys=True).encode())
+    for path in sorted(found for name in _INPUTS for found in _files(project_dir / name)):
+        digest.update(f"{path.relative_to(project_dir)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or the files below a directory that Ansible reads (prose and left-overs of Python are none)."""
+    found = path.rglob("*") if path.is_dir() else [path]
+    return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
+
+
+def fit_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Progress, playbook: str = "site.yml") -> str:
+    """Apply a playbook to the guest; returns Ansible's output. Raises HostError naming the task that failed."""
+    progress("fitting the guest by its Ansible roles (about 60 s, once)")
+    inventory = scratch / "inventory.json"
+    inventory.write_text(json.dumps(guest_inventory(target)))
+    argv = playbook_argv(project_dir, inventory, playbook)
+    settings = {"ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_HOME": str(scratch / "ansible")}
+    done = run(argv, env=settings, timeout_seconds=FITTING_SECONDS, check=False)
+    (scratch / "fitting.log").write_text(done.stdout + done.stderr)
+    if not done.ok:
+        raise _failure(done, scratch / "fitting.log")
+    return done.stdout
+
+
+def playbook_argv(project_dir: Path, inventory: Path, playbook: str) -> list[str]:
+    """The ansible-playbook command. Harness and workloads are left out: they are pushed at every start, as newest."""
+    own = project_dir / ".venv-ansible" / "bin" / "ansible-playbook"
+    program = str(own) if own.exists() else shutil.which("ansible-playbook")
+    if program is None:
+        raise HostError("ansible-playbook is not installed", "make setup")
+    return [program, "-i", str(inventory), "--skip-tags", "agent", str(project_dir / "ansible" / playbook)]
+
+
+def guest_inventory(target: SshTarget) -> dict[str, object]:
+    """An inventory with the guest alone in it (JSON, which is YAML)."""
+    connection = {
+        "ansible_host": target.address, "ansible_user": target.user, "ansible_port": target.port,
+        "ansible_ssh_common_args": " ".join(_common_options(target)), "ansible_python_interpreter": "/usr/bin/python3",
+    }  # fmt: skip
+    return {"all": {"hosts": {"guest": {**connection, **GUEST_SETTINGS}}}}
+
+
+def _common_options(target: SshTarget) -> list[str]:
+    options = ssh_options(target)
+    return [f'"{word}"' if " " in word else word for word in options[: options.index("-p")]] + options[options.index("-p") + 2 :]
+
+
+def _failure(done: Completed, log: Path) -> HostError:
+    """Ansible prints the task, then `fatal: [...]` or `[ERROR]: ...` below it."""
+    lines = done.stdout.splitlines() + done.stderr.splitlines()
+    errors = [line for line in lines if line.startswith(("fatal:", "[ERROR]", "ERROR!"))] or lines[-1:] or ["no output"]
+    return HostError(f"the guest could not be fitted: {errors[0][:300]}", f"read {log}, then: pagecage host rebuild vm")

@@ -1,0 +1,196 @@
+"""The vm as a host of trials: every machine state is a restore of one saved state of a guest made here."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import HostDied, HostError
+from pagecage.hosts.host import HostNeed, MachineState, Progress
+from pagecage.hosts.ssh import SshTarget, push, ssh_argv
+from pagecage.hosts.vm.acceleration import Acceleration, find_acceleration
+from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
+from pagecage.hosts.vm.connection import Connection
+from pagecage.hosts.vm.data_disk import ensure_data_disk, plug
+from pagecage.hosts.vm.fitting import fit_guest, fitting_key
+from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
+from pagecage.hosts.vm.image import Image, ensure_image
+from pagecage.hosts.vm.lock import Lock, in_use
+from pagecage.hosts.vm.machine import machine_for
+from pagecage.hosts.vm.outer import outer_sample
+from pagecage.hosts.vm.qemu import Qemu
+from pagecage.hosts.vm.recipe import read_recipe
+from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target
+from pagecage.hosts.vm.wake import Woken, wake
+from pagecage.process import run
+
+DIRECTORIES = {"root": ("/data", "/run/pagecage"), "bench": ("/data/bench", "/run/user/1000/pagecage")}
+"""Where each account of the guest measures, and where it keeps its tools and traces in memory."""
+
+
+class VmHost:
+    """The embedded guest. `user` is the account that measures (root, or the ordinary `bench`)."""
+
+    name = "vm"
+
+    def __init__(self, user: str = "root", cache: Cache | None = None, *, kept: bool = False) -> None:
+        self.data_dir, self.spool_dir = DIRECTORIES[user]
+        self._user = user
+        self._kept = kept
+        self._cache = cache or Cache.of_user()
+        self._lock = Lock(self._cache.lock_file)
+        self._progress: Progress = lambda _: None
+        self._prepared: tuple[Image, Acceleration] | None = None
+        self._state: SavedState | None = None
+        self._qemu: Qemu | None = None
+        self._connection: Connection | None = None
+
+    @property
+    def user(self) -> bool:
+        """Whether the ordinary account measures, by its own systemd."""
+        return self._user != "root"
+
+    def is_emulated(self, progress: Progress) -> bool:
+        """Whether the guest's instructions are translated; booting the image's kernel tells, so it may be made now."""
+        return self._image_and_acceleration(progress)[1].emulated
+
+    def _image_and_acceleration(self, progress: Progress) -> tuple[Image, Acceleration]:
+        if self._prepared is None:
+            self._progress = progress
+            self._cache.make()
+            self._take()
+            image = ensure_image(self._cache, read_recipe(PROJECT_DIR), progress)
+            self._prepared = image, find_acceleration(self._cache, image, progress)
+        return self._prepared
+
+    def prepare(self, need: HostNeed, progress: Progress) -> None:
+        """Take the lock and make image, saved state and data disk where they are missing.
+
+        Raises PagecageError when somebody else uses the guest, or when a tool or room is missing.
+        """
+        image, acceleration = self._image_and_acceleration(progress)
+        machine = machine_for(need, acceleration)
+        ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
+        fit = partial(fit_guest, PROJECT_DIR, self._cache.scratch)
+        self._remake = partial(ensure_state, self._cache, image, machine, fitting_key(PROJECT_DIR), fit, progress)
+        self._state = self._remake()
+
+    def _take(self) -> None:
+        self._lock.acquire()
+        running = read_guest(self._cache)
+        if running is not None and running.kept:
+            self._lock.release()
+            raise in_use(running.pid, running.since_unix_seconds)
+        for left in sweep(self._cache):
+            self._progress(f"swept what an earlier run left: {left}")
+
+    def start(self) -> MachineState:
+        """Restore the saved state, wake the guest and mount its data disk. Raises HostError when that fails twice.
+
+        A state that does not come up is thrown away and made again, once.
+        """
+        try:
+            return self._start()
+        except HostError as error:
+            self._end()
+            self._progress(f"the saved state did not come up ({error.message}); making it again")
+            shutil.rmtree(self._saved().directory, ignore_errors=True)
+            self._state = self._remake()
+            return self._start()
+
+    def _start(self) -> MachineState:
+        began, state = time.monotonic(), self._saved()
+        restore_seq = state.count_restore()
+        self._qemu = qemu = restore(self._cache, state, dies_with_us=not self._kept)
+        target = root_target(state.image, qemu.monitor.forwarded_port())
+        self._write_record(state, restore_seq, target.port)
+        aio = plug(qemu.monitor, self._cache.data_disk)
+        self._connection = Connection(replace(target, user=self._user), qemu.sockets, qemu.check)
+        root = self._connection.target if self._user == "root" else target
+        woken = wake(root, self._user, self.data_dir, self.spool_dir)
+        details = _details(state, woken, aio, time.monotonic() - began)
+        return MachineState(state.state_id, restore_seq, state.machine.acceleration.emulated, details)
+
+    def _write_record(self, state: SavedState, restore_seq: int, port: int) -> None:
+        process = self._running().process_id
+        image = str(state.image.directory)
+        write_guest(self._cache, GuestRecord(process.pid, process.start_ticks, port, image, state.state_id, restore_seq,
+                                             self._kept, time.time()))  # fmt: skip
+
+    def restart(self) -> MachineState:
+        """End this guest and restore the saved state anew; the data disk is unmounted first."""
+        self._end()
+        return self.start()
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """The ssh argv that runs `argv` in the guest as the measuring user, through the connection that is open."""
+        return ssh_argv(self._target(), argv)
+
+    def push(self, sources: Sequence[Path], directory: str) -> None:
+        """Copy files into the guest. Raises HostDied when it is gone."""
+        push(self._target(), sources, directory)
+
+    def check(self) -> None:
+        """Raises HostDied when the guest has ended."""
+        self._running().check()
+
+    def outer_sample(self) -> dict[str, Any]:
+        """The machine around the guest, now. Raises HostDied when the guest has ended."""
+        self.check()
+        return outer_sample(self._running().process_id.pid, self._cache.root)
+
+    def leave_running(self) -> None:
+        """Let go of a `kept` guest: it stays, and whoever comes next finds it by its record."""
+        if self._connection is not None:
+            self._connection.close()
+        self._running().monitor.close()
+        self._lock.release()
+
+    def stop(self) -> None:
+        """Unmount the data disk, end the guest, let go of the lock. Safe at any time."""
+        self._end()
+        self._prepared = None
+        self._lock.release()
+
+    def _end(self) -> None:
+        if self._connection is not None:
+            root = replace(self._connection.target, user="root", control_path=None)
+            if self._qemu is not None and self._qemu.alive():
+                run(ssh_argv(root, ["sh", "-c", "sync; umount /data"]), check=False, timeout_seconds=60)
+            self._connection.close()
+            self._connection = None
+        if self._qemu is not None:
+            self._qemu.quit()
+            self._qemu = None
+            self._cache.guest_file.unlink(missing_ok=True)
+
+    def _saved(self) -> SavedState:
+        if self._state is None:
+            raise HostError("the vm was not prepared", "call prepare() before start()")
+        return self._state
+
+    def _running(self) -> Qemu:
+        if self._qemu is None:
+            raise HostDied("the guest is not running", "pagecage host up vm")
+        return self._qemu
+
+    def _target(self) -> SshTarget:
+        if self._connection is None:
+            raise HostDied("the guest is not running", "pagecage host up vm")
+        return self._connection.target
+
+
+def _details(state: SavedState, woken: Woken, aio: str, start_seconds: float) -> dict[str, Any]:
+    machine = state.machine
+    return {
+        "image": state.image.key, "machine_type": machine.machine_type, "memory_bytes": machine.memory_bytes,
+        "cpus": machine.cpus, "accel": machine.acceleration.accel, "cpu": machine.acceleration.cpu,
+        "qemu_version": machine.acceleration.qemu_version, "data_disk": woken.data_device, "data_aio": aio,
+        "data_cache": "none", "clock_error_seconds": round(woken.clock_error_seconds, 3),
+        "vm_fork_notices": woken.vm_fork_notices, "start_seconds": round(start_seconds, 3),
+    }  # fmt: skip
