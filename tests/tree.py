@@ -6,17 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NOT_OURS = frozenset({".git", ".venv", ".venv-ansible", "build", "target", "runs", "node_modules", "__pycache__"})
+NOT_OURS = frozenset({"build", "target", "runs", "__pycache__"})
+HIDDEN_BUT_OURS = frozenset({".ci", ".cargo"})
 
 
 def files(root: Path, *suffixes: str) -> Iterator[Path]:
     """Every file of ours under `root` with one of `suffixes` (all files where none is given), in a fixed order."""
     for path in sorted(root.iterdir()):
         if path.is_dir() and not path.is_symlink():
-            if path.name not in NOT_OURS and not path.name.endswith(("_cache", ".egg-info")):
+            if _is_ours(path.name):
                 yield from files(path, *suffixes)
         elif path.is_file() and (not suffixes or path.suffix in suffixes):
             yield path
+
+
+def _is_ours(folder: str) -> bool:
+    hidden = folder.startswith(".") and folder not in HIDDEN_BUT_OURS
+    return not hidden and folder not in NOT_OURS and not folder.startswith("fresh-")
 
 
 def shell_scripts(root: Path) -> list[Path]:
