@@ -1,0 +1,181 @@
+"""Whether every limit was in force: read back right, kept, and driven against at least once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pagecage.cage import IO_MAX_KEY, MEMORY_FILE, Cage, expected_read_back
+from pagecage.record import Record
+from pagecage.units import format_bytes, format_rate
+from pagecage.verdicts.readings import difference, io_and_seconds, last_known, measured_seconds
+from pagecage.verdicts.verdict import LimitVerdict
+
+FIRST_SLICE_SECONDS = 0.1
+"""blk-throttle lets a first slice pass at full speed (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
+GRACE = 1.03
+"""Deep-queue direct I/O was seen 1.4 % above its cap over 6 s; twice that, rounded up, is not yet a leak."""
+CHARGE_BATCH_BYTES = 64 * 4096
+"""Memory is charged in stocks of 64 pages a CPU (mm/memcontrol.c, MEMCG_CHARGE_BATCH)."""
+REACHED = 0.9
+"""From this share of a cap upwards the trial itself has driven against it."""
+CALIBRATION_REACHED = 0.8
+"""A calibration that stayed further below its cap has proven nothing."""
+UNASKED_NEAR = 0.6
+"""A throttled synchronous reader reaches this share of a cap: from here a stranger's may have held it."""
+_IO_COUNTER = {"rbps": "rbytes", "wbps": "wbytes", "riops": "rios", "wiops": "wios"}
+_FILE = {**MEMORY_FILE, **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()}, "CPUQuota": "cpu.max"}
+
+
+def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
+    """One verdict for each requested property, and one for each unasked limit that an ancestor imposes."""
+    requested = record.cage.get("requested") or {}
+    asked = [_judge(record, name, cap) for name, cap in requested.items()]
+    return (*asked, *_unasked(record, set(requested)))
+
+
+def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
+    if not isinstance(cap, int):
+        return LimitVerdict("not_applicable", f"{name} asks for no limit ({cap}).", name)
+    if not record.cage.get("read_back") and not record.measured:
+        return LimitVerdict("not_applicable", "It ended before its slice was read back.", name, cap)
+    observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
+    for found in (_read_back(record, name, cap), _ancestor(record, name, cap), _overrun(record, name, cap)):
+        if found:
+            return LimitVerdict("leaky", found, name, cap, observed, calibrated)
+    word, because = _proof(record, name, cap)
+    return LimitVerdict(word, because, name, cap, observed, calibrated)
+
+
+def amount(name: str, value: float) -> str:
+    """A property's value for people, in its own unit."""
+    if name in MEMORY_FILE:
+        return format_bytes(value)
+    if name == "CPUQuota":
+        return f"{value:.0f} % of one CPU"
+    return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os per second"
+
+
+def _calibration(record: Record, name: str) -> Mapping[str, Any]:
+    return (record.cage.get("calibration") or {}).get(name) or {}
+
+
+def _read_back(record: Record, name: str, cap: int) -> str | None:
+    """A sentence when the kernel holds another value than it must hold."""
+    expected = expected_read_back(Cage("", {name: cap}))[_FILE[name]]
+    got = (record.cage.get("read_back") or {}).get(_FILE[name])
+    if got == expected:
+        return None
+    return f"The kernel holds {_FILE[name]} = {got or 'nothing'} where {expected} was to be."
+
+
+def _limit_value(name: str, text: str | None) -> float | None:
+    """The number in a limit file, None for `max`; for cpu.max percent of one CPU."""
+    words = (text or "max").split()
+    if not words or words[0] == "max":
+        return None
+    return 100 * float(words[0]) / float(words[1]) if name == "CPUQuota" else float(words[0])
+
+
+def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
+    for cgroup, files in (record.cage.get("ancestors") or {}).items():
+        value = _limit_value(name, files.get(_FILE[name]))
+        if value is not None:
+            yield cgroup, value
+
+
+def _ancestor(record: Record, name: str, cap: float) -> str | None:
+    """A sentence when a cgroup above holds a tighter limit: then that one was measured, not ours."""
+    tighter = [(cgroup, value) for cgroup, value in _ancestor_limits(record, name) if value < cap]
+    if not tighter:
+        return None
+    cgroup, value = min(tighter, key=lambda pair: pair[1])
+    return f"{cgroup} above allows only {amount(name, value)}, less than the {amount(name, cap)} asked for."
+
+
+def _unasked(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
+    """Limits above the slice of a kind the cage does not have: they count once the trial came near them."""
+    for name in _FILE.keys() - requested:
+        for cgroup, value in _ancestor_limits(record, name):
+            observed = _observed(record, name)
+            near = bool(observed) and observed is not None and observed >= UNASKED_NEAR * value
+            use = "its use is not known" if observed is None else f"the trial came to {amount(name, observed)}"
+            because = f"{cgroup} imposes {amount(name, value)} that the cage does not ask for; {use}."
+            yield LimitVerdict("leaky" if near else "not_applicable", because, name, None, observed)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _observed(record: Record, name: str) -> float | None:
+    """What the trial itself used of a property, in its unit."""
+    if name == "MemorySwapMax":
+        return _number(last_known(record, "memory.swap.current"))
+    if name == "MemoryMax":
+        return _number(last_known(record, "memory.peak"))
+    if name == "CPUQuota":
+        usage, seconds = difference(record, "cgroup", "cpu.stat", "usage_usec"), measured_seconds(record)
+        return None if usage is None or not seconds else usage / 1e4 / seconds
+    moved = io_and_seconds(record, _IO_COUNTER[IO_MAX_KEY[name]])
+    return None if moved is None else moved[0] / moved[1]
+
+
+def _allowed(record: Record, name: str, cap: float) -> float:
+    """The most that a kept limit lets be observed: the cap, the first slice at full speed, and a grace."""
+    if name in MEMORY_FILE:
+        return 0 if cap == 0 else cap * GRACE + CHARGE_BATCH_BYTES
+    key = _IO_COUNTER.get(IO_MAX_KEY.get(name, ""))
+    seconds = (io_and_seconds(record, key) or (0, None))[1] if key else measured_seconds(record)
+    return cap * (1 + FIRST_SLICE_SECONDS / (seconds or 1)) * GRACE
+
+
+def _overrun(record: Record, name: str, cap: float) -> str | None:
+    """A sentence when more went through than the cap allows, in the trial or in the calibration."""
+    observed, allowed = _observed(record, name), _allowed(record, name, cap)
+    if observed is not None and observed > allowed:
+        return f"The trial came to {amount(name, observed)}, over the {amount(name, cap)} allowed."
+    calibration = _calibration(record, name)
+    driven, held = calibration.get("observed"), calibration.get("held")
+    if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
+        return f"Over-driven by calibration it let {amount(name, driven)} of {amount(name, cap)} through."
+    return None
+
+
+def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
+    """`enforced` or `never_reached`, for a limit that was read back right and kept."""
+    if name == "MemorySwapMax" and cap == 0:
+        return "enforced", "Swap is closed: memory.swap.max reads back 0, which needs no driving against."
+    calibration = _calibration(record, name)
+    driven = calibration.get("observed")
+    if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
+        through = f"{amount(name, driven)} of {amount(name, cap)}"
+        return "enforced", f"Over-driven by {calibration.get('method')} it let {through} through."
+    reached = _reached(record, name, cap)
+    if reached:
+        return "enforced", reached
+    return "never_reached", f"Nothing drove against {amount(name, cap)}: {_idle(record, name, calibration)}."
+
+
+def _idle(record: Record, name: str, calibration: Mapping[str, Any]) -> str:
+    observed = _observed(record, name)
+    trial = "its use is not known" if observed is None else f"the trial came to {amount(name, observed)}"
+    why = calibration.get("error") or ("it stayed below the cap" if calibration else "there was none")
+    return f"{trial}, and calibration did not prove it ({why})"
+
+
+def _reached(record: Record, name: str, cap: float) -> str | None:
+    """A sentence when the trial itself drove against the limit."""
+    observed = _observed(record, name)
+    if name == "MemoryMax":
+        kills = last_known(record, "memory.events", "oom_kill") or 0
+        hits = last_known(record, "memory.events", "max") or 0
+        what = f"{kills} OOM kill(s)" if kills else f"{hits} times reclaimed at the limit"
+        peak = f", peak {format_bytes(observed)} of {format_bytes(cap)}" if observed is not None else ""
+        return f"The trial drove against it: {what}{peak}." if kills or hits else None
+    if name == "CPUQuota":
+        throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec") or 0
+        return f"The trial was throttled for {throttled / 1e6:.2f} s." if throttled else None
+    if observed is not None and cap and observed >= REACHED * cap:
+        return f"The trial drove against it and came to {amount(name, observed)} of {amount(name, cap)}."
+    return None

@@ -1,0 +1,107 @@
+"""The sampler's series cut into windows long enough for blk-throttle's averages to mean something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagecage.record import Record
+from pagecage.verdicts.readings import (
+    counter,
+    difference,
+    io_difference,
+    measured_seconds,
+    stalled_seconds,
+)
+
+WINDOW_SECONDS = 0.5
+"""A throttled reader moves a slice (100 ms) at a time; over five slices its rate is a rate."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """What the slice did in one stretch of the measured part. Waits are seconds; None is not known."""
+
+    seconds: float
+    moved: Mapping[str, float]
+    """By io.stat key: rbytes rios wbytes wios."""
+    waited_io: float | None
+    waited_memory: float | None
+    refault_pages: float | None
+    limit_hits: float | None
+    """How often memory.max was met (memory.events: max)."""
+    disk_busy: float | None
+    cpu: float | None
+    throttled: float | None
+
+
+def windows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
+    """Windows of the measured part; where the series is too coarse the whole of it, from the counters."""
+    rows = _within(record, series)
+    cut = [_from_rows(first, last) for first, last in _pairs(rows)]
+    whole = _whole(record)
+    return cut or ([whole] if whole else [])
+
+
+def _within(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows between `go` and `end`."""
+    if not record.measured:
+        return []
+    start = record.measured["start_monotonic_seconds"]
+    end = start + record.measured["seconds"]
+    return [row for row in series if start <= row["t"] <= end]
+
+
+def _pairs(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """First and last row of each window; a rest shorter than a window is left out."""
+    first: Mapping[str, Any] | None = None
+    for row in rows:
+        if first is None:
+            first = row
+        elif row["t"] - first["t"] >= WINDOW_SECONDS:
+            yield first, row
+            first = row
+
+
+def _grown(first: Mapping[str, Any], last: Mapping[str, Any], *path: str) -> float | None:
+    for key in path:
+        first, last = (first or {}).get(key), (last or {}).get(key)  # type: ignore[assignment]
+    return None if first is None or last is None else float(last) - float(first)  # type: ignore[arg-type]
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _from_rows(first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
+    keys = ("rbytes", "rios", "wbytes", "wios")
+    return Window(
+        seconds=last["t"] - first["t"],
+        moved={key: _grown(first, last, "io", key) or 0.0 for key in keys},
+        waited_io=_scaled(_grown(first, last, "pressure", "io", "some"), 1e-6),
+        waited_memory=_scaled(_grown(first, last, "pressure", "memory", "some"), 1e-6),
+        refault_pages=_grown(first, last, "memory_stat", "workingset_refault_file"),
+        limit_hits=_grown(first, last, "memory_events", "max"),
+        disk_busy=_scaled(_grown(first, last, "disk", "io_ticks"), 1e-3),
+        cpu=_scaled(_grown(first, last, "cpu", "usage_usec"), 1e-6),
+        throttled=_scaled(_grown(first, last, "cpu", "throttled_usec"), 1e-6),
+    )
+
+
+def _whole(record: Record) -> Window | None:
+    seconds = measured_seconds(record)
+    if not seconds or counter(record, "after", "cgroup") is None:
+        return None
+    keys = ("rbytes", "rios", "wbytes", "wios")
+    return Window(
+        seconds=seconds,
+        moved={key: io_difference(record, key) or 0.0 for key in keys},
+        waited_io=stalled_seconds(record, "io"),
+        waited_memory=stalled_seconds(record, "memory"),
+        refault_pages=difference(record, "cgroup", "memory.stat", "workingset_refault_file"),
+        limit_hits=difference(record, "cgroup", "memory.events", "max"),
+        disk_busy=_scaled(difference(record, "device", "io_ticks"), 1e-3),
+        cpu=_scaled(difference(record, "cgroup", "cpu.stat", "usage_usec"), 1e-6),
+        throttled=_scaled(difference(record, "cgroup", "cpu.stat", "throttled_usec"), 1e-6),
+    )

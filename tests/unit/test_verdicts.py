@@ -1,0 +1,169 @@
+"""Cache state, quiet, emulation, cost and exclusion: every word each of them can say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.record import OUTCOMES
+from pagecage.verdicts.cache import judge_cache_state
+from pagecage.verdicts.cost import amplification, floor
+from pagecage.verdicts.judge import judge, verdicts_to_json
+from pagecage.verdicts.quiet import judge_host_quiet
+from tests.fixtures.records import FILE_BYTES, SECONDS, after, caged, make_record, outer, plain_record
+
+
+@pytest.mark.parametrize(
+    ("requested", "resident", "word"),
+    [
+        ("cold", 0, "reached"),
+        ("cold", 4096, "not_reached"),
+        ("cold", None, "not_reached"),
+        ("resident", FILE_BYTES, "reached"),
+        ("resident", FILE_BYTES - 4096, "not_reached"),
+        ("resident", 0, "not_reached"),
+        ("any", 4096, "not_applicable"),
+    ],
+)
+def test_cache_state(requested, resident, word):
+    record = make_record(cache={"requested": requested, "resident_bytes_before": resident})
+    assert judge_cache_state(record).verdict == word
+
+
+def test_a_resident_file_counts_whole_pages():
+    cache = {"requested": "resident", "file_bytes": 4097, "resident_bytes_before": 8192, "charged_to": "/init"}
+    found = judge_cache_state(make_record(cache=cache))
+    assert found.verdict == "reached"
+    assert "/init" in found.because
+
+
+def test_a_quiet_host():
+    assert judge_host_quiet(make_record()).verdict == "quiet"
+
+
+@pytest.mark.parametrize(
+    ("figures", "what"),
+    [
+        ({"foreign": 20_000_000}, "others moved"),
+        ({"steal": 0.9}, "stolen"),
+        ({"cpu_wait": 3.0}, "for a CPU"),
+        ({"throttled": 1.0}, "unasked CPU limit"),
+    ],
+)
+def test_each_kind_of_noise_is_heard_and_named(figures, what):
+    found = judge_host_quiet(make_record(counters=after(**figures)))
+    assert found.verdict == "not_quiet"
+    assert what in found.because
+
+
+def test_traffic_of_others_on_a_disk_that_we_hardly_use():
+    quiet = judge_host_quiet(make_record(counters=after(read_bytes=0, reads=0, foreign=900_000)))
+    loud = judge_host_quiet(make_record(counters=after(read_bytes=0, reads=0, foreign=1_100_000)))
+    assert (quiet.verdict, loud.verdict) == ("quiet", "not_quiet")
+
+
+def test_a_busy_machine_around_the_guest():
+    around = {"before": outer(0.0), "after": outer(SECONDS, others=0.7)}
+    found = judge_host_quiet(make_record(outer_host=around))
+    assert found.verdict == "not_quiet"
+    assert "0.70 CPUs" in found.because
+
+
+def test_a_machine_that_has_nothing_around_it_can_be_quiet():
+    assert judge_host_quiet(make_record(outer_host=None)).verdict == "quiet"
+
+
+@pytest.mark.parametrize("missing", ["before", "after"])
+def test_what_was_not_counted_is_unknown(missing):
+    counts = {**after(), missing: None}
+    assert judge_host_quiet(make_record(counters=counts)).verdict == "unknown"
+    assert judge_host_quiet(make_record(outer_host={"before": None, "after": None})).verdict == "unknown"
+
+
+def test_a_part_without_end_is_unknown():
+    assert judge_host_quiet(make_record(measured=None)).verdict == "unknown"
+
+
+@given(ticks=st.integers(min_value=0, max_value=4), seconds=st.floats(min_value=0.001, max_value=0.19))
+def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks, seconds):
+    measured = {**plain_record()["measured"], "seconds": seconds}
+    counts = after(read_bytes=0, reads=0, seconds=seconds, steal=ticks / 100)
+    assert judge_host_quiet(make_record(measured=measured, counters=counts)).verdict == "unknown"
+
+
+def test_threads_of_its_own_and_a_quota_are_no_noise():
+    assert judge_host_quiet(make_record(counters=after(cpu_wait=8, cpu=18))).verdict == "quiet"
+    cage = caged({"CPUQuota": 20})
+    assert judge_host_quiet(make_record(cage=cage, counters=after(cpu_wait=8, throttled=7))).verdict == "quiet"
+
+
+def test_amplification_is_per_byte_asked_for_and_per_distinct_byte():
+    workload = {"end": {"bytes": 2_000_000, "distinct_bytes": 500_000}}
+    found = amplification(make_record(counters=after(read_bytes=4_000_000), workload=workload))
+    assert (found.per_requested_byte, found.per_distinct_byte) == (2.0, 8.0)
+
+
+def test_amplification_is_unknown_without_a_closing_line():
+    assert amplification(make_record(workload={"end": {}})).verdict == "unknown"
+    assert amplification(make_record(counters={})).verdict == "unknown"
+
+
+def test_the_floor_is_the_slower_of_the_two_caps():
+    found = floor(make_record(counters=after(read_bytes=100_000_000, reads=1500)))
+    assert found.floor_seconds == pytest.approx(5.0)
+    assert found.closeness == pytest.approx(0.5)
+    found = floor(make_record(counters=after(read_bytes=100_000_000, reads=4000)))
+    assert found.floor_seconds == pytest.approx(8.0)
+    assert "IOReadIOPSMax" in found.because
+
+
+def test_no_floor_without_caps():
+    assert floor(make_record(cage=caged({}))).verdict == "unknown"
+
+
+@pytest.mark.parametrize(("emulated", "word"), [(True, "yes"), (False, "no"), (None, "unknown")])
+def test_emulated(emulated, word):
+    assert judge(make_record(emulated=emulated)).emulated.verdict == word
+
+
+def test_a_proven_trial_is_kept():
+    verdicts = judge(make_record())
+    assert (verdicts.excluded, verdicts.reasons, verdicts.is_data_point) == (False, (), True)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"counters": after(read_bytes=300_000_000)}, "IOReadBandwidthMax leaky"),
+        ({"cache": {"resident_bytes_before": 4096}}, "cache state not reached"),
+        ({"counters": after(foreign=90_000_000)}, "host not quiet"),
+    ],
+)
+def test_only_these_three_exclude(change, reason):
+    verdicts = judge(make_record(**change))
+    assert verdicts.excluded
+    assert [r.startswith(reason) for r in verdicts.reasons] == [True]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"emulated": True}, {"cage": caged(), "counters": after(read_bytes=1000)}, {"outer_host": {"before": {}}}],
+)
+def test_doubt_alone_does_not_exclude(change):
+    assert not judge(make_record(**change)).excluded
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_which_outcomes_are_data_points(outcome):
+    expected = outcome in ("ok", "oom_killed", "timed_out")
+    assert judge(make_record(outcome=outcome)).is_data_point == expected
+
+
+def test_a_record_with_nothing_in_it_is_judged_without_a_fall():
+    bare = {"cage": {}, "cache": {}, "device": {}, "workload": {}, "counters": {}, "measured": None, "phases": []}
+    for outcome in OUTCOMES:
+        record = make_record(outcome=outcome, outer_host=None, response={}, **bare)
+        json.dumps(verdicts_to_json(judge(record, [])))

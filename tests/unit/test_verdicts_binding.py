@@ -1,0 +1,95 @@
+"""Which limit held a trial back, for each limit there is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.verdicts.binding import NAMES, judge_binding_limit
+from tests.fixtures.records import START, after, caged, make_record, plain_record, series
+
+BARE = caged({})
+MEMORY = caged({"MemoryMax": 13_418_496})
+
+
+@pytest.mark.parametrize(
+    ("cage", "rates", "name"),
+    [
+        (caged(), {"rbytes": 19e6, "rios": 150, "io_wait": 0.6, "refaults": 4000, "hits": 100}, "bandwidth"),
+        (caged(), {"rbytes": 12.4e6, "rios": 95, "io_wait": 0.6}, "bandwidth"),
+        (caged(), {"rbytes": 2e6, "rios": 490, "io_wait": 0.9}, "iops"),
+        (caged(), {"rbytes": 13e6, "rios": 450, "io_wait": 0.9}, "iops"),
+        (MEMORY, {"rbytes": 130e6, "rios": 1000, "io_wait": 0.4, "refaults": 30000, "hits": 900, "cpu": 0.9}, "memory"),
+        (MEMORY, {"rbytes": 1e6, "hits": 900, "memory_wait": 0.5, "cpu": 0.4}, "memory"),
+        (BARE, {"rbytes": 900e6, "rios": 7000, "io_wait": 0.8, "busy": 0.98, "cpu": 0.3}, "device"),
+        (BARE, {"cpu": 0.99}, "cpu"),
+        (caged({"CPUQuota": 50}), {"cpu": 0.5, "throttled": 0.5}, "cpu"),
+        (BARE, {"rbytes": 1e6, "cpu": 0.2, "io_wait": 0.3, "busy": 0.3}, "none"),
+        (caged(), {"rbytes": 5e6, "rios": 100, "io_wait": 0.2, "cpu": 0.3}, "none"),
+        (caged(), {"rbytes": 15e6, "rios": 100, "io_wait": 0.02, "cpu": 0.95}, "cpu"),
+        (MEMORY, {"rbytes": 180e6, "hits": 900, "refaults": 0, "cpu": 0.95}, "cpu"),
+        (MEMORY, {"rbytes": 180e6, "hits": 0, "refaults": 40000, "cpu": 0.95}, "cpu"),
+    ],
+)
+def test_each_limit_that_can_hold_a_trial(cage, rates, name):
+    found = judge_binding_limit(make_record(cage=cage), series(**rates))
+    assert found.verdict == name
+    assert found.shares == {name: pytest.approx(1.0)}
+
+
+def test_an_oom_kill_is_the_memory_limit():
+    record = make_record(outcome="oom_killed", counters=after(oom_kill=1), measured=None)
+    assert judge_binding_limit(record, []).verdict == "memory"
+
+
+def test_time_is_shared_out_and_the_largest_share_names_it():
+    first = series(6, rbytes=19e6, rios=150, io_wait=0.6)
+    busy = {"rbytes": 0.0, "cpu": 1.0}
+    rest = [_shifted(row, first[-1]) for row in series(4, **busy)[11:]]
+    found = judge_binding_limit(make_record(cage=caged()), [*first, *rest])
+    assert found.verdict == "bandwidth"
+    assert found.shares["bandwidth"] == pytest.approx(0.6, abs=0.05)
+    assert found.shares["cpu"] == pytest.approx(0.4, abs=0.05)
+
+
+def _shifted(row, last):
+    """A later row whose counters go on from where the earlier part stopped."""
+    moved = {**row, "t": row["t"] - START + last["t"]}
+    moved["io"] = {key: row["io"][key] + last["io"][key] for key in row["io"]}
+    moved["pressure"] = {
+        kind: {part: line[part] + last["pressure"][kind][part] for part in line}
+        for kind, line in row["pressure"].items()
+    }
+    return moved
+
+
+def test_rows_before_go_and_after_end_do_not_count():
+    measured = {**plain_record()["measured"], "seconds": 5.0}
+    rows = series(10, rbytes=19e6, rios=150, io_wait=0.6)
+    for row in rows:
+        if row["t"] > START + 5:
+            row["io"] = {**rows[60]["io"]}
+    assert judge_binding_limit(make_record(measured=measured), rows).shares == {"bandwidth": pytest.approx(1.0)}
+
+
+def test_without_a_series_the_counters_of_the_whole_part_decide():
+    found = judge_binding_limit(make_record(), [])
+    assert found.verdict == "bandwidth"
+    assert "one window" in found.because
+
+
+def test_without_anything_it_says_that_it_does_not_know():
+    found = judge_binding_limit(make_record(measured=None, counters={}), [])
+    assert (found.verdict, found.shares) == ("none", {})
+    assert "Not known" in found.because
+
+
+@given(
+    rbytes=st.floats(0, 20e6), rios=st.floats(0, 500), io_wait=st.floats(0, 1), cpu=st.floats(0, 1),
+    refaults=st.floats(0, 5000), hits=st.floats(0, 100), busy=st.floats(0, 1),
+)  # fmt: skip
+def test_shares_are_shares(**rates):
+    found = judge_binding_limit(make_record(), series(2, **rates))
+    assert found.verdict in NAMES
+    assert sum(found.shares.values()) == pytest.approx(1.0)
