@@ -17,7 +17,7 @@ ORDER = (
     *("errors", "units", "process"),
     *("cage", "experiment", "trial", "record"),
     *("plan", "requirements", "verdicts", "agent"),
-    *("definitions", "hosts", "campaign", "cli"),
+    *("definitions", "runs", "preview", "progress", "hosts", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
 ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
