@@ -42,6 +42,13 @@ class Host(Protocol):
     spool_dir: str
     """Memory-backed directory on the host for the agent, workloads and traces."""
 
+    @property
+    def user(self) -> bool:
+        """Whether units are made by the user's own systemd instead of the system's."""
+
+    def is_emulated(self, progress: Progress) -> bool:
+        """Whether instructions will be translated (TCG): asked before prepare(), because the size may depend on it."""
+
     def prepare(self, need: HostNeed, progress: Progress) -> None:
         """Make everything that start() needs (image, saved state); slow once, nothing afterwards."""
 

@@ -1,0 +1,116 @@
+"""From a name and wishes to a finished run: plan it or find it again, then let the campaign work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.device import resolve_disk
+from pagecage.campaign import Campaign, check_memory_floor
+from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
+from pagecage.cli.progress import RunProgress, expected_seconds
+from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, PagecageError
+from pagecage.experiment import Experiment
+from pagecage.hosts.host import Host
+from pagecage.hosts.kit import make_kit
+from pagecage.hosts.local import LocalHost
+from pagecage.plan import Plan, treatments
+from pagecage.runs import RunFolder, find_run
+from pagecage.units import format_seconds
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan with its folder and the host it will run on."""
+
+    plan: Plan
+    folder: RunFolder
+    host: Host
+
+
+def summary_row(experiment: Experiment) -> dict[str, Any]:
+    """What `pagecage list` shows of an experiment; the time is a guess for an emulated host."""
+    count = len(list(treatments(experiment)))
+    size = experiment.sizes["emulated"]
+    seconds = count * (size.repeats or experiment.repeats) * (4.0 + 0.2 * (size.max_seconds or 10.0))
+    return {
+        "name": experiment.name, "question": experiment.question, "treatments": count,
+        "factors": {name: list(levels) for name, levels in experiment.factors.items()},
+        "about": f"about {format_seconds(seconds)}", "expected_seconds": seconds,
+    }  # fmt: skip
+
+
+def plan_for(name: str, wishes: Wishes, command: str, say: Say) -> tuple[Plan, Host]:
+    """The plan and its host; everything that can be wrong with the input is found before anything starts."""
+    experiment = definitions().experiment(name)
+    if wishes.cage is not None:
+        definitions().cage(wishes.cage, experiment.sizes["full"].dataset_bytes)
+    host = choose_host(wishes.host, wishes.data_dir, say)
+    try:
+        plan = build_plan(wishes, with_cage(experiment, wishes.cage), host, command, say)
+        check_memory_floor(plan)
+    except BaseException:
+        host.stop()
+        raise
+    return plan, host
+
+
+def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
+    """A run that starts now."""
+    definitions().experiment(name)
+    make_kit(TOP)
+    plan, host = plan_for(name, wishes, command, say)
+    try:
+        _ask_before_knobs(plan, host, yes)
+        return Job(plan, RunFolder.create(RUNS, plan), host)
+    except BaseException:
+        host.stop()
+        raise
+
+
+def resumed(name: str, wishes: Wishes, say: Say) -> Job:
+    """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
+    folder = find_run(RUNS, name)
+    plan = folder.plan()
+    present = definitions().experiment(plan.document["experiment"]).definition_sha256
+    if present != plan.document["definition_sha256"]:
+        raise PagecageError(
+            f"experiments/{plan.document['experiment']}.toml has changed since {plan.run_id} was planned",
+            f"start a new run: pagecage run {plan.document['experiment']}",
+        )
+    return Job(plan, folder, choose_host(plan.document["host"], wishes.data_dir, say))
+
+
+def carry_out(job: Job, say: Say) -> int:
+    """Run what is lacking; the exit code tells whether every trial has its answer."""
+    remaining = job.folder.remaining(job.plan)
+    total, guess = len(job.plan.trials), expected_seconds(remaining)
+    say(
+        f"{len(remaining)} of {total} trials to run, about {format_seconds(guess)}, into {job.folder.path.relative_to(TOP)}"
+    )
+    if not remaining:
+        job.host.stop()
+        return EXIT_OK
+    with RunProgress(total, total - len(remaining), guess) as progress:
+        summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), progress).run()
+    if summary.lacking:
+        say(f"{summary.lacking} trials have no answer\n  mend: pagecage run {job.plan.document['experiment']} --resume")
+        return EXIT_INCOMPLETE
+    return EXIT_OK
+
+
+def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
+    """Setting read_ahead_kb on the disk under / touches every other program, so it is asked for."""
+    if yes or not isinstance(host, LocalHost) or all(trial.read_ahead_kb is None for trial in plan.trials):
+        return
+    disk = host.facts()["disk"]
+    if disk.get("maj_min") != resolve_disk(Path("/")).maj_min:
+        return
+    question = f"set read_ahead_kb on {disk['node']}, which holds /, for the time of each trial?"
+    if not sys.stdin.isatty() or input(f"{question} [y/N] ").strip().lower() != "y":
+        raise PagecageError(f"not confirmed: {question}", "add --yes, or name another --data-dir")

@@ -1,0 +1,139 @@
+"""Turns what the user typed into a host, a size and a plan; says which was chosen and why."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from pagecage.version import VERSION
+from pagecage.definitions import Definitions, nearest
+from pagecage.errors import PagecageError
+from pagecage.experiment import SIZES, Experiment, Level
+from pagecage.hosts.host import Host
+from pagecage.hosts.local import LocalHost
+from pagecage.hosts.vm.host import VmHost
+from pagecage.plan import Choices, Plan, make_plan
+from pagecage.process import run
+from pagecage.requirements import check_host
+from pagecage.runs import new_run_id
+
+TOP = Path(__file__).resolve().parents[2]
+RUNS = TOP / "runs"
+PROGRAMS = sorted(path.name for path in (TOP / "workloads").glob("pc*") if path.is_dir())
+HOSTS = ("auto", "local", "vm")
+Say = Callable[[str], None]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Wishes:
+    """What the user may choose for a run.
+
+    Parameters
+    ----------
+    host
+        auto, local or vm.
+    size
+        auto, full, default, emulated or smoke.
+    cage
+        Replaces the experiment's caged levels; the uncaged control stays.
+    repeats
+        How often each treatment is run.
+    seed
+        Of the order within blocks; chosen and written down when not given.
+    fresh
+        How often the host starts from its saved state.
+    data_dir
+        Directory on the disk to be measured (host local).
+    """
+
+    host: str = "auto"
+    size: str = "auto"
+    cage: str | None = None
+    repeats: Annotated[int, Parameter(validator=Number(gte=1))] | None = None
+    seed: int | None = None
+    fresh: Literal["never", "run", "block", "trial"] | None = None
+    data_dir: Path | None = None
+
+
+def definitions() -> Definitions:
+    """This checkout's experiments and cages."""
+    return Definitions(TOP, PROGRAMS)
+
+
+def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
+    """The host by name; `auto` is local where doctor finds nothing missing, else the vm."""
+    if wish not in HOSTS:
+        raise PagecageError(f"there is no host {wish!r}", nearest(wish, list(HOSTS)))
+    local = LocalHost(data_dir)
+    if wish == "local":
+        return local
+    if wish == "auto":
+        missed = check_host(local.facts())
+        if not missed:
+            say("host: local, because this machine lacks nothing (pagecage doctor)")
+            return local
+        say(f"host: vm, because {missed[0].reason}")
+    return VmHost(os.environ.get("PAGECAGE_VM_USER", "root"))
+
+
+def choose_size(wish: str, host: Host, say: Say) -> tuple[str, str]:
+    """The size's name and why."""
+    if wish in SIZES:
+        return wish, "asked for"
+    if wish != "auto":
+        raise PagecageError(f"there is no size {wish!r}", nearest(wish, ["auto", *SIZES]))
+    if host.is_emulated(say):
+        return "emulated", f"the {host.name} host translates instructions, so sizes and caps are small"
+    return "default", f"the {host.name} host runs instructions in hardware"
+
+
+def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
+    """The experiment with every caged level replaced by one cage; the control stays."""
+    if cage is None:
+        return experiment
+    if "cage" not in experiment.factors:
+        levels = {**experiment.levels, "cage": {cage: Level(cage=cage)}}
+        return replace(experiment, factors={"cage": (cage,), **experiment.factors}, levels=levels)
+    kept = tuple(level for level in experiment.factors["cage"] if level == "uncaged")
+    names = (*kept, cage) if cage not in kept else kept
+    levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
+    return replace(experiment, factors={**experiment.factors, "cage": names}, levels=levels)
+
+
+def build_plan(wishes: Wishes, experiment: Experiment, host: Host, command: str, say: Say) -> Plan:
+    """The whole plan, every value resolved."""
+    size, reason = choose_size(wishes.size, host, say)
+    dataset_bytes = experiment.sizes[size].dataset_bytes
+    cages = {name: definitions().cage(name, dataset_bytes) for name in _cage_names(experiment)}
+    choices = Choices(
+        size=size, size_reason=reason, host=host.name, fresh=wishes.fresh or experiment.fresh,
+        repeats=wishes.repeats or experiment.sizes[size].repeats or experiment.repeats,
+        seed=wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32),
+    )  # fmt: skip
+    return make_plan(new_run_id(experiment.name, host.name), experiment, cages, choices, command, harness())
+
+
+def _cage_names(experiment: Experiment) -> set[str]:
+    own = {level.cage for levels in experiment.levels.values() for level in levels.values() if level.cage}
+    tables = experiment.levels.get("cage", {})
+    named = {name for name in experiment.factors.get("cage", ()) if not (name in tables and tables[name].cage)}
+    return own | named | {"uncaged"}
+
+
+def harness() -> dict[str, object]:
+    """Version and git revision of this checkout; None where it is no git checkout."""
+    revision = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
+    dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)
+    known = revision.ok
+    return {
+        "version": VERSION, "git_revision": revision.stdout.strip() if known else None,
+        "git_dirty": bool(dirty.stdout.strip()) if known else None,
+    }  # fmt: skip

@@ -1,0 +1,78 @@
+"""What this machine has and lacks for measuring: as host `local`, and for running the vm."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.hosts.local import LocalHost
+from pagecage.requirements import Missed, check_host
+
+_VM_TOOLS = {
+    "qemu-system-x86_64": "runs the guest", "mmdebstrap": "makes its root file system", "mke2fs": "makes its disks",
+    "ssh": "reaches it",
+}  # fmt: skip
+_COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "fio")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the diagnosis. `level` is ok, missing (prevents the host) or lesser (a collector less)."""
+
+    host: str
+    what: str
+    level: str
+    detail: str
+    mend: str = ""
+
+
+def examine(data_dir: Path | None) -> list[Finding]:
+    """Everything that matters, in the order it matters."""
+    facts = LocalHost(data_dir).facts()
+    return [*_local(facts), *_collectors(facts), *_vm()]
+
+
+def _local(facts: dict[str, Any]) -> Iterator[Finding]:
+    missed: list[Missed] = check_host(facts)
+    for miss in missed:
+        yield Finding("local", miss.requirement.value, "missing", miss.reason, miss.mend)
+    if not missed:
+        manager = facts["cgroup"]["manager"]
+        yield Finding("local", "limits", "ok", f"{manager} can cap memory and I/O on {facts['disk']['node']}")
+    if not facts["psi"]:
+        mend = "boot with psi=1"
+        yield Finding("local", "psi", "lesser", "no pressure figures: which limit binds cannot be told", mend)
+    method = "cachestat" if facts["cachestat"] else "mincore"
+    yield Finding("local", "residency", "ok", f"measured by {method}")
+
+
+def _collectors(facts: dict[str, Any]) -> Iterator[Finding]:
+    for name in _COLLECTORS:
+        version = facts["tools"].get(name)
+        if version:
+            yield Finding("local", name, "ok", version)
+        else:
+            yield Finding("local", name, "lesser", "not installed", "ansible/site.yml installs it, or apt install")
+
+
+def _vm() -> Iterator[Finding]:
+    for tool, purpose in _VM_TOOLS.items():
+        found = shutil.which(tool)
+        yield Finding("vm", tool, "ok" if found else "missing", purpose, "" if found else "make setup")
+    kvm = Path("/dev/kvm").exists()
+    detail = "present; a test boot tells whether it works" if kvm else "absent: the guest will be emulated (slow CPU)"
+    yield Finding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
+
+
+def lines(findings: list[Finding]) -> Iterator[str]:
+    """The diagnosis for a terminal: a line a finding, its mend beneath where there is one."""
+    for finding in findings:
+        yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
+        if finding.mend:
+            yield f"{'':<36} mend: {finding.mend}"
+    for host in ("local", "vm"):
+        missing = [f for f in findings if f.host == host and f.level == "missing"]
+        yield f"HOST={host}: {'can serve' if not missing else 'cannot serve: ' + missing[0].detail}"

@@ -1,0 +1,168 @@
+"""The command line: one function a verb. Data goes to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+
+from pagecage.cli import carry_out, doctor, host_verbs
+from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
+from pagecage.cli.preview import plan_lines, trial_commands
+from pagecage.cli.report import render, show_run
+from pagecage.definitions import schemas
+from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+from pagecage.plan import plan_to_json
+from pagecage.runs import find_run
+from pagecage.version import VERSION
+
+_EPILOGUE = """Examples:
+
+  pagecage list
+  pagecage run constrained-random
+  pagecage run constrained-random --size smoke --cage customer-tenth --repeats 5
+  pagecage run constrained-random --resume
+  pagecage show constrained-random --json
+
+Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
+app = App(
+    name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
+    help="Put a workload in a customer's cage and see what its disk reads become.",
+)  # fmt: skip
+app.command(host_verbs.app)
+_error = Console(stderr=True, highlight=False)
+Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
+
+
+def _say(text: str) -> None:
+    _error.print(text, soft_wrap=True, markup=False)
+
+
+@app.command(name="list")
+def list_experiments(*, as_json: Json = False) -> int:
+    """Show every experiment: its name, its question, its factors and treatments."""
+    rows = [carry_out.summary_row(definitions().experiment(name)) for name in definitions().experiment_names()]
+    if as_json:
+        print(json.dumps(rows))
+        return EXIT_OK
+    for row in rows:
+        print(f"{row['name']:<22} {row['treatments']:>3} treatments, {row['about']:<14} {row['question']}")
+    return EXIT_OK
+
+
+@app.command
+def plan(name: str, wishes: Wishes = Wishes(), *, as_json: Json = False) -> int:  # noqa: B008 - frozen
+    """Print the trials of a run in order, and the exact commands of each; start nothing."""
+    made, host = carry_out.plan_for(name, wishes, _command(), _say)
+    host.stop()
+    if as_json:
+        print(json.dumps(plan_to_json(made)))
+        return EXIT_OK
+    print("\n".join(plan_lines(made)))
+    for trial in made.trials:
+        print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
+    return EXIT_OK
+
+
+@app.command
+def run(
+    name: str,
+    wishes: Wishes = Wishes(),  # noqa: B008 - frozen
+    *,
+    resume: bool = False,
+    dry_run: bool = False,
+    yes: bool = False,
+    as_json: Json = False,
+) -> int:
+    """Run an experiment, make its report, and print its table.
+
+    Parameters
+    ----------
+    name
+        One of `pagecage list`.
+    resume
+        Finish the experiment's newest run instead of starting one.
+    dry_run
+        Print the plan and its commands, and start nothing.
+    yes
+        Do not ask before changing a setting of the disk that holds /.
+    """
+    if dry_run:
+        return plan(name, wishes, as_json=as_json)
+    if resume:
+        job = carry_out.resumed(name, wishes, _say)
+    else:
+        job = carry_out.new(name, wishes, _command(), yes, _say)
+    status = carry_out.carry_out(job, _say)
+    page = render(job.folder.path, _say)
+    print(show_run(job.folder.path, as_json), end="")
+    _say(f"report: {page.relative_to(TOP)}")
+    return status
+
+
+@app.command
+def show(name: str, *, html: bool = False, as_json: Json = False) -> int:
+    """Print a run's tables, verdicts and claims.
+
+    Parameters
+    ----------
+    name
+        A run's id or path, or an experiment's name for its newest run.
+    html
+        Make the report again from the records, and print its path.
+    """
+    folder = find_run(RUNS, name)
+    if html:
+        print(render(folder.path, _say))
+    else:
+        print(show_run(folder.path, as_json), end="")
+    return EXIT_OK
+
+
+@app.command(name="doctor")
+def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
+    """Say what this machine has and lacks for measuring, and what mends it; 3 when no host would work."""
+    findings = doctor.examine(data_dir)
+    if as_json:
+        print(json.dumps([vars(finding) for finding in findings]))
+    else:
+        print("\n".join(doctor.lines(findings)))
+    hosts = {f.host for f in findings} - {f.host for f in findings if f.level == "missing"}
+    return EXIT_OK if hosts else EXIT_HOST
+
+
+@app.command
+def schema(directory: Path = TOP / "docs/schema") -> int:
+    """Write the JSON Schemas of definitions and cages (an editor completes keys with them)."""
+    for name, content in schemas().items():
+        (directory / name).write_text(json.dumps(content, indent=1) + "\n")
+    return EXIT_OK
+
+
+def _command() -> str:
+    return shlex.join(["pagecage", *sys.argv[1:]])
+
+
+def main() -> int:
+    """Entry point: a user's mistake is a sentence and its mend, never a traceback."""
+    try:
+        return int(app(sys.argv[1:], exit_on_error=False, print_error=True, result_action="return_value") or EXIT_OK)
+    except PagecageError as error:
+        _say(f"pagecage: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _say("interrupted; what was recorded stays\n  mend: pagecage run NAME --resume")
+        return EXIT_INTERRUPTED
+    except CycloptsError:
+        return EXIT_USAGE
+    except BrokenPipeError:
+        return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

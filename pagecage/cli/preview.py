@@ -1,0 +1,40 @@
+"""What a run would do, down to the commands: for `pagecage plan` and `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pagecage.agent.systemd import Systemd, scope_command, slice_commands, unit_name
+from pagecage.plan import Plan
+from pagecage.process import replay
+from pagecage.trial import Trial
+from pagecage.units import format_bytes
+
+
+def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
+    """The commands of one trial as the host will run them; DISK and DIR are resolved there."""
+    systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
+    for command in slice_commands(systemd, unit, trial.cage, "DISK"):
+        yield replay(command)
+    yield replay(scope_command(systemd, unit, [trial.workload.program, *_shown_arguments(trial)]))
+    yield replay(systemd.systemctl("stop", unit))
+    yield replay(systemd.systemctl("revert", unit))
+
+
+def _shown_arguments(trial: Trial) -> list[str]:
+    file = f"DIR/{trial.dataset.file_name}" if trial.dataset else "DIR"
+    places = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
+    return [argument.format(**places) for argument in trial.workload.arguments]
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """A head about the whole and one line a trial, in order."""
+    document = plan.document
+    datasets = {t.dataset.size_bytes for t in plan.trials if t.dataset}
+    sizes = ", ".join(format_bytes(size) for size in sorted(datasets)) or "none"
+    yield f"{document['experiment']} on {document['host']}: {len(plan.trials)} trials, {document['repeats']} repeats each"
+    yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}, seed {document['seed']}, fresh: {document['fresh']}"
+    yield ""
+    for trial in plan.trials:
+        limits = " ".join(f"{name}={value}" for name, value in trial.cage.properties.items()) or "no limits"
+        yield f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache {trial.cache:<9} {limits}"

@@ -1,0 +1,95 @@
+"""Progress on standard error: a bar with the time left where there is a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from pagecage.record import Record
+from pagecage.trial import Trial
+from pagecage.units import format_rate, format_seconds
+
+_OVERHEAD_SECONDS = 4.0  # first guess of what a trial costs besides its measured part
+_MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, as an answer)"}
+
+
+def expected_seconds(trials: tuple[Trial, ...]) -> float:
+    """A first guess of the time a list of trials takes: only cold random reads in a cage come near `max_seconds`."""
+    return sum(_OVERHEAD_SECONDS + 0.2 * (trial.max_seconds or 10.0) for trial in trials)
+
+
+class RunProgress:
+    """Listens to a campaign and shows it. A context manager, so that the terminal is always left clean."""
+
+    def __init__(self, total: int, done: int, guess_seconds: float) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"), console=self._console, disable=not self._console.is_terminal,
+        )  # fmt: skip
+        self._total, self._done, self._per_trial = total, done, guess_seconds / max(1, total)
+        self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
+        self._first: float | None = None
+        self._finished = 0
+
+    def __enter__(self) -> RunProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Take one event of the campaign."""
+        match event["event"]:
+            case "step":
+                self._say(event["text"])
+            case "trial":
+                self._first = self._first or time.monotonic()
+                self._bar.update(self._task, description=event["trial_id"])
+            case "record":
+                self._record(event["record"])
+            case "swept":
+                self._console.print(f"removed what an earlier run left: {event['unit']}")
+            case "agent_ended":
+                self._console.print(f"[yellow]the agent ended with status {event['status']}[/] {event['said'][-2000:]}")
+
+    def _say(self, text: str) -> None:
+        self._bar.update(self._task, description=text)
+        if not self._console.is_terminal:
+            self._console.print(f"{text} ...")
+
+    def _record(self, record: Record) -> None:
+        self._finished += 1
+        self._done += 1 if record.is_final else 0
+        self._bar.update(self._task, completed=self._done, left=self._left())
+        number = f"{self._done:>3}/{self._total}"
+        self._console.print(f"{number} {record.trial_id:<32} {describe(record)}", soft_wrap=True)
+
+    def _left(self) -> str:
+        if self._first is not None and self._finished:
+            self._per_trial = (time.monotonic() - self._first) / self._finished
+        return f"about {format_seconds(self._per_trial * (self._total - self._done))} left"
+
+
+def describe(record: Record) -> str:
+    """One line about a record: outcome, time, rate, amplification, or the reason there is none."""
+    mark = _MARK.get(record.outcome, f"[yellow]{record.outcome}[/]")
+    seconds, covered = record.response.get("read_seconds"), record.response.get("covered_fraction")
+    parts = [mark]
+    if record.outcome in ("ok", "timed_out") and seconds is not None:
+        partly = f" for {covered:.1%}" if covered is not None and covered < 1 else ""
+        parts.append(f"{format_seconds(seconds)}{partly}")
+        rate, more = record.response.get("device_read_bytes_per_second"), record.response.get("amplification")
+        if rate:
+            parts.append(f"disk {format_rate(rate)}")
+        if more:
+            parts.append(f"x{more:.3g} read")
+    if record.error:
+        parts.append(f"[dim]{record.phase}: {record.error}[/]")
+    return "  ".join(parts)

@@ -1,0 +1,53 @@
+"""What travels to a host: the agent as one zipapp, and the workload binaries."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.errors import HostError
+
+PACKAGE = Path(__file__).resolve().parent.parent
+# The half that runs on the host, and the standard-library modules that it shares with the controller.
+_SHARED = (
+    "__init__.py", "errors.py", "units.py", "process.py", "cage.py", "trial.py", "record.py", "requirements.py",
+)  # fmt: skip
+_MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # equal sources make an equal file, so its hash names it
+
+
+@dataclass(frozen=True)
+class Kit:
+    """Files for a host; `agent_sha256` stands in every record."""
+
+    agent: Path
+    programs: tuple[Path, ...]
+    agent_sha256: str
+
+
+def agent_bytes(package: Path = PACKAGE) -> bytes:
+    """The agent's zipapp: runs with any Python 3.11 or newer, needs nothing installed."""
+    sources = [package / name for name in _SHARED] + sorted((package / "agent").rglob("*.py"))
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
+        for source in sources:
+            name = source.relative_to(package.parent).as_posix()
+            file.writestr(zipfile.ZipInfo(name, _EPOCH), source.read_bytes(), zipfile.ZIP_DEFLATED)
+    return archive.getvalue()
+
+
+def make_kit(top: Path) -> Kit:
+    """Write the agent to build/host/ and find the workloads there. Raises HostError when they were not built."""
+    build = top / "build/host"
+    programs = tuple(sorted(path for path in (build / "bin").glob("*") if path.is_file()))
+    if not programs:
+        raise HostError("the workload binaries are not built", "make build")
+    content = agent_bytes()
+    agent = build / "agent.pyz"
+    if not agent.exists() or agent.read_bytes() != content:
+        agent.write_bytes(content)
+    return Kit(agent, programs, hashlib.sha256(content).hexdigest())

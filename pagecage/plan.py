@@ -1,0 +1,136 @@
+"""From an experiment to the ordered trials of a run: every treatment in every block, shuffled by a written-down seed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagecage.cage import Cage
+from pagecage.experiment import Experiment, Level, Size
+from pagecage.trial import Dataset, Trial, Workload, trial_from_json, trial_to_json
+
+PLAN_VERSION = 1
+_SETUP_SECONDS = 120.0  # what a workload may take to get ready and to end, besides its measured part
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run's trials in order, and everything that led to them. `document` is plan.json without its own hash."""
+
+    run_id: str
+    trials: tuple[Trial, ...]
+    document: Mapping[str, Any]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the document: a resumed run refuses a plan that has changed."""
+        return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user chose for one run, resolved: size by name and why, repeats, seed, host, how often to start afresh."""
+
+    size: str
+    size_reason: str
+    repeats: int
+    seed: int
+    host: str
+    fresh: str
+
+
+def treatments(experiment: Experiment) -> Iterator[dict[str, str]]:
+    """Every combination of levels, in the definition's order, without the excluded ones."""
+    names = list(experiment.factors)
+    for levels in itertools.product(*experiment.factors.values()):
+        treatment = dict(zip(names, levels, strict=True))
+        if not any(all(treatment[k] == v for k, v in out.items()) for out in experiment.exclude):
+            yield treatment
+
+
+def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: Choices) -> tuple[Trial, ...]:
+    """All trials in the order they will run. A block holds one repeat of every treatment, shuffled."""
+    shuffle = random.Random(choices.seed)
+    size = experiment.sizes[choices.size]
+    trials: list[Trial] = []
+    for repeat in range(1, choices.repeats + 1):
+        block = list(treatments(experiment))
+        shuffle.shuffle(block)
+        for treatment in block:
+            trials.append(_make_trial(experiment, cages, size, treatment, repeat, len(trials)))
+    return tuple(trials)
+
+
+def _make_trial(
+    experiment: Experiment, cages: Mapping[str, Cage], size: Size, treatment: dict[str, str], repeat: int, position: int
+) -> Trial:
+    levels = [_level(experiment, factor, level) for factor, level in treatment.items()]
+    cage_names = [level.cage for level in levels if level.cage]
+    arguments = experiment.arguments + tuple(a for level in levels for a in level.arguments)
+    read_aheads = [level.read_ahead_kb for level in levels if level.read_ahead_kb is not None]
+    caches = [level.cache for level in levels if level.cache]
+    return Trial(
+        trial_id=_trial_id(treatment, repeat), experiment=experiment.name, treatment=treatment, repeat=repeat,
+        block=repeat, position=position,
+        workload=Workload(experiment.program, arguments, experiment.workload_kind, experiment.min_memory_bytes),
+        cage=cages[cage_names[-1] if cage_names else "uncaged"], cache=caches[-1] if caches else "any",
+        dataset=Dataset(size.dataset_bytes) if size.dataset_bytes else None,
+        read_ahead_kb=read_aheads[-1] if read_aheads else experiment.read_ahead_kb,
+        collectors=experiment.collectors, max_seconds=size.max_seconds,
+        timeout_seconds=(size.max_seconds or 600.0) + _SETUP_SECONDS,
+    )  # fmt: skip
+
+
+def _level(experiment: Experiment, factor: str, level: str) -> Level:
+    known = experiment.levels.get(factor, {}).get(level, Level())
+    return replace(known, cage=known.cage or level) if factor == "cage" else known
+
+
+def _trial_id(treatment: Mapping[str, str], repeat: int) -> str:
+    """Readable, and fit for a unit's name: no dash, because a dash nests slices."""
+    words = "_".join(re.sub(r"[^a-z0-9]+", "_", level.lower()) for level in treatment.values())
+    return f"r{repeat}_{words}" if words else f"r{repeat}"
+
+
+def make_plan(
+    run_id: str,
+    experiment: Experiment,
+    cages: Mapping[str, Cage],
+    choices: Choices,
+    command: str,
+    harness: Mapping[str, Any],
+) -> Plan:
+    """The plan with its document (docs/FORMAT.md)."""
+    trials = make_trials(experiment, cages, choices)
+    document = {
+        "plan_version": PLAN_VERSION, "run_id": run_id, "experiment": experiment.name,
+        "definition": dict(experiment.definition), "definition_sha256": experiment.definition_sha256,
+        **vars(choices), "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
+    }  # fmt: skip
+    return Plan(run_id, trials, document)
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """plan.json: the document and its hash."""
+    return {**plan.document, "plan_sha256": plan.sha256}
+
+
+def plan_from_json(data: Mapping[str, Any]) -> Plan:
+    """The inverse of `plan_to_json`; the caller compares the hash."""
+    document = {key: value for key, value in data.items() if key != "plan_sha256"}
+    return Plan(document["run_id"], tuple(map(trial_from_json, document["trials"])), document)
+
+
+def blocks(trials: tuple[Trial, ...], fresh: str) -> list[tuple[Trial, ...]]:
+    """The trials grouped by machine state: all in one, or one group a block, or one a trial."""
+    if fresh == "trial":
+        return [(trial,) for trial in trials]
+    if fresh == "block":
+        return [tuple(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.block)]
+    return [trials] if trials else []

@@ -1,0 +1,90 @@
+"""Run folders: made once, appended to, found again. What is done is computed from the records, never stored."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import PagecageError
+from pagecage.plan import Plan, plan_from_json, plan_to_json
+from pagecage.record import Record, append_record, read_records
+from pagecage.trial import Trial
+
+
+def new_run_id(experiment: str, host: str) -> str:
+    """UTC time, experiment, host: sorts by age and reads as what it is."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{experiment}-{host}"
+
+
+class RunFolder:
+    """One folder of runs/. Nothing in it is ever rewritten but the report."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records_path = path / "records.jsonl"
+
+    @classmethod
+    def create(cls, runs: Path, plan: Plan) -> RunFolder:
+        """Make the folder, write the plan, and point latest-<experiment> at it."""
+        folder = cls(runs / plan.run_id)
+        (folder.path / "facts").mkdir(parents=True)
+        (folder.path / "trials").mkdir()
+        (folder.path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
+        latest = runs / f"latest-{plan.document['experiment']}"
+        aside = runs / f".latest-{os.getpid()}"
+        aside.unlink(missing_ok=True)
+        aside.symlink_to(plan.run_id)
+        aside.replace(latest)
+        return folder
+
+    def plan(self) -> Plan:
+        """The plan as written. Raises PagecageError when there is none, or its hash shows that it was changed."""
+        try:
+            data = json.loads((self.path / "plan.json").read_text())
+            plan = plan_from_json(data)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PagecageError(f"{self.path} holds no readable plan.json ({error})", "ls runs/") from None
+        if data.get("plan_sha256") != plan.sha256:
+            raise PagecageError(f"{self.path.name}/plan.json was changed after it was written", "start a new run")
+        return plan
+
+    def last_records(self) -> dict[str, Record]:
+        """The last record of each trial: the one that counts."""
+        return {record.trial_id: record for record in read_records(self.records_path)}
+
+    def remaining(self, plan: Plan) -> tuple[Trial, ...]:
+        """Trials of the plan without a final record, in order."""
+        last = self.last_records()
+        return tuple(t for t in plan.trials if t.trial_id not in last or not last[t.trial_id].is_final)
+
+    def next_attempts(self) -> dict[str, int]:
+        """Per trial that has records, the number its next attempt gets."""
+        return {trial_id: record.attempt + 1 for trial_id, record in self.last_records().items()}
+
+    def add_facts(self, facts: Mapping[str, Any], restore_seq: int | None) -> None:
+        """What the host was, once per machine state."""
+        name = f"{facts.get('boot_id')}-{restore_seq}.json"
+        (self.path / "facts" / name).write_text(json.dumps(facts, indent=1) + "\n")
+
+    def trace_path(self, trial_id: str, attempt: int, name: str) -> Path:
+        """Where a trace goes; its folder is made."""
+        folder = self.path / "trials" / f"{trial_id}.{attempt}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / Path(name).name
+
+    def append(self, record: Record) -> None:
+        """Add one record, forced to the disk."""
+        append_record(self.records_path, record)
+
+
+def find_run(runs: Path, name: str) -> RunFolder:
+    """A run by its id, its path, or an experiment's name (its newest run)."""
+    for path in (runs / name, runs / f"latest-{name}", Path(name)):
+        if (path / "plan.json").exists():
+            return RunFolder(path.resolve())
+    known = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
+    raise PagecageError(f"there is no run {name!r}", f"runs exist of: {', '.join(known) or 'nothing yet'}")
