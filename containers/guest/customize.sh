@@ -25,6 +25,8 @@ HostKey /etc/ssh/ssh_host_ed25519_key
 END
 # The banner and the "last login" line are work at every login.
 sed -i -E '/pam_(motd|mail|lastlog2?)\.so/d' /etc/pam.d/sshd
+# Root needs no session of its own: registering one takes an emulated machine half a second and starts a user manager.
+sed -i '/pam_systemd\.so/i session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0' /etc/pam.d/common-session
 
 # bench has a session of its own without ever logging in (loginctl enable-linger needs a running machine).
 mkdir -p /var/lib/systemd/linger
@@ -47,7 +49,7 @@ ExecStart=/usr/bin/ip link set eth0 up
 WantedBy=multi-user.target
 END
 systemctl --quiet enable pagecage-network.service ssh.service
-systemctl --quiet mask systemd-networkd-wait-online.service getty@tty1.service
+systemctl --quiet mask systemd-networkd-wait-online.service getty@tty1.service serial-getty@ttyS0.service
 
 # The disk is a copy that is thrown away, and journals are for looking at while the guest runs.
 mkdir -p /etc/systemd/journald.conf.d

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import HostDied
-from pagecage.process import PIPE, replay, run, spawn
+from pagecage.process import PIPE, replay, spawn
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,12 @@ class SshTarget:
 
 
 def ssh_options(target: SshTarget) -> list[str]:
-    """The options by which ssh, scp and Ansible reach the target: our key, its pinned key, nothing from ~/.ssh.
+    """All options of ssh but the shared connection's."""
+    return [*ssh_settings(target), "-p", str(target.port)]
+
+
+def ssh_settings(target: SshTarget) -> list[str]:
+    """The settings by which ssh and Ansible reach the target: our key, its pinned key, nothing from ~/.ssh.
 
     curve25519 and AES-GCM because they are what an emulated CPU does quickest among what both ends know.
     """
@@ -41,7 +45,7 @@ def ssh_options(target: SshTarget) -> list[str]:
         "KexAlgorithms": "curve25519-sha256", "Ciphers": "aes128-gcm@openssh.com", "PasswordAuthentication": "no",
         "ConnectTimeout": "10", "ServerAliveInterval": "15", "ServerAliveCountMax": "4",
     }  # fmt: skip
-    options = ["-F", "/dev/null", "-i", str(target.identity), "-p", str(target.port)]
+    options = ["-F", "/dev/null", "-i", str(target.identity)]
     for name, value in settings.items():
         options += ["-o", f"{name}={value}"]
     return options
@@ -59,17 +63,6 @@ def master_argv(target: SshTarget) -> list[str]:
     """The ssh that holds the shared connection open; it dies with the process that started it (setpriv(1))."""
     options = [*ssh_options(target), "-M", "-N", "-S", str(target.control_path)]
     return ["setpriv", "--pdeathsig", "KILL", "ssh", *options, f"{target.user}@{target.address}"]
-
-
-def wait_for_ssh(target: SshTarget, timeout_seconds: float, alive: Callable[[], None]) -> bool:
-    """Whether `true` ran on the target in that time. `alive` is called between tries and raises when there is no use."""
-    deadline = time.monotonic() + timeout_seconds
-    while time.monotonic() < deadline:
-        alive()
-        if run(ssh_argv(target, ["true"]), check=False).ok:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:

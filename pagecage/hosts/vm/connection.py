@@ -17,16 +17,16 @@ CONNECT_SECONDS = 60.0
 class Connection:
     """An ssh that holds the connection open until close(), or until the process that started it ends."""
 
-    def __init__(self, target: SshTarget, sockets: Path, alive: Callable[[], None]) -> None:
-        """Connect. `alive` is called while waiting and raises when there is no use. Raises HostError after 60 s."""
+    def __init__(self, target: SshTarget, sockets: Path, alive: Callable[[], None], limit_seconds: float = CONNECT_SECONDS) -> None:
+        """Connect. `alive` is called while waiting and raises when there is no use. Raises HostError after the limit."""
         self.target = replace(target, control_path=sockets / "ssh")
         self._master = self._spawn()
-        deadline = time.monotonic() + CONNECT_SECONDS
+        deadline = time.monotonic() + limit_seconds
         while not (sockets / "ssh").exists():
             alive()
             if time.monotonic() > deadline:
                 self.close()
-                raise HostError("the guest does not answer on ssh", "pagecage host rebuild vm")
+                raise HostError(f"it does not answer on ssh within {limit_seconds:.0f} s", "pagecage host rebuild vm")
             if self._master.poll() is not None:
                 time.sleep(0.1)
                 self._master = self._spawn()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
-from pagecage.hosts.ssh import SshTarget, ssh_options
+from pagecage.hosts.ssh import SshTarget, ssh_settings
 from pagecage.process import Completed, run
 
 FITTING_SECONDS = 900
@@ -59,17 +60,14 @@ def playbook_argv(project_dir: Path, inventory: Path, playbook: str) -> list[str
 
 
 def guest_inventory(target: SshTarget) -> dict[str, object]:
-    """An inventory with the guest alone in it (JSON, which is YAML)."""
+    """An inventory with the guest alone in it (JSON, which is YAML); Ansible shares the connection that is open."""
     connection = {
         "ansible_host": target.address, "ansible_user": target.user, "ansible_port": target.port,
-        "ansible_ssh_common_args": " ".join(_common_options(target)), "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_ssh_common_args": shlex.join(ssh_settings(target)),
+        "ansible_ssh_args": f"-o ControlMaster=no -o ControlPath={target.control_path or 'none'}",
+        "ansible_python_interpreter": "/usr/bin/python3",
     }  # fmt: skip
     return {"all": {"hosts": {"guest": {**connection, **GUEST_SETTINGS}}}}
-
-
-def _common_options(target: SshTarget) -> list[str]:
-    options = ssh_options(target)
-    return [f'"{word}"' if " " in word else word for word in options[: options.index("-p")]] + options[options.index("-p") + 2 :]
 
 
 def _failure(done: Completed, log: Path) -> HostError:

@@ -13,7 +13,7 @@ from typing import Any
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
-from pagecage.hosts.vm.acceleration import Acceleration, find_acceleration
+from pagecage.hosts.vm.acceleration import find_acceleration
 from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
 from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.data_disk import ensure_data_disk, plug
@@ -21,7 +21,7 @@ from pagecage.hosts.vm.fitting import fit_guest, fitting_key
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
 from pagecage.hosts.vm.image import Image, ensure_image
 from pagecage.hosts.vm.lock import Lock, in_use
-from pagecage.hosts.vm.machine import machine_for
+from pagecage.hosts.vm.machine import Acceleration, machine_for
 from pagecage.hosts.vm.outer import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
 from pagecage.hosts.vm.recipe import read_recipe

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
-from pagecage.hosts.ssh import SshTarget, ssh_argv, wait_for_ssh
+from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.image import HOST_KEY_ALIAS, Image
 from pagecage.hosts.vm.keep import keep_newest
 from pagecage.hosts.vm.machine import Machine, qemu_argv
@@ -25,6 +26,8 @@ KEPT_STATES = 3
 BOOT_SECONDS = 300.0
 SAVE_SECONDS = 120.0
 RESTORE_SECONDS = 60.0
+SESSION_END_SECONDS = 2.0
+"""What sshd and logind take to forget our connection, so that it is not in the saved state."""
 Fit = Callable[[SshTarget, Progress], None]
 
 
@@ -91,11 +94,14 @@ def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk])
     qemu = boot(cache, state, progress)
     try:
-        target = root_target(state.image, qemu.monitor.forwarded_port())
-        _await_boot(cache, qemu, target)
-        fit(target, progress)
-        progress("settling and saving the machine state")
-        run(ssh_argv(target, ["sh", "-c", _SETTLE]), timeout_seconds=180)
+        connection = _connect(cache, state, qemu)
+        try:
+            fit(connection.target, progress)
+            progress("settling and saving the machine state")
+            run(ssh_argv(connection.target, ["sh", "-c", _SETTLE]), timeout_seconds=180)
+        finally:
+            connection.close()
+        time.sleep(SESSION_END_SECONDS)
         _save(qemu, state.memory)
         about = {"made_unix_seconds": int(time.time()), "took_seconds": round(time.monotonic() - began, 1)}
         (state.directory / "about.json").write_text(json.dumps(about))
@@ -122,11 +128,14 @@ def boot(cache: Cache, state: SavedState, progress: Progress) -> Qemu:
     return qemu
 
 
-def _await_boot(cache: Cache, qemu: Qemu, target: SshTarget) -> None:
-    if not wait_for_ssh(target, BOOT_SECONDS, qemu.check):
+def _connect(cache: Cache, state: SavedState, qemu: Qemu) -> Connection:
+    target = root_target(state.image, qemu.monitor.forwarded_port())
+    try:
+        return Connection(target, qemu.sockets, qemu.check, BOOT_SECONDS)
+    except HostError as error:
         tail = console_tail(cache.scratch / "console.log")
-        raise HostError(f"the guest did not boot within {BOOT_SECONDS:.0f} s; its console ends:\n{tail}",
-                        "pagecage host rebuild vm")  # fmt: skip
+        raise HostError(f"the guest did not boot ({error.message}); its console ends:\n{tail}",
+                        "pagecage host rebuild vm") from None  # fmt: skip
 
 
 def _save(qemu: Qemu, memory: Path) -> None:
