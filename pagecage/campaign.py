@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from pagecage.agent.request import Request, request_to_json
-from pagecage.errors import HostDied, HostError, PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Host, HostNeed, MachineState
 from pagecage.hosts.kit import Kit
 from pagecage.plan import Plan, blocks
@@ -104,10 +105,8 @@ class Campaign:
 
     def _send(self, process: Process[bytes], request: Request) -> None:
         assert process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it died at once; what it printed tells why
             process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
-        except BrokenPipeError:
-            pass  # it died at once; what it printed tells why
 
     def _receive(self, process: Process[bytes], state: MachineState) -> None:
         assert process.stdout is not None
@@ -169,10 +168,8 @@ def frames(pipe: IO[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 def _close(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
-        try:
+        with suppress(BrokenPipeError):
             pipe.close()
-        except BrokenPipeError:
-            pass
 
 
 def check_memory_floor(plan: Plan) -> None:
@@ -181,10 +178,7 @@ def check_memory_floor(plan: Plan) -> None:
         limit = trial.cage.properties.get("MemoryMax")
         if limit is not None and limit < trial.workload.min_memory_bytes:
             raise PagecageError(
-                f"cgroups/{trial.cage.name}.toml: MemoryMax is {limit} bytes at this size, and {trial.workload.program} "
-                f"needs {trial.workload.min_memory_bytes}",
+                f"cgroups/{trial.cage.name}.toml: MemoryMax is {limit} bytes at this size, and "
+                f"{trial.workload.program} needs {trial.workload.min_memory_bytes}",
                 "choose a larger SIZE or another CAGE",
             )
-
-
-__all__ = ["Campaign", "HostDied", "Listener", "Summary", "check_memory_floor", "frames", "need_of"]

@@ -1,4 +1,4 @@
-"""Reads experiments/*.toml and cgroups/*.toml. The only place with pydantic: everything past it is checked and plain."""
+"""Reads experiments/*.toml and cgroups/*.toml. The only place with pydantic: what leaves it is checked and plain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an experiment to the ordered trials of a run: every treatment in every block, shuffled by a written-down seed."""
+"""From an experiment to the ordered trials of a run: every treatment in every block, shuffled by a stored seed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user chose for one run, resolved: size by name and why, repeats, seed, host, how often to start afresh."""
+    """What was chosen for one run: size and why, repeats, seed of the order, host, how often to start afresh."""
 
     size: str
     size_reason: str

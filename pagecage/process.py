@@ -1,4 +1,4 @@
-"""The only way to start a process: clean arguments, captured output, and a command line that can be replayed by hand."""
+"""The only way to start a process: clean arguments, captured output, a command that can be replayed by hand."""
 
 from __future__ import annotations
 

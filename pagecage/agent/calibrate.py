@@ -1,7 +1,7 @@
 """Proof by over-driving: once per cage and machine state each cap is pushed past its value and must hold.
 
-A cap that nothing reached is not proven by idleness. Each cap is driven by itself, because fio would not fit into a small
-MemoryMax; what binds a trial is the same property on the same kind of slice.
+A cap that nothing reached is not proven by idleness. Each cap is driven by itself, because fio would not fit into a
+small MemoryMax; what binds a trial is the same property on the same kind of slice.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def require_room(directory: Path, need_bytes: int) -> None:
     free_bytes = free.f_bavail * free.f_frsize
     if free_bytes < need_bytes + _SPARE_BYTES:
         raise HostError(
-            f"a dataset of {format_bytes(need_bytes)} does not fit {directory}, where {format_bytes(free_bytes)} are free",
+            f"a dataset of {format_bytes(need_bytes)} does not fit {directory} ({format_bytes(free_bytes)} free)",
             "choose a smaller SIZE, or free some space there",
         )
 

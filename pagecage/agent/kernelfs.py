@@ -16,7 +16,7 @@ def read_text(path: Path) -> str | None:
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
-    """`KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat); values that are no numbers are left out."""
+    """`KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat); what is no number is left out."""
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
 

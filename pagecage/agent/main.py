@@ -19,7 +19,7 @@ from pagecage.agent.stream import Stream
 from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     """End the trial at hand by its cleanup. Only the first signal counts: a cleanup is not interrupted."""
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)

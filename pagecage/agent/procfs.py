@@ -18,7 +18,7 @@ _CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "st
 
 
 def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
-    """The line of one disk; None when the kernel lists no such disk. Disks are never added: a dm device repeats its parent."""
+    """The line of one disk, or None. Disks are never added: a dm device counts what its parent counts."""
     major, _, minor = maj_min.partition(":")
     for line in text.splitlines():
         words = line.split()

@@ -90,9 +90,7 @@ def carry_out(job: Job, say: Say) -> int:
     """Run what is lacking; the exit code tells whether every trial has its answer."""
     remaining = job.folder.remaining(job.plan)
     total, guess = len(job.plan.trials), expected_seconds(remaining)
-    say(
-        f"{len(remaining)} of {total} trials to run, about {format_seconds(guess)}, into {job.folder.path.relative_to(TOP)}"
-    )
+    say(f"{len(remaining)} of {total} trials to run, about {format_seconds(guess)}: {job.folder.path.name}")
     if not remaining:
         job.host.stop()
         return EXIT_OK

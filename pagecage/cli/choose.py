@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from pagecage.version import VERSION
 from pagecage.definitions import Definitions, nearest
 from pagecage.errors import PagecageError
 from pagecage.experiment import SIZES, Experiment, Level
@@ -23,6 +22,7 @@ from pagecage.plan import Choices, Plan, make_plan
 from pagecage.process import run
 from pagecage.requirements import check_host
 from pagecage.runs import new_run_id
+from pagecage.version import VERSION
 
 TOP = Path(__file__).resolve().parents[2]
 RUNS = TOP / "runs"

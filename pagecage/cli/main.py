@@ -94,10 +94,7 @@ def run(
     """
     if dry_run:
         return plan(name, wishes, as_json=as_json)
-    if resume:
-        job = carry_out.resumed(name, wishes, _say)
-    else:
-        job = carry_out.new(name, wishes, _command(), yes, _say)
+    job = carry_out.resumed(name, wishes, _say) if resume else carry_out.new(name, wishes, _command(), yes, _say)
     status = carry_out.carry_out(job, _say)
     page = render(job.folder.path, _say)
     print(show_run(job.folder.path, as_json), end="")

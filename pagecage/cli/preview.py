@@ -32,8 +32,10 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     document = plan.document
     datasets = {t.dataset.size_bytes for t in plan.trials if t.dataset}
     sizes = ", ".join(format_bytes(size) for size in sorted(datasets)) or "none"
-    yield f"{document['experiment']} on {document['host']}: {len(plan.trials)} trials, {document['repeats']} repeats each"
-    yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}, seed {document['seed']}, fresh: {document['fresh']}"
+    count, repeats = len(plan.trials), document["repeats"]
+    yield f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each treatment"
+    yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}"
+    yield f"seed {document['seed']}, fresh: {document['fresh']}"
     yield ""
     for trial in plan.trials:
         limits = " ".join(f"{name}={value}" for name, value in trial.cage.properties.items()) or "no limits"

@@ -24,7 +24,7 @@ class MachineState:
     """One machine state: what started it, how often it was restored, and what runs beneath it.
 
     `state_id` names the saved state (None for a machine that is simply running), `restore_seq` counts its restores,
-    `emulated` tells that an instruction is translated (TCG), `details` are facts for the record (QEMU version, accel, aio).
+    `emulated` tells that instructions are translated (TCG), `details` are facts (QEMU version, accel, aio).
     """
 
     state_id: str | None
@@ -34,7 +34,7 @@ class MachineState:
 
 
 class Host(Protocol):
-    """A machine that runs trials. Use: prepare, start, push, command..., (restart), stop. stop() is safe at any time."""
+    """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
 
     name: str
     data_dir: str

@@ -1,7 +1,7 @@
 """One bpftrace for a whole machine state: faults and read-ahead counted in kernel maps, printed four times a second.
 
-Attaching takes seconds, so no trial pays for it; a printf for every fault would cost 40 %, so the kernel counts. Maps are
-never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so nothing falls
+Attaching takes seconds, so no trial pays for it; a printf for every fault would cost 40 %, so the kernel counts. Maps
+are never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so nothing falls
 between print and clear. "Attached" is the first tick: bpftrace prints its banner, and runs BEGIN, before that.
 """
 

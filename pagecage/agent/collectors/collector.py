@@ -21,7 +21,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How collecting went: `ok`, `partial` (events lost, file cut off), `failed` (died) or `missing` (could not start)."""
+    """How collecting went: `ok`, `partial` (events lost, file cut off), `failed` (died), `missing` (not started)."""
 
     status: str
     reason: str | None = None

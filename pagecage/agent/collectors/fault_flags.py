@@ -1,4 +1,4 @@
-"""Names of the bits in vm_area_struct.vm_flags and vm_fault.flags (kernel include/linux/mm.h and mm_types.h, 6.1 to 6.12)."""
+"""Names of the bits in vm_area_struct.vm_flags and vm_fault.flags (kernel 6.1 to 6.12, linux/mm.h and mm_types.h)."""
 
 from __future__ import annotations
 

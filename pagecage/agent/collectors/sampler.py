@@ -1,4 +1,4 @@
-"""The slice's own files ten times a second: what iostat and sar are too slow for. Descriptors stay open (1 ms a sample)."""
+"""The slice's own files ten times a second, for what iostat and sar are too slow; a sample costs 1 ms of CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""iostat and sar, one second apart, beside the trial. Both end cleanly only on SIGINT (SIGTERM cuts iostat's JSON off)."""
+"""iostat and sar, every second, beside the trial. Both end cleanly only on SIGINT: SIGTERM cuts iostat's JSON off."""
 
 from __future__ import annotations
 
