@@ -70,8 +70,8 @@ def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
 
     One tar stream through one connection. Raises HostDied when the connection breaks.
     """
-    groups = [["-C", str(path.parent), path.name] for path in sources]
-    pack = spawn(["tar", "-cf", "-", "--owner=0", "--group=0", *(word for group in groups for word in group)], stdout=PIPE)
+    words = [word for path in sources for word in ("-C", str(path.parent), path.name)]
+    pack = spawn(["tar", "-cf", "-", "--owner=0", "--group=0", *words], stdout=PIPE)
     unpack = f"mkdir -p {shlex.quote(directory)} && tar -xf - --no-same-owner -C {shlex.quote(directory)}"
     argv = ssh_argv(target, ["sh", "-c", unpack])
     send = spawn(argv, stdin=pack.stdout)

@@ -26,15 +26,35 @@ def find_acceleration(cache: Cache, image: Image, progress: Progress) -> Acceler
 
     Raises PagecageError when QEMU is not installed.
     """
-    version = qemu_version(platform.machine())
-    asked = {"boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "qemu_version": version}
-    known = _read(cache.acceleration_file)
-    if any(known.get(name) != value for name, value in asked.items()):
+    known = known_acceleration(cache)
+    if known is None:
         progress("trying whether KVM works here")
-        known = {**asked, "kvm_works": kvm_works(image, cache.scratch)}
-        cache.acceleration_file.write_text(json.dumps(known))
-    accel, cpu = ("kvm", "host") if known["kvm_works"] else ("tcg", "max")
-    return Acceleration(accel, cpu, version)
+        told = {**_circumstances(), "kvm_works": kvm_works(image, cache.scratch)}
+        cache.acceleration_file.write_text(json.dumps(told))
+        known = _acceleration(told)
+    return known
+
+
+def known_acceleration(cache: Cache) -> Acceleration | None:
+    """What is known without a trial boot: the last one's outcome, or TCG where KVM cannot even be opened; else None."""
+    asked = _circumstances()
+    if not asked["kvm_opens"]:
+        return _acceleration({**asked, "kvm_works": False})
+    told = _read(cache.acceleration_file)
+    return _acceleration(told) if all(told.get(name) == value for name, value in asked.items()) else None
+
+
+def _circumstances() -> dict[str, object]:
+    return {
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "qemu_version": qemu_version(platform.machine()),
+        "kvm_opens": os.access(KVM_DEVICE, os.R_OK | os.W_OK),
+    }
+
+
+def _acceleration(told: dict[str, object]) -> Acceleration:
+    accel, cpu = ("kvm", "host") if told["kvm_works"] else ("tcg", "max")
+    return Acceleration(accel, cpu, str(told["qemu_version"]))
 
 
 def qemu_version(arch: str) -> str:
@@ -46,10 +66,8 @@ def qemu_version(arch: str) -> str:
     return found.group(1)
 
 
-def kvm_works(image: Image, scratch: Path, device: Path = KVM_DEVICE) -> bool:
+def kvm_works(image: Image, scratch: Path) -> bool:
     """Whether the guest's kernel prints its first line under KVM."""
-    if not os.access(device, os.R_OK | os.W_OK):
-        return False
     console, errors = scratch / "kvm-console.log", scratch / "kvm-qemu.log"
     console.unlink(missing_ok=True)
     with errors.open("wb") as output:
@@ -73,8 +91,9 @@ def trial_argv(image: Image, console: Path) -> list[str]:
     early = "earlycon" if arch == "aarch64" else f"earlyprintk=serial,{tty}"
     return [
         "setpriv", "--pdeathsig", "KILL", qemu_program(arch), "-nodefaults", "-no-user-config", "-display", "none",
-        "-no-reboot", "-accel", "kvm", "-cpu", "host", "-machine", board, "-m", "256M", "-serial", f"file:{escape(console)}",
-        "-kernel", str(image.kernel), "-append", f"console={tty} {early} panic=-1 reboot=t",
+        "-no-reboot", "-accel", "kvm", "-cpu", "host", "-machine", board, "-m", "256M",
+        "-serial", f"file:{escape(console)}", "-kernel", str(image.kernel),
+        "-append", f"console={tty} {early} panic=-1 reboot=t",
     ]  # fmt: skip
 
 

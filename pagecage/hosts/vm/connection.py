@@ -17,8 +17,10 @@ CONNECT_SECONDS = 60.0
 class Connection:
     """An ssh that holds the connection open until close(), or until the process that started it ends."""
 
-    def __init__(self, target: SshTarget, sockets: Path, alive: Callable[[], None], limit_seconds: float = CONNECT_SECONDS) -> None:
-        """Connect. `alive` is called while waiting and raises when there is no use. Raises HostError after the limit."""
+    def __init__(
+        self, target: SshTarget, sockets: Path, alive: Callable[[], None], limit_seconds: float = CONNECT_SECONDS
+    ) -> None:
+        """Connect. `alive` is called while waiting and raises when there is no use; HostError after the limit."""
         self.target = replace(target, control_path=sockets / "ssh")
         self._master = self._spawn()
         deadline = time.monotonic() + limit_seconds

@@ -1,21 +1,24 @@
-"""The guest's data disk: a raw file of its own, read past the host's page cache, kept between runs with its datasets."""
+"""The guest's data disk: a raw file of its own, read past the host's page cache, kept between runs."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.machine import DATA_PORT
 from pagecage.hosts.vm.qmp import Monitor
+from pagecage.hosts.vm.room import path_with_sbin, require_room
 from pagecage.process import run
 from pagecage.units import GIB, format_bytes
 
 LEAST_BYTES = 8 * GIB
 SERIAL = "pagecage-data"
 AIO_BY_PREFERENCE = ("io_uring", "native", "threads")
+
+
+class DataDiskRefused(HostError):
+    """QEMU cannot open the data disk as it must; a new saved state would not help."""
 
 
 def disk_bytes_for(data_bytes: int) -> int:
@@ -30,7 +33,8 @@ def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
     Raises HostError when the disk it lies on has not room for the data.
     """
     size_bytes = disk_bytes_for(data_bytes)
-    _check_room(path, data_bytes)
+    held_bytes = path.stat().st_blocks * 512 if path.exists() else 0
+    require_room(path.parent, max(0, data_bytes - held_bytes), "the experiment's data")
     if path.exists() and path.stat().st_size >= size_bytes:
         return
     progress(f"making the guest's data disk ({format_bytes(size_bytes)}, sparse)")
@@ -40,29 +44,25 @@ def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
         disk.truncate(size_bytes)
     # lazy_*=0: no kernel thread fills inode tables in while something is being measured (mke2fs(8)).
     settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
-    run(["mke2fs", "-q", "-t", "ext4", "-L", "data", "-m", "0", "-F", "-E", settings, part], env=_with_sbin())
+    make = ["mke2fs", "-q", "-t", "ext4", "-L", "data", "-m", "0", "-F", "-E", settings]
+    run([*make, part], env={"PATH": path_with_sbin()})
     part.rename(path)
 
 
-def _with_sbin() -> dict[str, str]:
-    """mke2fs lies in /usr/sbin, which an ordinary Debian user's PATH leaves out."""
-    return {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
-
-
-def _check_room(path: Path, data_bytes: int) -> None:
-    used = path.stat().st_blocks * 512 if path.exists() else 0
-    free = shutil.disk_usage(path.parent).free
-    if free + used < data_bytes:
-        raise HostError(
-            f"{path.parent} has {format_bytes(free)} free, the experiment's data need {format_bytes(data_bytes)}",
-            "free some room, choose a smaller SIZE, or set XDG_CACHE_HOME to a bigger disk",
-        )
+def drop_if_broken(path: Path, progress: Progress) -> None:
+    """Check the file system (e2fsck(8): status 0 or 1 is whole or mended); remove the disk if it cannot be mended."""
+    if not path.exists():
+        return
+    checked = run(["e2fsck", "-f", "-p", path], check=False, env={"PATH": path_with_sbin()})
+    if checked.status not in (0, 1):
+        progress("the data disk's file system is broken: datasets will be made again")
+        path.unlink()
 
 
 def plug(monitor: Monitor, path: Path) -> str:
     """Plug the disk in, `cache.direct=on`; returns the aio by which QEMU reads it, the quickest that works here.
 
-    Raises HostError when the file cannot be opened past the host's page cache (it lies on a tmpfs, say).
+    Raises DataDiskRefused when the file cannot be opened past the host's page cache (it lies on a tmpfs, say).
     """
     aio = _add_block_node(monitor, path)
     monitor.execute("device_add", driver="virtio-blk-pci", drive="data", id="data-disk", bus=DATA_PORT, serial=SERIAL)
@@ -78,7 +78,7 @@ def _add_block_node(monitor: Monitor, path: Path) -> str:
             return aio
         except HostError as error:
             refusal = error
-    raise HostError(
+    raise DataDiskRefused(
         f"the data disk cannot be opened past the page cache: {refusal.message}",
         "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)",
     )

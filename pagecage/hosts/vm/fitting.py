@@ -19,7 +19,7 @@ GUEST_SETTINGS = {
     "pagecage_data_dir": "/data",
     "pagecage_delegated_users": ["bench"],
 }
-"""What the guest sets of the roles' variables; it names no data device, because the disk is plugged in at every start."""
+"""What the guest sets of the roles' variables; no data device, because the disk is plugged in at every start."""
 
 
 def fitting_key(project_dir: Path) -> str:
@@ -36,13 +36,21 @@ def _files(path: Path) -> list[Path]:
     return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
 
 
-def fit_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Progress, playbook: str = "site.yml") -> str:
-    """Apply a playbook to the guest; returns Ansible's output. Raises HostError naming the task that failed."""
+def fit_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Progress) -> None:
+    """Apply site.yml to the guest. Raises HostError naming the task that failed."""
     progress("fitting the guest by its Ansible roles (about 60 s, once)")
+    play(project_dir, scratch, target, "site.yml")
+
+
+def play(project_dir: Path, scratch: Path, target: SshTarget, playbook: str) -> str:
+    """Run one of our playbooks on the guest; returns Ansible's output. Raises HostError naming the task that failed."""
     inventory = scratch / "inventory.json"
     inventory.write_text(json.dumps(guest_inventory(target)))
     argv = playbook_argv(project_dir, inventory, playbook)
-    settings = {"ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_HOME": str(scratch / "ansible")}
+    settings = {
+        "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_HOME": str(scratch / "ansible"),
+        "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1",
+    }  # fmt: skip
     done = run(argv, env=settings, timeout_seconds=FITTING_SECONDS, check=False)
     (scratch / "fitting.log").write_text(done.stdout + done.stderr)
     if not done.ok:

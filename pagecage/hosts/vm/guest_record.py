@@ -46,7 +46,7 @@ def read_guest(cache: Cache) -> GuestRecord | None:
 
 
 def sweep(cache: Cache) -> list[str]:
-    """Remove what a killed owner left: its QEMU (checked by start time), QEMU's overlays, the record. For the lock's holder.
+    """Remove what a killed owner left: its QEMU (checked by start time), overlays, the record. For the lock's holder.
 
     Returns what was swept, for saying so.
     """

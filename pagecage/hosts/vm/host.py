@@ -13,10 +13,10 @@ from typing import Any
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
-from pagecage.hosts.vm.acceleration import find_acceleration
+from pagecage.hosts.vm.acceleration import find_acceleration, known_acceleration
 from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
 from pagecage.hosts.vm.connection import Connection
-from pagecage.hosts.vm.data_disk import ensure_data_disk, plug
+from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug
 from pagecage.hosts.vm.fitting import fit_guest, fitting_key
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
 from pagecage.hosts.vm.image import Image, ensure_image
@@ -25,12 +25,17 @@ from pagecage.hosts.vm.machine import Acceleration, machine_for
 from pagecage.hosts.vm.outer import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
 from pagecage.hosts.vm.recipe import read_recipe
+from pagecage.hosts.vm.room import require_tools
 from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target
 from pagecage.hosts.vm.wake import Woken, wake
 from pagecage.process import run
 
-DIRECTORIES = {"root": ("/data", "/run/pagecage"), "bench": ("/data/bench", "/run/user/1000/pagecage")}
-"""Where each account of the guest measures, and where it keeps its tools and traces in memory."""
+DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", "/dev/shm/pagecage-bench")}
+"""Where each account of the guest measures, and where it keeps its tools and traces in memory.
+
+/run would not do: Debian mounts it noexec.
+"""
+UNMOUNT = ("sh", "-c", "sync; umount /data")
 
 
 class VmHost:
@@ -45,34 +50,29 @@ class VmHost:
         self._cache = cache or Cache.of_user()
         self._lock = Lock(self._cache.lock_file)
         self._progress: Progress = lambda _: None
-        self._prepared: tuple[Image, Acceleration] | None = None
         self._state: SavedState | None = None
         self._qemu: Qemu | None = None
         self._connection: Connection | None = None
 
     @property
     def user(self) -> bool:
-        """Whether the ordinary account measures, by its own systemd."""
+        """Whether units are made by the user's own systemd: for anybody but root."""
         return self._user != "root"
 
     def is_emulated(self, progress: Progress) -> bool:
-        """Whether the guest's instructions are translated; booting the image's kernel tells, so it may be made now."""
-        return self._image_and_acceleration(progress)[1].emulated
-
-    def _image_and_acceleration(self, progress: Progress) -> tuple[Image, Acceleration]:
-        if self._prepared is None:
-            self._progress = progress
-            self._cache.make()
-            self._take()
-            image = ensure_image(self._cache, read_recipe(PROJECT_DIR), progress)
-            self._prepared = image, find_acceleration(self._cache, image, progress)
-        return self._prepared
+        """Whether the guest's instructions are translated; a trial boot tells, the first time after the host's boot."""
+        known = known_acceleration(self._cache)
+        if known is None:
+            known = self._image_and_acceleration(progress)[1]
+            self._lock.release()
+        return known.emulated
 
     def prepare(self, need: HostNeed, progress: Progress) -> None:
         """Take the lock and make image, saved state and data disk where they are missing.
 
         Raises PagecageError when somebody else uses the guest, or when a tool or room is missing.
         """
+        require_tools("setpriv", "ssh", "qemu-img", "mke2fs")
         image, acceleration = self._image_and_acceleration(progress)
         machine = machine_for(need, acceleration)
         ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
@@ -80,12 +80,19 @@ class VmHost:
         self._remake = partial(ensure_state, self._cache, image, machine, fitting_key(PROJECT_DIR), fit, progress)
         self._state = self._remake()
 
+    def _image_and_acceleration(self, progress: Progress) -> tuple[Image, Acceleration]:
+        self._progress = progress
+        self._cache.make()
+        self._take()
+        image = ensure_image(self._cache, read_recipe(PROJECT_DIR), progress)
+        return image, find_acceleration(self._cache, image, progress)
+
     def _take(self) -> None:
         self._lock.acquire()
         running = read_guest(self._cache)
         if running is not None and running.kept:
             self._lock.release()
-            raise in_use(running.pid, running.since_unix_seconds)
+            raise in_use(running.pid, running.since_unix_seconds, kept=True)
         for left in sweep(self._cache):
             self._progress(f"swept what an earlier run left: {left}")
 
@@ -96,6 +103,8 @@ class VmHost:
         """
         try:
             return self._start()
+        except DataDiskRefused:
+            raise
         except HostError as error:
             self._end()
             self._progress(f"the saved state did not come up ({error.message}); making it again")
@@ -140,8 +149,7 @@ class VmHost:
         self._running().check()
 
     def outer_sample(self) -> dict[str, Any]:
-        """The machine around the guest, now. Raises HostDied when the guest has ended."""
-        self.check()
+        """The machine around the guest, now; `qemu_cpu_seconds` is None when the guest has ended."""
         return outer_sample(self._running().process_id.pid, self._cache.root)
 
     def leave_running(self) -> None:
@@ -161,7 +169,7 @@ class VmHost:
         if self._connection is not None:
             root = replace(self._connection.target, user="root", control_path=None)
             if self._qemu is not None and self._qemu.alive():
-                run(ssh_argv(root, ["sh", "-c", "sync; umount /data"]), check=False, timeout_seconds=60)
+                run(ssh_argv(root, UNMOUNT), check=False, timeout_seconds=60)
             self._connection.close()
             self._connection = None
         if self._qemu is not None:

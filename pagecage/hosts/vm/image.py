@@ -15,12 +15,16 @@ from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.keep import keep_newest
 from pagecage.hosts.vm.recipe import ROOT_DISK_BYTES, Recipe
-from pagecage.process import run, spawn
+from pagecage.hosts.vm.room import path_with_sbin, require_room, require_tools
+from pagecage.process import TimeoutExpired, run, spawn
+from pagecage.units import GIB
 
 KEPT_IMAGES = 2
 HOST_KEY_ALIAS = "pagecage-guest"
 """The name under which the guest's host key is known, whatever port it answers on."""
 _BUILD_SECONDS = 1800
+BUILD_BYTES = 3 * GIB
+"""The tree, its tar and the disk image together, while they exist side by side."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ def ensure_image(cache: Cache, recipe: Recipe, progress: Progress) -> Image:
     """
     image = Image(cache.images / recipe.key)
     if not image.directory.exists():
+        require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
+        require_room(cache.root, BUILD_BYTES, "building the guest's image")
         progress("building the guest's image from Debian packages (about 60 s, once)")
         part = image.directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
@@ -119,9 +125,25 @@ def _bootstrap(image: Image, recipe: Recipe, tar: Path) -> None:
     log = image.directory / "bootstrap.log"
     argv = bootstrap_argv(image.directory, recipe, as_root=os.geteuid() == 0)
     with tar.open("wb") as out, log.open("wb") as err:
-        status = spawn(argv, stdout=out, stderr=err).wait(_BUILD_SECONDS)
+        building = spawn(["setpriv", "--pdeathsig", "TERM", *argv], stdout=out, stderr=err, env=_build_env(image))
+    try:
+        status = building.wait(_BUILD_SECONDS)
+    except TimeoutExpired:
+        raise HostError(f"the guest's root file system was not made within {_BUILD_SECONDS} s", f"read {log}") from None
+    finally:
+        building.terminate()
+        building.wait()
     if status != 0:
         raise _bootstrap_failure(log.read_text(errors="replace"))
+
+
+def _build_env(image: Image) -> dict[str, str]:
+    """As root the tree grows inside the .part directory, so that a killed build leaves nothing elsewhere.
+
+    An ordinary user's private directory is out of reach for the user namespace's root; there mmdebstrap uses /tmp.
+    """
+    path = {"PATH": path_with_sbin()}
+    return {**path, "TMPDIR": str(image.directory)} if os.geteuid() == 0 else path
 
 
 def _bootstrap_failure(log: str) -> PagecageError:
@@ -146,6 +168,6 @@ def _make_disk(image: Image, tar: Path) -> None:
         'mkdir "$1/root" && tar -xpf "$2" -C "$1/root" && truncate -s "$3" "$1/root.img" '
         '&& mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
     )
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    run(["fakeroot", "sh", "-c", script, "sh", image.directory, tar, str(ROOT_DISK_BYTES)], env={"PATH": path})
+    argv: list[str | Path] = ["fakeroot", "sh", "-c", script, "sh", image.directory, tar, str(ROOT_DISK_BYTES)]
+    run(argv, env={"PATH": path_with_sbin()})
     shutil.rmtree(image.directory / "root")

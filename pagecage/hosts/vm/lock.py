@@ -8,9 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from pagecage.errors import PagecageError
-
-DOWN_HINT = "pagecage host down vm"
+from pagecage.errors import HostError, PagecageError
 
 
 class Lock:
@@ -66,7 +64,8 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def in_use(pid: int | None, since_unix_seconds: float) -> PagecageError:
-    """What whoever comes second is told."""
+def in_use(pid: int | None, since_unix_seconds: float, *, kept: bool = False) -> PagecageError:
+    """What whoever comes second is told. A kept guest can simply be ended; a run is its owner's to end."""
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
-    return PagecageError(f"the vm is in use by process {pid or '?'} since {since}", DOWN_HINT)
+    mend = "pagecage host down vm" if kept else f"wait for it, or end it in good order: kill -INT {pid or 'PID'}"
+    return HostError(f"the vm is in use by process {pid or '?'} since {since}", mend)

@@ -13,8 +13,6 @@ from pagecage.units import GIB, MIB
 
 CPUS = 2
 LEAST_MEMORY_BYTES = 2 * GIB
-SYSTEM_MEMORY_BYTES = 3 * GIB // 2
-"""What the guest's own system, its tools and the uncaged page cache get beside the working memory of the plan."""
 DATA_PORT = "data-port"
 
 
@@ -55,9 +53,9 @@ class Machine:
 
 
 def machine_for(need: HostNeed, acceleration: Acceleration) -> Machine:
-    """The machine that serves a plan: its working memory and room for the system, in steps of 256 MiB."""
+    """The machine that serves a plan: the memory that it asks for, at least 2 GiB, in steps of 256 MiB."""
     step = 256 * MIB
-    wanted = max(LEAST_MEMORY_BYTES, need.memory_bytes + SYSTEM_MEMORY_BYTES)
+    wanted = max(LEAST_MEMORY_BYTES, need.memory_bytes)
     return Machine(platform.machine(), -(-wanted // step) * step, CPUS, acceleration)
 
 
@@ -96,7 +94,8 @@ def qemu_argv(machine: Machine, image: Image, disk: Path, sockets: Path, console
         "-smp", str(machine.cpus), "-m", f"{machine.memory_bytes // MIB}M",
         *_boot_arguments(image, machine.arch), *_devices(),
         "-drive", f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
-        "-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22", "-device", "virtio-net-pci,netdev=net,romfile=",
+        "-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
+        "-device", "virtio-net-pci,netdev=net,romfile=",
         "-serial", f"file:{escape(console)}", "-qmp", f"unix:{escape(sockets / 'qmp')},server=on,wait=off",
     ]  # fmt: skip
 

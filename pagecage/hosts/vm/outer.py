@@ -1,4 +1,4 @@
-"""The machine around the guest, which a guest cannot see: its CPU, its pressure, its disk, and QEMU's own use of them."""
+"""The machine around the guest, which a guest cannot see: its CPU, pressure and disk, and QEMU's own use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> dict
         "cpu_seconds": cpu_seconds(root),
         "pressure": pressure(root),
         "qemu_cpu_seconds": process_cpu_seconds(qemu_pid, root),
-        "disk": disk_counters(os.stat(cache_dir).st_dev, root),
+        "disk": disk_counters(cache_dir.stat().st_dev, root),
     }
 
 

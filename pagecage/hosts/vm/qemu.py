@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -18,14 +19,19 @@ from pagecage.process import Process, replay, spawn
 _SOCKET_SECONDS = 10.0
 
 
-def make_sockets_dir(cache: Cache) -> Path:
-    """A private directory for the sockets of the one guest of this cache, made anew.
+def sockets_dir(cache: Cache) -> Path:
+    """The directory for the sockets of the one guest of this cache.
 
     Its name is short, because the path of a unix socket has at most 107 characters (unix(7)), and always the same, so
     that a killed owner leaves nothing that the next one would not find.
     """
     name = hashlib.sha256(str(cache.root).encode()).hexdigest()[:8]
-    path = Path("/tmp") / f"pagecage-vm-{os.getuid()}-{name}"
+    return Path("/tmp") / f"pagecage-vm-{os.getuid()}-{name}"
+
+
+def make_sockets_dir(cache: Cache) -> Path:
+    """That directory, private and made anew. Raises HostError when somebody else took its name."""
+    path = sockets_dir(cache)
     shutil.rmtree(path, ignore_errors=True)
     try:
         path.mkdir(mode=0o700)
@@ -49,12 +55,14 @@ class Qemu:
         """Start QEMU, stopped, and connect to it.
 
         With `dies_with_us` the kernel kills it when the thread that called this ends (PR_SET_PDEATHSIG in prctl(2),
-        by setpriv(1)), so call it from a thread that lives on. Raises HostError with QEMU's own words when it ends at once.
+        by setpriv(1)), so call it from a thread that lives on. Raises HostError with QEMU's own words when it ends at
+        once.
         """
         log = scratch / "qemu.log"
         prefix = ["setpriv", "--pdeathsig", "KILL"] if dies_with_us else []
+        env = {"TMPDIR": str(scratch)}
         with log.open("wb") as output:
-            child = spawn([*prefix, *argv], stdout=output, stderr=output, env={"TMPDIR": str(scratch)}, new_session=True)
+            child = spawn([*prefix, *argv], stdout=output, stderr=output, env=env, new_session=True)
         process_id = identify(child.pid)
         if process_id is None:
             raise HostError(f"QEMU ended at once: {_last_line(log)}", f"see why: {replay(argv)}")
@@ -82,10 +90,8 @@ class Qemu:
 
     def quit(self) -> None:
         """Let QEMU end by itself, so that it writes out its disks; kill it when it does not."""
-        try:
+        with contextlib.suppress(HostError):  # it is ending, or already gone; end() makes sure of it
             self.monitor.execute("quit")
-        except HostError:
-            pass  # it is ending, or already gone; end() makes sure of it
         deadline = time.monotonic() + _SOCKET_SECONDS
         while self.alive() and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from collections.abc import Coroutine
@@ -45,7 +46,7 @@ class Monitor:
             return self._wait(asyncio.wait_for(self._client.execute(command, dashed or None), _ANSWER_SECONDS))
         except ExecuteError as error:
             raise HostError(f"QEMU refused {command}: {error}") from None
-        except (QMPError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError) as error:
+        except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:
             raise HostDied(f"QEMU no longer answers ({type(error).__name__})", "run it again") from None
 
     def status(self) -> str:
@@ -64,10 +65,8 @@ class Monitor:
             self._loop.close()
 
     async def _disconnect(self) -> None:
-        try:
+        with contextlib.suppress(QMPError, OSError, EOFError):  # the other end went first: nothing is left to close
             await self._client.disconnect()
-        except (QMPError, OSError, EOFError):
-            pass  # the other end went first: nothing is left to close
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(coroutine)

@@ -26,7 +26,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits over everything that goes into the image (the ssh keys, which are random, apart)."""
+        """Sixteen hexadecimal digits over all that goes into the image (the ssh keys, which are random, apart)."""
         parts = (str(IMAGE_VERSION), str(ROOT_DISK_BYTES), self.suite, self.arch, *self.packages, self.customize)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

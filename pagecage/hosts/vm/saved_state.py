@@ -1,4 +1,4 @@
-"""The machine state that runs start from: booted once, fitted, settled and written to a file with its own disk overlay."""
+"""The machine state that runs start from: booted once, fitted, settled, saved with its own disk overlay."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pagecage.hosts.vm.image import HOST_KEY_ALIAS, Image
 from pagecage.hosts.vm.keep import keep_newest
 from pagecage.hosts.vm.machine import Machine, qemu_argv
 from pagecage.hosts.vm.qemu import Qemu, console_tail, make_sockets_dir
+from pagecage.hosts.vm.room import require_room
 from pagecage.process import run
 
 KEPT_STATES = 3
@@ -82,6 +83,7 @@ def ensure_state(
         part = directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o700)
+        require_room(cache.root, machine.memory_bytes // 2, "the saved machine state")
         _make(cache, SavedState(part, image, machine), fit, progress)
         part.rename(directory)
     os.utime(directory)
@@ -151,7 +153,7 @@ def _save(qemu: Qemu, memory: Path) -> None:
 
 
 def restore(cache: Cache, state: SavedState, *, dies_with_us: bool) -> Qemu:
-    """A new QEMU in this state, running, with a throw-away overlay (`-snapshot`). Raises HostError when QEMU refuses it."""
+    """A new QEMU in this state, running, with a throw-away overlay (`-snapshot`). Raises HostError if QEMU refuses."""
     sockets = make_sockets_dir(cache)
     argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
     incoming = ["-snapshot", "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]

@@ -17,7 +17,7 @@ _SCRIPT = Path(__file__).with_name("wake.sh")
 
 @dataclass(frozen=True)
 class Woken:
-    """What the guest said: how far its clock may be off, how often it noticed a new vmgenid, which disk the data are on."""
+    """What the guest said: how far its clock may be off, how often it noticed a new vmgenid, where the data are."""
 
     clock_error_seconds: float
     vm_fork_notices: int
@@ -25,7 +25,7 @@ class Woken:
 
 
 def wake(root: SshTarget, user: str, data_dir: str, spool_dir: str) -> Woken:
-    """Wake a restored guest as root, making the directories that `user` measures in. Raises HostError with its reason."""
+    """Wake a restored guest as root, with directories that `user` measures in. Raises HostError with its reason."""
     argv = ssh_argv(root, ["sh", "-c", _SCRIPT.read_text(), "wake", user, data_dir, spool_dir])
     process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert process.stdout is not None and process.stdin is not None  # both were asked for

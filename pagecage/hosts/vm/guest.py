@@ -1,0 +1,163 @@
+"""The guest by hand: up, down, shell, status, rebuild. What `pagecage host` calls."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pagecage.hosts.host import HostNeed, Progress
+from pagecage.hosts.ssh import ssh_argv
+from pagecage.hosts.vm.acceleration import known_acceleration
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.data_disk import drop_if_broken
+from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep
+from pagecage.hosts.vm.host import UNMOUNT, VmHost
+from pagecage.hosts.vm.image import Image
+from pagecage.hosts.vm.lock import Lock, in_use, is_held, read_holder
+from pagecage.hosts.vm.qemu import Qemu, sockets_dir
+from pagecage.hosts.vm.saved_state import root_target
+from pagecage.process import run, spawn
+
+_ANY_NEED = HostNeed(0, 0)
+
+
+@dataclass(frozen=True)
+class GuestStatus:
+    """Whether a guest runs and for whom, and what is stored to start the next one from.
+
+    `used_by_pid` is the process that measures in it now, `kept` tells that it stays until `down`. Sizes are what the
+    files take on the disk, not their length.
+    """
+
+    running: bool
+    kept: bool
+    used_by_pid: int | None
+    qemu_pid: int | None
+    ssh_port: int | None
+    since_unix_seconds: float | None
+    state_id: str | None
+    restore_seq: int | None
+    accel: str | None
+    images: tuple[str, ...]
+    states: tuple[str, ...]
+    data_disk_bytes: int
+    cache_bytes: int
+    cache_directory: str
+
+
+def status(cache: Cache | None = None) -> GuestStatus:
+    """The guest as it is now; changes nothing."""
+    cache = cache or Cache.of_user()
+    guest = read_guest(cache)
+    known = known_acceleration(cache)
+    return GuestStatus(
+        running=guest is not None, kept=guest is not None and guest.kept,
+        used_by_pid=read_holder(cache.lock_file)[0] if is_held(cache.lock_file) else None,
+        qemu_pid=guest.pid if guest else None, ssh_port=guest.port if guest else None,
+        since_unix_seconds=guest.since_unix_seconds if guest else None,
+        state_id=guest.state_id if guest else None, restore_seq=guest.restore_seq if guest else None,
+        accel=known.accel if known else None, images=_names(cache.images), states=_names(cache.states),
+        data_disk_bytes=_disk_use_bytes(cache.data_disk), cache_bytes=_disk_use_bytes(cache.root),
+        cache_directory=str(cache.root),
+    )  # fmt: skip
+
+
+def up(progress: Progress, cache: Cache | None = None) -> None:
+    """Restore the guest and leave it running. Raises PagecageError when a run uses it."""
+    cache = cache or Cache.of_user()
+    running = read_guest(cache)
+    if running is not None and running.kept:
+        progress(f"the guest is up already, on port {running.port}")
+        return
+    host = VmHost(cache=cache, kept=True)
+    try:
+        host.prepare(_ANY_NEED, progress)
+        progress("restoring the guest")
+        host.start()
+    except BaseException:
+        host.stop()
+        raise
+    host.leave_running()
+
+
+def down(progress: Progress, cache: Cache | None = None) -> None:
+    """End a guest that `up` left running. Raises PagecageError while a run uses it: that is for the run to end."""
+    cache = cache or Cache.of_user()
+    if not cache.root.exists():
+        progress("there is no guest")
+        return
+    lock = Lock(cache.lock_file)
+    lock.acquire()
+    try:
+        guest = read_guest(cache)
+        if guest is None or not guest.kept:
+            progress("no guest is running")
+        else:
+            progress("ending the guest")
+            _end(cache, guest)
+        sweep(cache)
+    finally:
+        lock.release()
+
+
+def _end(cache: Cache, guest: GuestRecord) -> None:
+    target = root_target(Image(Path(guest.image)), guest.port)
+    run(ssh_argv(target, UNMOUNT), check=False, timeout_seconds=60)
+    qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
+    qemu.connect()
+    qemu.quit()
+    cache.guest_file.unlink(missing_ok=True)
+
+
+def shell(progress: Progress, cache: Cache | None = None, user: str = "root") -> int:
+    """A shell in the guest, brought up for it and ended after it where none runs; returns the exit status."""
+    cache = cache or Cache.of_user()
+    guest = read_guest(cache)
+    ours = guest is None
+    if guest is None:
+        up(progress, cache)
+        guest = read_guest(cache)
+    assert guest is not None  # up() has just written the record
+    target = replace(root_target(Image(Path(guest.image)), guest.port), user=user)
+    try:
+        return spawn(ssh_argv(target, []), stdin=None, stdout=None, stderr=None).wait()
+    finally:
+        if ours:
+            down(progress, cache)
+
+
+def rebuild(progress: Progress, cache: Cache | None = None) -> None:
+    """Throw images and saved states away and make them again; datasets stay, unless their file system is broken.
+
+    Raises PagecageError while somebody uses the guest.
+    """
+    cache = cache or Cache.of_user()
+    cache.make()
+    lock = Lock(cache.lock_file)
+    lock.acquire()
+    try:
+        guest = read_guest(cache)
+        if guest is not None and guest.kept:
+            raise in_use(guest.pid, guest.since_unix_seconds, kept=True)
+        for directory in (cache.images, cache.states):
+            shutil.rmtree(directory)
+        cache.acceleration_file.unlink(missing_ok=True)
+        drop_if_broken(cache.data_disk, progress)
+    finally:
+        lock.release()
+    host = VmHost(cache=cache)
+    try:
+        host.prepare(_ANY_NEED, progress)
+    finally:
+        host.stop()
+
+
+def _names(directory: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.name for path in directory.iterdir())) if directory.exists() else ()
+
+
+def _disk_use_bytes(path: Path) -> int:
+    """What a file or everything below a directory takes on the disk (st_blocks counts 512 bytes; inode(7))."""
+    entries = path.rglob("*") if path.is_dir() else [path] if path.exists() else []
+    return sum(entry.lstat().st_blocks * 512 for entry in entries if not entry.is_dir())
