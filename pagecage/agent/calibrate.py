@@ -80,7 +80,7 @@ class Calibrator:
     def _in_slice(self, name: str, cap: int, argv: list[str]) -> tuple[Completed, dict[str, Any], float]:
         """Run a command under this one cap; its result, the slice's counters, the wall seconds."""
         properties = {name: cap, **({"MemorySwapMax": 0} if name == "MemoryMax" else {})}
-        unit = unit_name("calibrate")
+        unit = unit_name(f"calibrate_{name.lower()}")
         try:
             cgroup = start_slice(self._systemd, unit, Cage("calibrate", properties), self._disk.node)
             begin = time.monotonic()

@@ -79,7 +79,7 @@ def reach_cache_state(attempt: Attempt) -> None:
 def prepare_slice(attempt: Attempt) -> None:
     """Make the slice with the limits on it, read them back, and begin sampling it."""
     bench, trial = attempt.bench, attempt.trial
-    attempt.unit = unit_name(trial.trial_id)
+    attempt.unit = unit_name(trial.trial_id, attempt.number)
     attempt.cleanup.callback(stop_slice, bench.systemd, attempt.unit)
     attempt.cgroup = start_slice(bench.systemd, attempt.unit, trial.cage, bench.disk.node)
     maj_min = bench.disk.maj_min
@@ -94,8 +94,16 @@ def prepare_slice(attempt: Attempt) -> None:
 def _require_read_back(attempt: Attempt) -> None:
     """systemd starts a unit even when it could not apply a limit (a journal line at most), so ask the kernel."""
     expected, read_back = attempt.cage["expected"], attempt.cage["read_back"]
-    wrong = [f"{key} is {read_back.get(key, 'not there')}, not {value}" for key, value in expected.items()
-             if read_back.get(key) != value]  # fmt: skip
+    wrong = [
+        f"{key} is {read_back.get(key, 'not there')}, not {value}"
+        for key, value in expected.items()
+        if read_back.get(key) != value
+    ]
+    wrong += [
+        f"{key} is {value}, though nobody asked for it"
+        for key, value in read_back.items()
+        if key not in expected and not value.startswith("max")
+    ]
     if wrong:
         requirement = Requirement.IO_CONTROLLER if wrong[0].startswith("io.") else Requirement.MEMORY_CONTROLLER
         reason = f"the limit is not in force: {'; '.join(wrong)}"

@@ -18,7 +18,7 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
         yield replay(command)
     yield replay(scope_command(systemd, unit, [trial.workload.program, *_shown_arguments(trial)]))
     yield replay(systemd.systemctl("stop", unit))
-    yield replay(systemd.systemctl("revert", unit))
+    yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
 
 
 def _shown_arguments(trial: Trial) -> list[str]:
