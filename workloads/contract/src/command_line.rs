@@ -18,9 +18,7 @@ where
     match command.try_get_matches_from(arguments) {
         Ok(matches) => Ok(Some(matches)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            error
-                .print()
-                .map_err(|cause| Failure::of("cannot print the help", cause))?;
+            error.print().map_err(|cause| Failure::of("cannot print the help", cause))?;
             Ok(None)
         }
         Err(error) => Err(Failure::BadArguments(sentence(&name, &error))),
@@ -62,12 +60,8 @@ mod tests {
     use clap::Arg;
 
     fn command() -> Command {
-        Command::new("probe").arg(
-            Arg::new("size")
-                .long("size")
-                .required(true)
-                .value_parser(clap::value_parser!(u64)),
-        )
+        Command::new("probe")
+            .arg(Arg::new("size").long("size").required(true).value_parser(clap::value_parser!(u64)))
     }
 
     #[test]
@@ -75,18 +69,12 @@ mod tests {
         let failure = parse(command(), ["probe", "--size", "big"]).unwrap_err();
         assert_eq!(failure.exit_code(), 2);
         let text = failure.to_string();
-        assert!(
-            text.contains("'big'") && text.contains("--size") && !text.contains('\n'),
-            "{text}"
-        );
+        assert!(text.contains("'big'") && text.contains("--size") && !text.contains('\n'), "{text}");
     }
 
     #[test]
     fn a_missing_argument_is_named() {
         let text = parse(command(), ["probe"]).unwrap_err().to_string();
-        assert!(
-            text.contains("--size") && text.contains("probe --help") && !text.contains('\n'),
-            "{text}"
-        );
+        assert!(text.contains("--size") && text.contains("probe --help") && !text.contains('\n'), "{text}");
     }
 }

@@ -33,9 +33,7 @@ impl Handshake {
         match word.trim_end() {
             "go" => Ok(true),
             "" if word.is_empty() => Ok(false),
-            other => Err(Failure::Failed(format!(
-                "expected the line \"go\" on stdin, found {other:?}"
-            ))),
+            other => Err(Failure::Failed(format!("expected the line \"go\" on stdin, found {other:?}"))),
         }
     }
 
@@ -49,11 +47,7 @@ impl Handshake {
         }
         let mut ignored = [0_u8; 64];
         let mut stdin = std::io::stdin().lock();
-        while stdin
-            .read(&mut ignored)
-            .map_err(|cause| Failure::of("cannot read stdin", cause))?
-            > 0
-        {}
+        while stdin.read(&mut ignored).map_err(|cause| Failure::of("cannot read stdin", cause))? > 0 {}
         Ok(())
     }
 }

@@ -46,9 +46,7 @@ impl Sidecar {
         let value = serde_json::from_str(&text)
             .map_err(|cause| Failure::of(format!("the sidecar {shown} is not JSON"), cause))?;
         Self::from_json(&value).ok_or_else(|| {
-            Failure::Failed(format!(
-                "{shown} is not a sidecar that pcgen wrote, or parts of it are missing"
-            ))
+            Failure::Failed(format!("{shown} is not a sidecar that pcgen wrote, or parts of it are missing"))
         })
     }
 
@@ -101,10 +99,7 @@ impl Sidecar {
 
     fn is_consistent(&self) -> bool {
         self.block_byte_sums.len() as u64 == self.size_bytes.div_ceil(BLOCK_BYTES)
-            && self
-                .block_byte_sums
-                .iter()
-                .try_fold(0_u64, |sum, block| sum.checked_add(*block))
+            && self.block_byte_sums.iter().try_fold(0_u64, |sum, block| sum.checked_add(*block))
                 == Some(self.byte_sum)
     }
 }

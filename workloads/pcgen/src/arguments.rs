@@ -70,15 +70,9 @@ fn command() -> Command {
 }
 
 fn path(name: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
+    Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf))
 }
 
 fn number(name: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("N")
-        .value_parser(value_parser!(u64))
+    Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64))
 }

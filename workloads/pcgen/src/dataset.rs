@@ -40,10 +40,7 @@ pub struct Made {
 /// was written by then is removed.
 pub fn make(request: &Request) -> Result<Made, Failure> {
     if let Some(sidecar) = fitting(request) {
-        return Ok(Made {
-            reused: true,
-            sidecar,
-        });
+        return Ok(Made { reused: true, sidecar });
     }
     if request.out.exists() && !request.force {
         let shown = request.out.display();
@@ -52,10 +49,7 @@ pub fn make(request: &Request) -> Result<Made, Failure> {
         )));
     }
     let sidecar = write(request)?;
-    Ok(Made {
-        reused: false,
-        sidecar,
-    })
+    Ok(Made { reused: false, sidecar })
 }
 
 /// The sidecar of a dataset that is there already and is the one asked for.

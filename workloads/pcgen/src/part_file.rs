@@ -24,19 +24,10 @@ impl PartFile {
     pub fn create(data: &Path, size_bytes: u64) -> Result<Self, Failure> {
         require_room(data, size_bytes)?;
         let path = with_suffix(data, ".part");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|cause| Failure::of(format!("cannot create {}", path.display()), cause))?;
         lock(&file, &path)?;
-        let part = Self {
-            path,
-            file,
-            finished: false,
-        };
+        let part = Self { path, file, finished: false };
         part.allocate(size_bytes)?;
         Ok(part)
     }
@@ -72,10 +63,7 @@ impl PartFile {
     /// cannot: there, writing allocates.
     fn allocate(&self, size_bytes: u64) -> Result<(), Failure> {
         let told = |cause| {
-            Failure::of(
-                format!("cannot allocate {size_bytes} bytes for {}", self.path.display()),
-                cause,
-            )
+            Failure::of(format!("cannot allocate {size_bytes} bytes for {}", self.path.display()), cause)
         };
         self.file.set_len(0).map_err(told)?;
         let length =
@@ -105,9 +93,7 @@ impl Drop for PartFile {
 /// When it has holes, or its file system compresses it.
 pub fn require_no_holes(file: &File, path: &Path) -> Result<(), Failure> {
     let shown = path.display();
-    let status = file
-        .metadata()
-        .map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?;
+    let status = file.metadata().map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?;
     let allocated_bytes = status.blocks() * 512; // st_blocks counts 512-byte units whatever the block size, stat(2)
     if allocated_bytes < status.len() {
         let length = status.len();

@@ -17,9 +17,7 @@ impl Fill {
     /// The fill of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Random, Self::Zero]
-            .into_iter()
-            .find(|fill| fill.name() == name)
+        [Self::Random, Self::Zero].into_iter().find(|fill| fill.name() == name)
     }
 
     /// The name that arguments and sidecars use.

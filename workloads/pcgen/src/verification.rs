@@ -16,15 +16,11 @@ pub fn verify(data: &Path) -> Result<Sidecar, Failure> {
     let shown = data.display();
     let sidecar = Sidecar::load(&Sidecar::path_of(data))?;
     let mut file = File::open(data).map_err(|cause| Failure::of(format!("cannot open {shown}"), cause))?;
-    let length = file
-        .metadata()
-        .map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?
-        .len();
+    let length =
+        file.metadata().map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?.len();
     if length != sidecar.size_bytes {
         let expected = sidecar.size_bytes;
-        return Err(Failure::Failed(format!(
-            "{shown} is {length} bytes long, its sidecar says {expected}"
-        )));
+        return Err(Failure::Failed(format!("{shown} is {length} bytes long, its sidecar says {expected}")));
     }
     require_no_holes(&file, data)?;
     let sums = read(&mut file, length).map_err(|cause| Failure::of(format!("cannot read {shown}"), cause))?;
@@ -49,10 +45,7 @@ fn read(file: &mut File, size_bytes: u64) -> std::io::Result<Sums> {
 fn compare(sums: &Sums, sidecar: &Sidecar) -> Result<(), String> {
     let pairs = sums.block_byte_sums.iter().zip(&sidecar.block_byte_sums);
     if let Some(block) = pairs.into_iter().position(|(found, expected)| found != expected) {
-        return Err(format!(
-            "in the 1 MiB block that begins at byte {}",
-            block as u64 * BLOCK_BYTES
-        ));
+        return Err(format!("in the 1 MiB block that begins at byte {}", block as u64 * BLOCK_BYTES));
     }
     if sums.crc32c != sidecar.crc32c {
         return Err("in the order of its bytes: every sum agrees and the CRC-32C does not".to_owned());

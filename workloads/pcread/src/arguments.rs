@@ -123,11 +123,7 @@ fn plan(matches: &ArgMatches) -> Result<Plan, Failure> {
         size_bytes: optional(matches, "size-bytes"),
         expected: expected(matches),
         fault_every: value(matches, "fault-every"),
-        handshake: if matches.get_flag("no-handshake") {
-            Handshake::Skipped
-        } else {
-            Handshake::Spoken
-        },
+        handshake: if matches.get_flag("no-handshake") { Handshake::Skipped } else { Handshake::Spoken },
         self_test: matches.get_flag("self-test"),
     })
 }

@@ -38,12 +38,7 @@ pub fn split(size_bytes: usize, block_bytes: usize, page_bytes: usize, threads: 
         let share = units / threads * thread + (units % threads).min(thread);
         (share * unit_bytes).min(size_bytes)
     };
-    (0..threads)
-        .map(|thread| Blocks {
-            range: bound(thread)..bound(thread + 1),
-            block_bytes,
-        })
-        .collect()
+    (0..threads).map(|thread| Blocks { range: bound(thread)..bound(thread + 1), block_bytes }).collect()
 }
 
 fn common_divisor(one: usize, other: usize) -> usize {
@@ -95,10 +90,8 @@ mod tests {
 
     #[test]
     fn work_is_shared_evenly() {
-        let lengths: Vec<usize> = split(10 * 4096, 4096, 4096, 4)
-            .iter()
-            .map(|blocks| blocks.range.len() / 4096)
-            .collect();
+        let lengths: Vec<usize> =
+            split(10 * 4096, 4096, 4096, 4).iter().map(|blocks| blocks.range.len() / 4096).collect();
         assert_eq!(lengths, [3, 3, 2, 2]);
     }
 }

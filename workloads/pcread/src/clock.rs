@@ -38,11 +38,7 @@ impl Deadline {
 
     fn look(&mut self, at: Instant) -> bool {
         let now = Instant::now();
-        self.blocks_left = if now.duration_since(self.looked) > SLOW {
-            1
-        } else {
-            QUICK_BLOCKS
-        };
+        self.blocks_left = if now.duration_since(self.looked) > SLOW { 1 } else { QUICK_BLOCKS };
         self.looked = now;
         now >= at
     }
@@ -66,9 +62,6 @@ mod tests {
             !deadline.has_passed()
         });
         let read = blocks.count();
-        assert!(
-            read <= 2 * QUICK_BLOCKS as usize - 4,
-            "{read} blocks of 5 ms in 60 ms"
-        );
+        assert!(read <= 2 * QUICK_BLOCKS as usize - 4, "{read} blocks of 5 ms in 60 ms");
     }
 }

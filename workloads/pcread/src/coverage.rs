@@ -15,11 +15,8 @@ use serde_json::json;
 pub fn self_test(plan: &Plan) -> Result<(), Failure> {
     let size_bytes = source::size_of(&plan.file, plan.size_bytes)?;
     let parts = split(size_bytes, plan.block_bytes, page_bytes(), plan.threads);
-    let found: Vec<Visits> = parts
-        .iter()
-        .enumerate()
-        .map(|(thread, blocks)| visits(plan, blocks, thread))
-        .collect();
+    let found: Vec<Visits> =
+        parts.iter().enumerate().map(|(thread, blocks)| visits(plan, blocks, thread)).collect();
     let blocks: u64 = parts.iter().map(Blocks::count).sum();
     let distinct: u64 = found.iter().map(|visits| visits.distinct).sum();
     let bytes: usize = found.iter().map(|visits| visits.bytes).sum();
@@ -39,20 +36,12 @@ struct Visits {
 fn visits(plan: &Plan, blocks: &Blocks, thread: usize) -> Visits {
     let order = Order::new(plan.pattern, blocks.count(), plan.seed, thread as u64, 0);
     let mut seen = Bitmap::new(blocks.count());
-    let new = (0..blocks.count())
-        .map(|position| order.at(position))
-        .filter(|index| seen.insert(*index));
+    let new = (0..blocks.count()).map(|position| order.at(position)).filter(|index| seen.insert(*index));
     let spans = new.map(|index| blocks.span(index).len());
-    spans.fold(
-        Visits {
-            distinct: 0,
-            bytes: 0,
-        },
-        |sum, len| Visits {
-            distinct: sum.distinct + 1,
-            bytes: sum.bytes + len,
-        },
-    )
+    spans.fold(Visits { distinct: 0, bytes: 0 }, |sum, len| Visits {
+        distinct: sum.distinct + 1,
+        bytes: sum.bytes + len,
+    })
 }
 
 /// One bit a block: a terabyte in 4 KiB blocks still takes only 32 MiB.

@@ -8,20 +8,11 @@ pub fn allowed() -> Vec<usize> {
     // SAFETY: cpu_set_t is a plain bit set for which all zeros are a value; the call writes at most its size.
     let (known, set) = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
-        (
-            libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) == 0,
-            set,
-        )
+        (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) == 0, set)
     };
-    let limit = if known {
-        libc::CPU_SETSIZE.unsigned_abs() as usize
-    } else {
-        0
-    };
+    let limit = if known { libc::CPU_SETSIZE.unsigned_abs() as usize } else { 0 };
     // SAFETY: every index is below the size of the set.
-    (0..limit)
-        .filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) })
-        .collect()
+    (0..limit).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
 /// The CPU for a thread: from the last one down, because the first one usually serves the interrupts.
@@ -58,10 +49,7 @@ mod tests {
 
     #[test]
     fn threads_go_round_the_cpus() {
-        assert_eq!(
-            [0, 1, 2].map(|thread| chosen(&[3, 5], thread)),
-            [Some(5), Some(3), Some(5)]
-        );
+        assert_eq!([0, 1, 2].map(|thread| chosen(&[3, 5], thread)), [Some(5), Some(3), Some(5)]);
         assert_eq!(chosen(&[], 0), None);
     }
 }

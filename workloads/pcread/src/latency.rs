@@ -23,11 +23,7 @@ impl Histogram {
     /// An empty histogram.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            counts: [0; BUCKETS],
-            count: 0,
-            max_ns: 0,
-        }
+        Self { counts: [0; BUCKETS], count: 0, max_ns: 0 }
     }
 
     /// Counts one duration.
@@ -40,10 +36,7 @@ impl Histogram {
 
     /// Counts everything that another histogram has counted.
     pub fn merge(&mut self, other: &Self) {
-        self.counts
-            .iter_mut()
-            .zip(&other.counts)
-            .for_each(|(count, more)| *count += more);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
         self.count += other.count;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
@@ -101,11 +94,7 @@ impl Sampler {
     /// One in `every` blocks; zero for none.
     #[must_use]
     pub fn new(every: u64, seed: u64) -> Self {
-        let mut sampler = Self {
-            every,
-            left: 0,
-            drawn: seed,
-        };
+        let mut sampler = Self { every, left: 0, drawn: seed };
         sampler.left = sampler.distance();
         sampler
     }
@@ -168,9 +157,7 @@ mod tests {
     fn sampling_hits_every_place_of_a_readahead_window() {
         let mut sampler = Sampler::new(64, 1);
         let mut hits = [0_u32; 32];
-        (0..640_000_usize)
-            .filter(|_| sampler.chooses())
-            .for_each(|block| hits[block % 32] += 1);
+        (0..640_000_usize).filter(|_| sampler.chooses()).for_each(|block| hits[block % 32] += 1);
         let total: u32 = hits.iter().sum();
         assert!((9_000..11_000).contains(&total), "{total}");
         assert!(hits.iter().all(|hit| *hit > 200), "{hits:?}");

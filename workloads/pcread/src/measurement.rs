@@ -59,9 +59,7 @@ fn expected_sum(plan: &Plan, size_bytes: u64) -> Result<Option<u64>, Failure> {
 fn judge(plan: &Plan, totals: &Totals) -> Result<(), Failure> {
     if totals.checksum_ok() == Some(false) {
         let shown = plan.file.display();
-        return Err(Failure::Failed(format!(
-            "the bytes of {shown} do not add up to what was expected"
-        )));
+        return Err(Failure::Failed(format!("the bytes of {shown} do not add up to what was expected")));
     }
     Ok(())
 }

@@ -42,15 +42,8 @@ pub struct Watch {
 pub fn run(bytes: &[u8], blocks: &Blocks, order: &Order, sum: Sum, watch: &mut Watch) -> Tally {
     let before = Usage::of_this_thread();
     let started = Instant::now();
-    let mut tally = Tally {
-        started,
-        ended: started,
-        bytes: 0,
-        blocks: 0,
-        checksum: 0,
-        stopped: false,
-        usage: before,
-    };
+    let mut tally =
+        Tally { started, ended: started, bytes: 0, blocks: 0, checksum: 0, stopped: false, usage: before };
     read(bytes, blocks, order, sum, watch, &mut tally);
     tally.ended = Instant::now();
     tally.usage = Usage::of_this_thread() - before;
@@ -65,11 +58,7 @@ fn read(bytes: &[u8], blocks: &Blocks, order: &Order, sum: Sum, watch: &mut Watc
             return;
         }
         let block = &bytes[blocks.span(order.at(position))];
-        let part = if watch.sampler.chooses() {
-            timed(block, sum, &mut watch.latency)
-        } else {
-            sum(block)
-        };
+        let part = if watch.sampler.chooses() { timed(block, sum, &mut watch.latency) } else { sum(block) };
         tally.checksum = tally.checksum.wrapping_add(part);
         tally.bytes += block.len() as u64;
         tally.blocks += 1;

@@ -27,12 +27,7 @@ impl Permutation {
         let rows = (count.isqrt() + 1).max(1);
         let columns = count.div_ceil(rows).max(1);
         let keys = std::array::from_fn(|round| mix(mix(seed) ^ (round as u64 + 1)));
-        Self {
-            count,
-            rows,
-            columns,
-            keys,
-        }
+        Self { count, rows, columns, keys }
     }
 
     /// Where `index`, which must be below `count`, goes.
@@ -82,13 +77,10 @@ mod tests {
 
     fn assert_bijective(count: u64, seed: u64) {
         let permutation = Permutation::new(count, seed);
-        let mut seen = vec![false; usize::try_from(count).unwrap()];
+        let mut visited = vec![false; usize::try_from(count).unwrap()];
         for index in 0..count {
             let place = usize::try_from(permutation.at(index)).unwrap();
-            assert!(
-                !std::mem::replace(&mut seen[place], true),
-                "{place} comes twice of {count}"
-            );
+            assert!(!std::mem::replace(&mut visited[place], true), "{place} comes twice of {count}");
         }
     }
 
@@ -124,9 +116,7 @@ mod tests {
     #[test]
     fn seeds_give_different_orders() {
         let (one, other) = (Permutation::new(1000, 1), Permutation::new(1000, 2));
-        let same = (0..1000)
-            .filter(|index| one.at(*index) == other.at(*index))
-            .count();
+        let same = (0..1000).filter(|index| one.at(*index) == other.at(*index)).count();
         assert!(same < 20, "{same} of 1000 in the same place");
     }
 }

@@ -68,10 +68,7 @@ impl Totals {
         self.first.get_or_insert(pass);
         let differs = self.is_full(&pass) && self.expected.is_some_and(|expected| expected != pass.checksum);
         self.all_as_expected &= !differs;
-        self.threads
-            .iter_mut()
-            .zip(tallies)
-            .for_each(|(thread, tally)| thread.add(tally));
+        self.threads.iter_mut().zip(tallies).for_each(|(thread, tally)| thread.add(tally));
         line
     }
 
@@ -131,20 +128,13 @@ impl Pass {
     fn of(tallies: &[Tally]) -> Self {
         let started = tallies.iter().map(|tally| tally.started).min();
         let ended = tallies.iter().map(|tally| tally.ended).max();
-        let span = ended
-            .zip(started)
-            .map(|(ended, started)| ended.duration_since(started));
+        let span = ended.zip(started).map(|(ended, started)| ended.duration_since(started));
         Self {
             seconds: span.unwrap_or_default().as_secs_f64(),
             bytes: tallies.iter().map(|tally| tally.bytes).sum(),
             blocks: tallies.iter().map(|tally| tally.blocks).sum(),
-            checksum: tallies
-                .iter()
-                .map(|tally| tally.checksum)
-                .fold(0, u64::wrapping_add),
-            usage: tallies
-                .iter()
-                .fold(Usage::default(), |sum, tally| sum + tally.usage),
+            checksum: tallies.iter().map(|tally| tally.checksum).fold(0, u64::wrapping_add),
+            usage: tallies.iter().fold(Usage::default(), |sum, tally| sum + tally.usage),
         }
     }
 }

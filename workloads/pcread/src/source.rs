@@ -116,18 +116,14 @@ fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> Result<T, Failure>) -> Res
 fn open(path: &Path, size_bytes: Option<u64>) -> Result<(File, usize), Failure> {
     let shown = path.display();
     let file = File::open(path).map_err(|cause| Failure::of(format!("cannot open {shown}"), cause))?;
-    let status = file
-        .metadata()
-        .map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?;
+    let status = file.metadata().map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?;
     if !status.is_file() || status.len() == 0 {
         return Err(Failure::Failed(format!("{shown} is empty or not a regular file")));
     }
     let length = size_bytes.unwrap_or(status.len());
     if length > status.len() {
         let found = status.len();
-        return Err(Failure::Failed(format!(
-            "{shown} is only {found} bytes long, {length} were asked for"
-        )));
+        return Err(Failure::Failed(format!("{shown} is only {found} bytes long, {length} were asked for")));
     }
     let length = usize::try_from(length).map_err(|cause| Failure::CannotHere(cause.to_string()))?;
     Ok((file, length))

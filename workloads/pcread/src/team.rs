@@ -41,15 +41,7 @@ impl<'a> Team<'a> {
     pub fn new(plan: &'a Plan, bytes: &'a [u8], parts: &'a [Blocks]) -> Self {
         let slots = parts.iter().map(|_| Slot::default()).collect();
         let line = Barrier::new(parts.len() + 1);
-        Self {
-            plan,
-            bytes,
-            parts,
-            sum: plan.sum.function(),
-            line,
-            dismissed: AtomicBool::new(false),
-            slots,
-        }
+        Self { plan, bytes, parts, sum: plan.sum.function(), line, dismissed: AtomicBool::new(false), slots }
     }
 
     /// Starts the threads, lets `lead` run passes while they are parked, and gives how long the sampled blocks took.
@@ -97,10 +89,7 @@ impl<'a> Team<'a> {
                 return watch.map_or_else(Histogram::new, |watch: Watch| watch.latency);
             }
             let tally = self.pass_of(number, pass, watch.get_or_insert_with(|| self.watch(number)));
-            *self.slots[number]
-                .0
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(tally);
+            *self.slots[number].0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tally);
             pass += 1;
             self.line.wait();
         }
@@ -108,13 +97,7 @@ impl<'a> Team<'a> {
 
     fn pass_of(&self, number: usize, pass: u64, watch: &mut Watch) -> Tally {
         let blocks = &self.parts[number];
-        let order = Order::new(
-            self.plan.pattern,
-            blocks.count(),
-            self.plan.seed,
-            number as u64,
-            pass,
-        );
+        let order = Order::new(self.plan.pattern, blocks.count(), self.plan.seed, number as u64, pass);
         pass::run(self.bytes, blocks, &order, self.sum, watch)
     }
 
@@ -131,10 +114,7 @@ impl<'a> Team<'a> {
 fn merged(threads: Vec<ScopedJoinHandle<'_, Histogram>>) -> Histogram {
     let mut all = Histogram::new();
     // A thread that panicked has ended the process already.
-    threads
-        .into_iter()
-        .filter_map(|thread| thread.join().ok())
-        .for_each(|latency| all.merge(&latency));
+    threads.into_iter().filter_map(|thread| thread.join().ok()).for_each(|latency| all.merge(&latency));
     all
 }
 

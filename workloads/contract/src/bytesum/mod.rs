@@ -62,11 +62,7 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn avx2_leads_where_the_cpu_has_it() {
-        let expected = if is_x86_feature_detected!("avx2") {
-            "avx2"
-        } else {
-            "sse2"
-        };
+        let expected = if is_x86_feature_detected!("avx2") { "avx2" } else { "sse2" };
         assert_eq!(available()[0].0, expected);
     }
 }

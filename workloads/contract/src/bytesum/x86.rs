@@ -38,10 +38,7 @@ unsafe fn avx2(bytes: &[u8]) -> u64 {
                 *sum = _mm256_add_epi64(*sum, _mm256_sad_epu8(loaded, zero));
             }
         }
-        let pairs = [
-            _mm256_add_epi64(sums[0], sums[1]),
-            _mm256_add_epi64(sums[2], sums[3]),
-        ];
+        let pairs = [_mm256_add_epi64(sums[0], sums[1]), _mm256_add_epi64(sums[2], sums[3])];
         _mm256_storeu_si256(parts.as_mut_ptr().cast(), _mm256_add_epi64(pairs[0], pairs[1]));
     }
     black_box(parts.iter().sum::<u64>() + sse2(chunks.remainder()))

@@ -13,11 +13,8 @@ pub type Choice<T> = (&'static str, T);
 
 pub const SOURCES: &[Choice<Kind>] = &[("mmap", Kind::Mmap), ("heap", Kind::Heap)];
 pub const PATTERNS: &[Choice<Pattern>] = &[("sequential", Pattern::Sequential), ("random", Pattern::Random)];
-pub const SUMS: &[Choice<SumKind>] = &[
-    ("simd", SumKind::Simd),
-    ("byte", SumKind::Byte),
-    ("touch", SumKind::Touch),
-];
+pub const SUMS: &[Choice<SumKind>] =
+    &[("simd", SumKind::Simd), ("byte", SumKind::Byte), ("touch", SumKind::Touch)];
 pub const ADVICES: &[Choice<Advice>] = &[
     ("normal", Advice::Normal),
     ("random", Advice::Random),
@@ -40,11 +37,7 @@ Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 cannot on th
 
 /// What a choice means. The parser lets only known names through.
 pub fn named<T: Copy>(choices: &[Choice<T>], name: &str) -> T {
-    choices
-        .iter()
-        .find(|choice| choice.0 == name)
-        .unwrap_or(&choices[0])
-        .1
+    choices.iter().find(|choice| choice.0 == name).unwrap_or(&choices[0]).1
 }
 
 pub fn command() -> Command {
@@ -52,11 +45,7 @@ pub fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Reads a working set in blocks, from the heap or from a mapped file, and reports what it cost")
         .after_help(EXAMPLES)
-        .arg(
-            path("file")
-                .required(true)
-                .help("The file that holds the working set"),
-        )
+        .arg(path("file").required(true).help("The file that holds the working set"))
         .args(what_is_read())
         .args(how_it_is_read())
         .args(how_it_is_checked())
@@ -73,26 +62,21 @@ fn what_is_read() -> [Arg; 3] {
 fn how_it_is_read() -> [Arg; 8] {
     [
         choice("pattern", PATTERNS).help("In order, or every block exactly once in a random order"),
-        number("block-bytes", 1)
-            .default_value("4096")
-            .help("Length of a block; the last one may be short"),
+        number("block-bytes", 1).default_value("4096").help("Length of a block; the last one may be short"),
         number("threads", 1)
             .value_parser(value_parser!(u64).range(1..=MOST_THREADS))
             .default_value("1")
             .help("Each reads a part of its own"),
         choice("sum", SUMS)
             .help("Add up as fast as possible, byte by byte, or look at one byte of each page"),
-        number("passes", 1)
-            .default_value("1")
-            .help("How often all of it is read"),
+        number("passes", 1).default_value("1").help("How often all of it is read"),
         Arg::new("max-seconds")
             .long("max-seconds")
             .value_name("S")
+            .allow_hyphen_values(true)
             .value_parser(duration)
             .help("Stop after so long, at the end of a block"),
-        number("seed", 0)
-            .default_value("1")
-            .help("The same seed gives the same random order"),
+        number("seed", 0).default_value("1").help("The same seed gives the same random order"),
         number("fault-every", 0)
             .default_value("64")
             .help("Time one in K blocks on average; 0 times none")
@@ -113,24 +97,15 @@ fn how_it_is_checked() -> [Arg; 4] {
 
 fn choice<T: Copy>(name: &'static str, choices: &'static [Choice<T>]) -> Arg {
     let names = choices.iter().map(|choice| choice.0);
-    Arg::new(name)
-        .long(name)
-        .value_parser(PossibleValuesParser::new(names))
-        .default_value(choices[0].0)
+    Arg::new(name).long(name).value_parser(PossibleValuesParser::new(names)).default_value(choices[0].0)
 }
 
 fn number(name: &'static str, least: u64) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("N")
-        .value_parser(value_parser!(u64).range(least..))
+    Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(least..))
 }
 
 fn path(name: &'static str) -> Arg {
-    Arg::new(name)
-        .long(name)
-        .value_name("FILE")
-        .value_parser(value_parser!(PathBuf))
+    Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf))
 }
 
 fn flag(name: &'static str) -> Arg {
@@ -140,7 +115,5 @@ fn flag(name: &'static str) -> Arg {
 fn duration(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|cause| cause.to_string())?;
-    (duration > Duration::ZERO)
-        .then_some(duration)
-        .ok_or_else(|| "must be above zero".to_owned())
+    (duration > Duration::ZERO).then_some(duration).ok_or_else(|| "must be above zero".to_owned())
 }
