@@ -1,0 +1,106 @@
+"""One cell of a table: what the trials of one treatment say together, and what was left out of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from analysis.load import Judged, Run
+from analysis.stats import Summary, summarise
+from analysis.wording import quantity
+
+Treatment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`summary` is over the included trials that have a figure; over excluded ones only where there are no others.
+
+    `killed` counts trials the kernel killed for memory, `unanswered` those without an answer, `extrapolated` figures
+    that stand for a whole pass of which only a part was read.
+    """
+
+    treatment: Treatment
+    response: str
+    summary: Summary | None
+    killed: int
+    excluded: int
+    unanswered: int
+    is_extrapolated: bool
+    is_all_excluded: bool
+
+    @property
+    def text(self) -> str:
+        """The cell in the fewest signs: `≈` extrapolated, `( )` resting on excluded trials alone, `–` no figure."""
+        if self.summary is None:
+            return self._wrapped("killed") if self.killed else "–"
+        figure = f"{'≈ ' if self.is_extrapolated else ''}{quantity(self.response, self.summary.middle)}"
+        return self._wrapped(f"{figure}, {self.killed} killed" if self.killed else figure)
+
+    @property
+    def spread(self) -> str:
+        """What stands under the figure: range or interval, how many trials, how many were left out."""
+        parts = []
+        if self.summary and self.summary.n > 1:
+            low, high = (quantity(self.response, end) for end in (self.summary.low, self.summary.high))
+            parts.append(f"{self.summary.kind} {low} – {high}")
+        parts.append(f"n {self.summary.n if self.summary else self.killed}")
+        parts += [f"{n} {word}" for n, word in ((self.excluded, "excluded"), (self.unanswered, "unanswered")) if n]
+        return ", ".join(parts)
+
+    def _wrapped(self, text: str) -> str:
+        return f"({text}) †" if self.is_all_excluded else text
+
+
+def treatments(run: Run) -> Iterator[Treatment]:
+    """Every treatment that the plan holds, in the order of the definition's levels."""
+    planned = [dict(trial["treatment"]) for trial in run.plan["trials"]]
+    for levels in itertools.product(*run.factors.values()):
+        treatment = dict(zip(run.factors, levels, strict=True))
+        if treatment in planned:
+            yield treatment
+
+
+def matching(trials: Sequence[Judged], where: Treatment) -> list[Judged]:
+    """The trials whose treatment has all levels named in `where`."""
+    return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
+
+
+def figure(trial: Judged, response: str) -> float | None:
+    """A trial's figure; a total that a cut-off pass did not finish is scaled to the whole pass."""
+    value = trial.record.response.get(response)
+    if value is None or response not in ("device_read_bytes", "device_reads"):
+        return value
+    covered = trial.record.response.get("covered_fraction")
+    return value / covered if covered else None
+
+
+def is_extrapolated(trial: Judged, response: str) -> bool:
+    """Whether the figure stands for more than was read."""
+    covered = trial.record.response.get("covered_fraction")
+    totals = ("full_pass_seconds", "device_read_bytes", "device_reads")
+    return response in totals and covered is not None and covered < 1
+
+
+def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
+    """Sum up the trials of one treatment."""
+    trials = matching(run.trials, treatment)
+    points = [t for t in trials if t.verdicts.is_data_point]
+    included = [t for t in points if t.is_included]
+    shown = included or points
+    values = [v for t in shown if not t.is_killed and (v := figure(t, response)) is not None]
+    return Cell(
+        treatment=treatment,
+        response=response,
+        summary=summarise(values) if values else None,
+        killed=sum(t.is_killed for t in shown),
+        excluded=len(points) - len(included),
+        unanswered=_planned(run, treatment) - len(points),
+        is_extrapolated=any(is_extrapolated(t, response) for t in shown),
+        is_all_excluded=bool(points) and not included,
+    )
+
+
+def _planned(run: Run, treatment: Treatment) -> int:
+    return sum(dict(trial["treatment"]) == dict(treatment) for trial in run.plan["trials"])

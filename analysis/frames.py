@@ -1,0 +1,153 @@
+"""A run as data frames, one grain each: trial, sample (sampler row), iostat second, vmtouch row, read-ahead size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.cells import Treatment
+from analysis.load import Judged, Run, read_lines, trace_path
+from analysis.wording import label
+from pagecage.errors import PagecageError
+
+KIB = 1024
+
+
+def trial_frame(run: Run) -> pd.DataFrame:
+    """One row a trial: factors, outcome, responses, verdict words and what excludes it."""
+    rows = [_trial_row(trial) for trial in run.trials]
+    clash = set(run.factors) & set(_trial_columns(run.trials[0]))
+    if clash:
+        raise PagecageError(f"factor {min(clash)!r} has the name of a column", "rename it in the definition")
+    return pd.DataFrame(rows)
+
+
+def _trial_row(trial: Judged) -> dict[str, Any]:
+    return {**trial.record.treatment, **_trial_columns(trial), **trial.record.response}
+
+
+def _trial_columns(trial: Judged) -> dict[str, Any]:
+    record, verdicts = trial.record, trial.verdicts
+    return {
+        "trial_id": record.trial_id,
+        "treatment": label(dict(record.treatment)),
+        "repeat": record.repeat,
+        "position": record.position,
+        "attempt": record.attempt,
+        "outcome": record.outcome,
+        "is_included": trial.is_included,
+        "reasons": "; ".join(verdicts.reasons),
+        "limits": ", ".join(f"{limit.property} {limit.verdict}" for limit in verdicts.limits),
+        "cache_state": verdicts.cache_state_reached.verdict,
+        "host_quiet": verdicts.host_quiet.verdict,
+        "binding_limit": verdicts.binding_limit.verdict,
+        "floor_closeness": verdicts.floor.closeness,
+        "error": record.error or "",
+    }
+
+
+def sample_frame(run: Run) -> pd.DataFrame:
+    """The 10 Hz series: rates between neighbouring rows; `seconds` counts from `go`."""
+    return _stack(run, lambda r, t: _with_rates(read_lines(r.path, t.record, "sampler")), "t")
+
+
+def _with_rates(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time."""
+    for first, last in zip(rows, rows[5:], strict=False):
+        span = last["t"] - first["t"]
+        if span > 0:
+            moved = {key: (last["io"][key] - first["io"][key]) / span for key in ("rbytes", "rios")}
+            yield {
+                "t": (last["t"] + first["t"]) / 2,
+                "read_bytes_per_second": moved["rbytes"],
+                "reads_per_second": moved["rios"],
+                "resident_pages": last.get("resident_pages"),
+                "memory_current": last.get("memory_current"),
+            }
+
+
+def iostat_frame(run: Run) -> pd.DataFrame:
+    """iostat's seconds; a row stands for the second before its time stamp and is placed in the middle of it."""
+    return _stack(run, _iostat_rows, "wall")
+
+
+def _iostat_rows(run: Run, trial: Judged) -> Iterator[dict[str, Any]]:
+    file = trace_path(run.path, trial.record, "iostat")
+    if not file:
+        return
+    try:
+        hosts = json.loads(file.read_text())["sysstat"]["hosts"]
+    except (ValueError, KeyError):
+        return
+    for row in hosts[0]["statistics"]:
+        for disk in row.get("disk", []):
+            yield {
+                "wall": pd.Timestamp(row["timestamp"]).timestamp() - 0.5,
+                "read_bytes_per_second": disk["rkB/s"] * KIB,
+                "reads_per_second": disk["r/s"],
+                "util_percent": disk.get("util"),
+            }
+
+
+def vmtouch_frame(run: Run) -> pd.DataFrame:
+    """vmtouch's bar over time, sixty characters a row."""
+    return _stack(run, lambda r, t: iter(read_lines(r.path, t.record, "vmtouch")), "t")
+
+
+def readahead_frame(run: Run) -> pd.DataFrame:
+    """How often the kernel read ahead how many pages (`page_cache_ra_order`) during the measured part."""
+    return _counted(run, "page_cache_ra_order", "pages")
+
+
+def fault_frame(run: Run) -> pd.DataFrame:
+    """`filemap_fault` calls by the mapping's flags, during the measured part."""
+    return _counted(run, "filemap_fault", "vm_flags")
+
+
+def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
+    rows = []
+    for trial in run.trials:
+        for value, count in _grown(run, trial, probe, key).items():
+            rows.append({**_identity(trial), key: value, "count": count})
+    return pd.DataFrame(rows, columns=[*_identity(run.trials[0]), key, "count"])
+
+
+def _grown(run: Run, trial: Judged, probe: str, key: str) -> dict[Any, int]:
+    """Counts are cumulative: what the last line has more than the last line before `go`."""
+    lines = read_lines(run.path, trial.record, "bpftrace")
+    start = (trial.record.measured or {}).get("start_monotonic_seconds", 0)
+    before = _table([line for line in lines if line["t"] <= start][-1:], probe, key)
+    return {k: n - before.get(k, 0) for k, n in _table(lines[-1:], probe, key).items() if n > before.get(k, 0)}
+
+
+def _table(lines: list[dict[str, Any]], probe: str, key: str) -> dict[Any, int]:
+    table: dict[Any, int] = {}
+    for entry in (lines[0].get(probe) or []) if lines else []:
+        name = " ".join(entry["vm_flag_names"]) if key == "vm_flags" and entry.get("vm_flag_names") else entry[key]
+        table[name] = table.get(name, 0) + entry["count"]
+    return table
+
+
+def _identity(trial: Judged) -> dict[str, Any]:
+    record = trial.record
+    names = {"trial_id": record.trial_id, "treatment": label(dict(record.treatment)), "repeat": record.repeat}
+    return {**names, "is_included": trial.is_included}
+
+
+def _stack(run: Run, rows_of: Callable[[Run, Judged], Iterator[Mapping[str, Any]]], clock: str) -> pd.DataFrame:
+    """All trials' rows below one another, with `seconds` since `go` by the given clock."""
+    key = "start_monotonic_seconds" if clock == "t" else "start_wall_seconds"
+    rows = []
+    for trial in run.trials:
+        if trial.record.measured:
+            start = trial.record.measured[key]
+            rows += [{**_identity(trial), **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
+    return pd.DataFrame(rows, columns=None if rows else [*_identity(run.trials[0]), "seconds"])
+
+
+def only(frame: pd.DataFrame, treatment: Treatment) -> pd.DataFrame:
+    """The rows of one treatment."""
+    return frame[frame["treatment"] == label(dict(treatment))]

@@ -1,0 +1,103 @@
+"""Figures: frame -> Axes. What is excluded is drawn hollow; nothing is averaged here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.look import Look
+
+JITTER = 0.16
+BAR = {" ": 0.0, "o": 0.5, "O": 1.0}
+
+
+def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, Look]) -> Axes:
+    """One point a trial on a log axis, a stroke at the median of the included ones; killed trials at the right."""
+    names = list(look)
+    for place, name in enumerate(names):
+        rows = trial_df[trial_df["treatment"] == name]
+        values = rows.get(response, pd.Series(dtype=float))
+        jitter = np.linspace(-JITTER, JITTER, len(rows)) if len(rows) > 1 else [0.0]
+        for offset, value, kept in zip(jitter, values, rows["is_included"], strict=False):
+            _point(axes, value, place + offset, look[name], is_included=kept)
+        kept_values = values[rows["is_included"]].dropna()
+        if len(kept_values):
+            axes.plot([kept_values.median()] * 2, [place - 0.34, place + 0.34], color=look[name].colour, lw=2)
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    _killed(axes, trial_df, names)
+    return axes
+
+
+def _point(axes: Axes, x: float, y: float, look: Look, *, is_included: bool) -> None:
+    if pd.isna(x) or x <= 0:
+        return
+    face = look.colour if is_included else "none"
+    axes.scatter([x], [y], s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
+
+
+def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
+    killed = trial_df[trial_df["outcome"] == "oom_killed"].groupby("treatment").size()
+    for name, count in killed.items():
+        axes.annotate(
+            f"killed for memory, {count} of {(trial_df['treatment'] == name).sum()}",
+            (0.02, names.index(str(name))), xycoords=("axes fraction", "data"), va="center", style="italic",
+        )  # fmt: skip
+
+
+def timeline(
+    axes: Axes, fine_df: pd.DataFrame, second_df: pd.DataFrame, column: str, look: Look, cap: float | None = None
+) -> Axes:
+    """A rate over time: the 10 Hz series as lines, one a trial, iostat's seconds as marks, a cap dashed."""
+    for _, rows in fine_df.groupby("trial_id"):
+        axes.plot(rows["seconds"], rows[column], color=look.colour, lw=1.2, alpha=0.8)
+    for _, rows in second_df.groupby("trial_id"):
+        axes.plot(
+            rows["seconds"], rows[column], ls="none", marker=look.marker, ms=4, mec=look.colour, mfc="none", mew=0.9
+        )
+    if cap:
+        axes.axhline(cap, color="#D55E00", lw=1.1, ls=(0, (6, 3)))
+        axes.annotate("cap", (1, cap), xycoords=("axes fraction", "data"), va="bottom", ha="right", fontsize=8)
+    axes.set_ylim(bottom=0)
+    return axes
+
+
+def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
+    """vmtouch's bars of one trial below one another, time downwards: where in the file what is resident, when."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+    bars = vmtouch_df.sort_values("seconds")
+    picture = np.array([[BAR.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]])
+    clear = (*to_rgba(colour)[:3], 0.0)
+    shades = LinearSegmentedColormap.from_list("resident", [clear, (*to_rgba(colour)[:3], 0.45), to_rgba(colour)])
+    low, high = bars["seconds"].iloc[0], bars["seconds"].iloc[-1]
+    step = (high - low) / max(1, len(bars) - 1) or 0.1
+    axes.imshow(
+        picture, aspect="auto", cmap=shades, vmin=0, vmax=1, interpolation="nearest",
+        extent=(0, 100, high + step / 2, low - step / 2),
+    )  # fmt: skip
+    axes.axhline(0, color=colour, lw=0.8)
+    axes.grid(visible=False)
+    return axes
+
+
+def readahead(axes: Axes, readahead_df: pd.DataFrame, look: Mapping[str, Look]) -> Axes:
+    """How large read-ahead requests were: a dot a size, its area the share of that treatment's requests."""
+    names = [name for name in look if name in set(readahead_df["treatment"])]
+    for place, name in enumerate(names):
+        counts = readahead_df[readahead_df["treatment"] == name].groupby("pages")["count"].sum()
+        shares = counts / counts.sum()
+        axes.scatter(counts.index, [place] * len(counts), s=30 + 420 * shares, color=look[name].colour, alpha=0.75)
+        for pages, share in shares[shares >= 0.05].items():
+            axes.annotate(
+                f"{100 * share:.0f} %", (float(str(pages)), place), textcoords="offset points", xytext=(0, 13),
+                ha="center", fontsize=8,
+            )  # fmt: skip
+    axes.set_xscale("log", base=2)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.7)
+    return axes

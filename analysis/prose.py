@@ -1,0 +1,45 @@
+"""The words of a report: the definition's own, and the notices that its verdicts demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from analysis.load import Run
+
+
+def story_html(run: Run) -> str:
+    """Experiment, question, source and story, from the definition."""
+    definition, source = run.definition, run.definition.get("source") or {}
+    cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
+    after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
+    paragraphs = str(definition.get("story", "")).strip().split("\n\n")
+    story = "".join(f"<p>{escape(part)}</p>" for part in paragraphs if part)
+    question = f'<p class="question">{escape(definition["question"])}</p>'
+    return f"<h1>{escape(run.plan['experiment'])}</h1>{question}{story}{after}"
+
+
+def notices(run: Run) -> str:
+    """A box for everything that limits what the figures mean."""
+    return "".join(f'<p class="notice {kind}">{text}</p>' for kind, text in _notices(run))
+
+
+def _notices(run: Run) -> Iterator[tuple[str, str]]:
+    if run.is_emulated:
+        yield (
+            "warn",
+            (
+                "<strong>Emulated.</strong> The guest's instructions were translated (TCG), so that every time which the CPU "
+                "decides is several times too long. Times are not comparable with published ones; counts of bytes and "
+                "I/Os are, and so are ratios of times that I/O decides."
+            ),
+        )
+    planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
+    if answered < planned:
+        yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
+    excluded = sum(t.verdicts.excluded and t.verdicts.is_data_point for t in run.trials)
+    if excluded:
+        what = f"{excluded} of {planned} trials are excluded"
+        yield "warn", f"<strong>{what}</strong> by their verdicts: shown, not averaged in."
+    size, reason = run.plan["size"], run.plan.get("size_reason")
+    yield "plain", f"<strong>Size {escape(size)}.</strong> {escape(reason or 'As it was asked for')}."

@@ -1,0 +1,77 @@
+"""A run's folder turned into `report.ipynb` and `report.html`, which loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from pagecage.errors import EXIT_FAILED, PagecageError
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE / "notebooks" / "experiment.py"
+KERNEL = "python3"
+CELL_TIMEOUT_SECONDS = 300
+_SOCKETS = {"KernelManager": {"transport": "ipc"}}
+"""The kernel is spoken to by sockets in a folder of ours, not by ports that anybody on the machine may try."""
+
+
+def render(run_path: Path) -> Path:
+    """Execute the notebook on a run and export it; gives the HTML file's path.
+
+    Raises PagecageError when a cell fails, naming the notebook in which the failure can be read.
+    """
+    from analysis.load import load_run
+
+    run = load_run(run_path)
+    title = f"{run.plan['experiment']} · {run.plan['run_id']}"
+    notebook, page = run_path / "report.ipynb", run_path / "report.html"
+    with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
+        _keep_to_ourselves(Path(scratch))
+        _execute(run_path.resolve(), notebook, Path(scratch) / "source.ipynb")
+    page.write_text(_export(notebook, title))
+    return page
+
+
+def _keep_to_ourselves(scratch: Path) -> None:
+    """Only this environment's kernel, and nothing of the user's Jupyter or IPython settings, read or written."""
+    os.environ |= {
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_CONFIG_DIR": str(scratch),
+        "JUPYTER_DATA_DIR": str(scratch),
+        "JUPYTER_RUNTIME_DIR": str(scratch),
+        "IPYTHONDIR": str(scratch),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])),
+    }
+
+
+def _execute(run_path: Path, target: Path, source: Path) -> None:
+    """papermill fills in the parameters, runs every cell and records when."""
+    import jupytext
+    import papermill
+    from traitlets.config import Config
+
+    jupytext.write(jupytext.read(SOURCE), source)
+    try:
+        papermill.execute_notebook(
+            source, target, parameters={"run_dir": "."}, kernel_name=KERNEL, progress_bar=False,
+            execution_timeout=CELL_TIMEOUT_SECONDS, cwd=str(run_path), config=Config(_SOCKETS),
+        )  # fmt: skip
+    except papermill.PapermillExecutionError as error:
+        raise PagecageError(
+            f"the report failed: {error.ename}: {error.evalue}", f"read {target}", EXIT_FAILED
+        ) from None
+
+
+def _export(notebook: Path, title: str) -> str:
+    """The executed notebook as one page, by the template that stands beside this file."""
+    import nbformat
+    from nbconvert.exporters import HTMLExporter
+
+    content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    content.metadata["title"] = title
+    folder = str(HERE / "templates")
+    exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[folder])  # type: ignore[no-untyped-call]
+    page, _ = exporter.from_notebook_node(content)
+    return str(page)

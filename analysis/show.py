@@ -1,0 +1,113 @@
+"""A run in the terminal: its table, what its verdicts say, its claims. No pandas, no figures: it must start at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from analysis.cells import Cell, make_cell, treatments
+from analysis.claims import ClaimResult, evaluate_claims
+from analysis.load import Run
+from analysis.wording import MARKS, label, published_figures, unit_figure
+from pagecage.verdicts.judge import verdicts_to_json
+
+_COLOUR = {"held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow"}
+
+
+def show(run: Run, console: Console) -> None:
+    """Print the table, the verdict summary and the claims."""
+    console.print(f"[bold]{run.plan['experiment']}[/]: {run.definition['question']}")
+    for line in _head(run):
+        console.print(line, style="dim")
+    console.print(_cells(run))
+    for line in _verdicts(run):
+        console.print(line)
+    claims = evaluate_claims(run)
+    for part in _claims(claims) if claims else ():
+        console.print(part)
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """The same as data: cells, claims, and each trial's verdicts."""
+    return {
+        "run_id": run.plan["run_id"],
+        "experiment": run.plan["experiment"],
+        "size": run.plan["size"],
+        "emulated": run.is_emulated,
+        "response": run.response,
+        "cells": [_plain(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
+        "claims": [asdict(result) for result in evaluate_claims(run)],
+        "trials": [
+            {"trial_id": t.record.trial_id, "outcome": t.record.outcome, "is_included": t.is_included,
+             "response": dict(t.record.response), "verdicts": verdicts_to_json(t.verdicts)}
+            for t in run.trials
+        ],
+    }  # fmt: skip
+
+
+def _plain(cell: Cell) -> dict[str, Any]:
+    return {**asdict(cell), "treatment": dict(cell.treatment), "text": cell.text, "spread": cell.spread}
+
+
+def _head(run: Run) -> Iterator[str]:
+    yield f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as asked for'}"
+    if run.is_emulated:
+        yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
+
+
+def _cells(run: Run) -> Table:
+    *down, across = run.factors
+    levels, published = run.factors[across], published_figures(run.definition, run.response)
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in [*down, *levels]:
+        table.add_column(name)
+    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    for treatment in treatments(run):
+        cell = make_cell(run, treatment, run.response)
+        then = published.get(label(dict(treatment)))
+        beside = f" [dim]({then})[/]" if then else ""
+        place = rows.setdefault(tuple(treatment[name] for name in down), {})
+        place[treatment[across]] = f"{cell.text}{beside}\n[dim]{cell.spread}[/]"
+    for key, row in rows.items():
+        table.add_row(*key, *(row.get(level, "") for level in levels))
+    table.caption = "in brackets: published" if published else None
+    table.caption_justify = "left"
+    return table
+
+
+def _verdicts(run: Run) -> Iterator[str]:
+    planned, included = len(run.plan["trials"]), sum(t.is_included for t in run.trials)
+    yield f"{planned} trials: {included} averaged in, {planned - included} not."
+    for reason, count in Counter(r for t in run.trials if not t.is_included for r in _reasons(t)).most_common():
+        yield f"  not averaged in: {count} × {reason}"
+    limits = Counter(f"{limit.property} {limit.verdict}" for t in run.trials for limit in t.verdicts.limits)
+    for name, words in (
+        ("limits", limits),
+        ("cache state", Counter(t.verdicts.cache_state_reached.verdict for t in run.trials)),
+        ("host", Counter(t.verdicts.host_quiet.verdict for t in run.trials)),
+        ("held back by", Counter(t.verdicts.binding_limit.verdict for t in run.trials)),
+    ):
+        yield f"  {name}: " + (", ".join(f"{n} {word.replace('_', ' ')}" for word, n in words.most_common()) or "none")
+
+
+def _reasons(trial: Any) -> tuple[str, ...]:
+    return tuple(r.split(":")[0] for r in trial.verdicts.reasons) or (trial.record.outcome.replace("_", " "),)
+
+
+def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
+    """The claims, and below them each reason once."""
+    reasons = {reason: number for number, reason in enumerate(dict.fromkeys(c.why for c in claims), start=1)}
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in ("claim", "says", "published", "measured", "verdict"):
+        table.add_column(name, overflow="fold")
+    for c in claims:
+        published, measured = unit_figure(c.published, c.unit), unit_figure(c.measured, c.unit)
+        verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.why]}[/]"
+        table.add_row(c.id, c.says, published, measured, verdict)
+    yield table
+    yield from (f"[dim]{number}  {reason}[/]" for reason, number in reasons.items())

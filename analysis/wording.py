@@ -1,0 +1,69 @@
+"""Figures as people read them: a response's name carries its unit, so one function can write any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pagecage.units import format_bytes, format_rate, format_seconds
+
+MARKS = {"held": "✓ held", "not_held": "✗ not held", "not_comparable": "– not comparable", "no_data": "? no data"}
+"""Verdicts on claims, told apart without colour."""
+_TITLES = {
+    "full_pass_seconds": "time of a whole pass",
+    "read_seconds": "time measured",
+    "device_read_bytes_per_second": "disk, read",
+    "device_reads_per_second": "disk, reads",
+    "amplification": "bytes from the disk for each distinct byte asked for",
+}
+
+
+def quantity(response: str, value: float) -> str:
+    """A figure with its unit, told from the response's name (`_seconds`, `_bytes`, `_per_second`)."""
+    if response.endswith("bytes_per_second"):
+        return format_rate(value)
+    if response.endswith("_per_second"):
+        return f"{_digits(value)}/s"
+    if response.endswith("_seconds"):
+        return format_seconds(value)
+    if response.endswith("_bytes"):
+        return format_bytes(value)
+    if response == "amplification":
+        return f"{_digits(value)}×"
+    if response.endswith("_fraction"):
+        return f"{100 * value:.3g} %"
+    return _digits(value)
+
+
+def _digits(value: float) -> str:
+    """Three digits, and never as a power of ten."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def title(response: str) -> str:
+    """A response's name in words."""
+    return _TITLES.get(response, response.replace("_", " "))
+
+
+def label(treatment: dict[str, str]) -> str:
+    """A treatment in one line, its levels in the definition's order."""
+    return " · ".join(treatment.values())
+
+
+def unit_figure(value: float | str | None, unit: str) -> str:
+    """A figure in a claim's own unit; an outcome as the word it is."""
+    if value is None or isinstance(value, str):
+        return value or "–"
+    digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{digits}×" if unit == "x" else f"{digits} {unit}"
+
+
+def published_figures(definition: Mapping[str, Any], response: str) -> dict[str, str]:
+    """Published figures of whole cells, by treatment: claims that name every factor and are about the response."""
+    found = {}
+    for claim in definition.get("claims", []):
+        whole = set(claim["where"]) == set(definition["factors"]) and claim["rule"] in ("absolute", "outcome")
+        if whole and claim["response"] in (response, "outcome"):
+            treatment = {name: claim["where"][name] for name in definition["factors"]}
+            found[label(treatment)] = unit_figure(claim["published"], claim["unit"])
+    return found
