@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,16 @@ def load_run(path: Path) -> Run:
         raise PagecageError(f"{path}/records.jsonl has trial {strange}, which its plan lacks", "use the folder unmixed")
     if not records:
         raise PagecageError(f"{path} has no record yet", f"pagecage run --resume {path}")
-    last = {record.trial_id: record for record in records}
+    last = {record.trial_id: _in_factor_order(record, plan) for record in records}
     judged = (Judged(record, judge(record, read_lines(path, record, "sampler"))) for record in last.values())
     in_order = tuple(sorted(judged, key=lambda trial: order[trial.record.trial_id]))
     return Run(path, plan, tuple(_facts(path)), in_order, len(records))
+
+
+def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
+    """The record with its levels as the definition orders its factors; a file may have them in any order."""
+    levels = {name: record.treatment[name] for name in plan["definition"]["factors"] if name in record.treatment}
+    return replace(record, treatment=levels)
 
 
 def _plan(path: Path) -> Mapping[str, Any]:

@@ -8,6 +8,13 @@ from html import escape
 from analysis.load import Run
 
 
+EMULATED = (
+    "<strong>Emulated.</strong> The guest's instructions were translated (TCG), so that every time which the CPU decides "
+    "is several times too long. Such times are not comparable with published ones. Counts of bytes and I/Os are, and so "
+    "are ratios of times that the disk or a limit decides."
+)
+
+
 def story_html(run: Run) -> str:
     """Experiment, question, source and story, from the definition."""
     definition, source = run.definition, run.definition.get("source") or {}
@@ -26,14 +33,7 @@ def notices(run: Run) -> str:
 
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
-        yield (
-            "warn",
-            (
-                "<strong>Emulated.</strong> The guest's instructions were translated (TCG), so that every time which the CPU "
-                "decides is several times too long. Times are not comparable with published ones; counts of bytes and "
-                "I/Os are, and so are ratios of times that I/O decides."
-            ),
-        )
+        yield "warn", EMULATED
     planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
     if answered < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."

@@ -8,7 +8,6 @@ from typing import Any
 from pagecage.record import Record
 from pagecage.units import format_bytes
 from pagecage.verdicts.readings import (
-    USER_HZ,
     difference,
     disk_bytes,
     io_difference,
@@ -100,7 +99,7 @@ def _outer(record: Record) -> Finding | None:
     if not record.outer_host:
         return None
     before, after = record.outer_host.get("before") or {}, record.outer_host.get("after") or {}
-    used, seconds = _others_seconds(before, after), _span(before, after, "wall_seconds")
+    used, seconds = _others_seconds(before, after), _span(before, after, "unix_seconds")
     if used is None or not seconds:
         return None, "the machine around the guest was not counted"
     if seconds < SHORTEST_SECONDS:
@@ -118,7 +117,7 @@ def _span(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> floa
 def _others_seconds(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
     """CPU seconds of the outer machine less QEMU's own; `guest` ticks are within `user` (proc_stat(5))."""
     guest = _span(before, after, "qemu_cpu_seconds")
-    if guest is None or not before.get("cpu") or not after.get("cpu"):
+    first, last = before.get("cpu_seconds"), after.get("cpu_seconds")
+    if guest is None or not first or not last:
         return None
-    ticks = sum(_span(before["cpu"], after["cpu"], key) or 0 for key in _BUSY)
-    return max(0.0, ticks / (after["cpu"].get("ticks_per_second") or USER_HZ) - guest)
+    return max(0.0, sum(_span(first, last, key) or 0.0 for key in _BUSY) - guest)

@@ -28,6 +28,7 @@ class Window:
     """By io.stat key: rbytes rios wbytes wios."""
     waited_io: float | None
     waited_memory: float | None
+    waited_cpu: float | None
     refault_pages: float | None
     limit_hits: float | None
     """How often memory.max was met (memory.events: max)."""
@@ -81,6 +82,7 @@ def _from_rows(first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
         moved={key: _grown(first, last, "io", key) or 0.0 for key in keys},
         waited_io=_scaled(_grown(first, last, "pressure", "io", "some"), 1e-6),
         waited_memory=_scaled(_grown(first, last, "pressure", "memory", "some"), 1e-6),
+        waited_cpu=_scaled(_grown(first, last, "pressure", "cpu", "some"), 1e-6),
         refault_pages=_grown(first, last, "memory_stat", "workingset_refault_file"),
         limit_hits=_grown(first, last, "memory_events", "max"),
         disk_busy=_scaled(_grown(first, last, "disk", "io_ticks"), 1e-3),
@@ -99,6 +101,7 @@ def _whole(record: Record) -> Window | None:
         moved={key: io_difference(record, key) or 0.0 for key in keys},
         waited_io=stalled_seconds(record, "io"),
         waited_memory=stalled_seconds(record, "memory"),
+        waited_cpu=stalled_seconds(record, "cpu"),
         refault_pages=difference(record, "cgroup", "memory.stat", "workingset_refault_file"),
         limit_hits=difference(record, "cgroup", "memory.events", "max"),
         disk_busy=_scaled(difference(record, "device", "io_ticks"), 1e-3),

@@ -24,6 +24,8 @@ MEMORY = caged({"MemoryMax": 13_418_496})
         (MEMORY, {"rbytes": 1e6, "hits": 900, "memory_wait": 0.5, "cpu": 0.4}, "memory"),
         (BARE, {"rbytes": 900e6, "rios": 7000, "io_wait": 0.8, "busy": 0.98, "cpu": 0.3}, "device"),
         (BARE, {"cpu": 0.99}, "cpu"),
+        (BARE, {"cpu": 0.5, "cpu_wait": 0.45}, "cpu"),
+        (MEMORY, {"rbytes": 130e6, "hits": 400, "memory_wait": 0.3, "cpu": 0.95}, "cpu"),
         (caged({"CPUQuota": 50}), {"cpu": 0.5, "throttled": 0.5}, "cpu"),
         (BARE, {"rbytes": 1e6, "cpu": 0.2, "io_wait": 0.3, "busy": 0.3}, "none"),
         (caged(), {"rbytes": 5e6, "rios": 100, "io_wait": 0.2, "cpu": 0.3}, "none"),
