@@ -14,10 +14,10 @@ from tests.tree import ROOT, files
 
 # A module imports only what stands to its left, or its own package. A new module is put where it belongs.
 ORDER = (
-    *("errors", "units", "process"),
+    *("version", "errors", "units", "process"),
     *("cage", "experiment", "trial", "record"),
     *("plan", "requirements", "verdicts", "agent"),
-    *("definitions", "runs", "preview", "progress", "hosts", "campaign", "cli"),
+    *("definitions", "runs", "hosts", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
 ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}

@@ -24,7 +24,7 @@ UTF8 = {"LC_ALL": "C.UTF-8"}  # ansible-lint refuses any other locale
 def refused(argv: Sequence[str | Path], cwd: Path = ROOT) -> str:
     """What a linter says against the files it is given; nothing where it accepts them."""
     paths = ":".join(map(str, (BIN, ANSIBLE_BIN, os.environ["PATH"], Path.home() / ".cargo" / "bin")))
-    done = run(argv, check=False, cwd=cwd, env={**UTF8, "PATH": paths, "NO_COLOR": "1"})
+    done = run(argv, check=False, timeout_seconds=600, cwd=cwd, env={**UTF8, "PATH": paths, "NO_COLOR": "1"})
     return "" if done.ok else f"{done.stdout}{done.stderr}\nexit status {done.status}"
 
 
