@@ -12,6 +12,7 @@ SIZE ?= auto
 CAGE ?=
 REPEATS ?=
 RESUME ?=
+ARGS ?=
 RUN ?=
 TESTS ?=
 UPGRADE ?=
@@ -33,9 +34,9 @@ help: ## Show this help
 ##@ Run
 experiment: ## Run one experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
-	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume)
-report: .venv/.stamp-run ## Make the report of a run again (RUN=runs/latest-constrained-random)
-	@$(python) -m analysis render "$$RUN"
+	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(ARGS)
+report: .venv/.stamp-run ## Make the report of a run again (RUN=constrained-random for its newest, or a run's folder)
+	@$(pagecage) show "$$RUN" --html
 list: .venv/.stamp-run ## List the experiments that NAME can be
 	@$(pagecage) list
 doctor: .venv/.stamp-run ## Say what this machine has and lacks for measuring
@@ -68,8 +69,11 @@ distclean: clean ## The same, and the guest's cache (runs stay: they are measure
 #- make experiment NAME=constrained-random HOST=vm SIZE=smoke CAGE=customer-tenth REPEATS=5
 #- make experiment NAME=constrained-random RESUME=1
 #-
-#- HOST is auto, local, vm or a group of the inventory; SIZE is auto, smoke, default or full. RESUME=1 finishes the
-#- newest unfinished run. When a command fails make itself ends with 2; `.venv/bin/pagecage run` keeps its own status.
+#- make experiment NAME=constrained-random ARGS="--seed 7 --fresh block"
+#-
+#- HOST is auto, local or vm; SIZE is auto, smoke, emulated, default or full. RESUME=1 finishes the newest run of NAME.
+#- ARGS is handed to `pagecage run` as it stands. When a command fails make itself ends with 2;
+#- `.venv/bin/pagecage` used by hand keeps its own status (docs/FORMAT.md lists them).
 
 # A NAME that is no experiment is refused (with the nearest one) as soon as Python is there, before a host is made fit.
 experiment: $(if $(wildcard experiments/$(NAME).toml),build/.stamp-ready,.venv/.stamp-run)
