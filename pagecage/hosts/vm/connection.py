@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.ssh import SshTarget, master_argv
+from pagecage.hosts.vm.machine import SSH_SOCKET
 from pagecage.process import Process, spawn
 
 CONNECT_SECONDS = 60.0
@@ -20,15 +21,20 @@ class Connection:
     def __init__(
         self, target: SshTarget, sockets: Path, alive: Callable[[], None], limit_seconds: float = CONNECT_SECONDS
     ) -> None:
-        """Connect. `alive` is called while waiting and raises when there is no use; HostError after the limit."""
-        self.target = replace(target, control_path=sockets / "ssh")
+        """Begin to connect; wait() waits for it, calling `alive`, which raises when there is no use in waiting."""
+        self.target = replace(target, control_path=sockets / SSH_SOCKET)
+        self._socket, self._alive, self._limit_seconds = sockets / SSH_SOCKET, alive, limit_seconds
         self._master = self._spawn()
-        deadline = time.monotonic() + limit_seconds
-        while not (sockets / "ssh").exists():
-            alive()
+
+    def wait(self) -> None:
+        """Wait until commands can use the connection. Raises HostError after the limit."""
+        deadline = time.monotonic() + self._limit_seconds
+        while not self._socket.exists():
+            self._alive()
             if time.monotonic() > deadline:
                 self.close()
-                raise HostError(f"it does not answer on ssh within {limit_seconds:.0f} s", "pagecage host rebuild vm")
+                limit = f"{self._limit_seconds:.0f} s"
+                raise HostError(f"it does not answer on ssh within {limit}", "pagecage host rebuild vm")
             if self._master.poll() is not None:
                 time.sleep(0.1)
                 self._master = self._spawn()

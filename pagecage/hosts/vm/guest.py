@@ -10,14 +10,15 @@ from pagecage.hosts.host import HostNeed, Progress
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.acceleration import known_acceleration
 from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.caretaker import release
 from pagecage.hosts.vm.data_disk import drop_if_broken
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep
-from pagecage.hosts.vm.host import UNMOUNT, VmHost
+from pagecage.hosts.vm.host import VmHost
 from pagecage.hosts.vm.image import Image
 from pagecage.hosts.vm.lock import Lock, in_use, is_held, read_holder
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
 from pagecage.hosts.vm.saved_state import root_target
-from pagecage.process import run, spawn
+from pagecage.process import spawn
 
 _ANY_NEED = HostNeed(0, 0)
 
@@ -102,9 +103,8 @@ def down(progress: Progress, cache: Cache | None = None) -> None:
 
 
 def _end(cache: Cache, guest: GuestRecord) -> None:
-    target = root_target(Image(Path(guest.image)), guest.port)
-    run(ssh_argv(target, UNMOUNT), check=False, timeout_seconds=60)
     qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
+    release(qemu.caretaker)
     qemu.connect()
     qemu.quit()
     cache.guest_file.unlink(missing_ok=True)

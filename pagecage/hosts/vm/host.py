@@ -15,6 +15,7 @@ from pagecage.hosts.host import HostNeed, MachineState, Progress
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
 from pagecage.hosts.vm.acceleration import find_acceleration, known_acceleration
 from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
+from pagecage.hosts.vm.caretaker import Woken, release, wake
 from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug
 from pagecage.hosts.vm.fitting import fit_guest, fitting_key
@@ -27,15 +28,12 @@ from pagecage.hosts.vm.qemu import Qemu
 from pagecage.hosts.vm.recipe import read_recipe
 from pagecage.hosts.vm.room import require_tools
 from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target
-from pagecage.hosts.vm.wake import Woken, wake
-from pagecage.process import run
 
 DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", "/dev/shm/pagecage-bench")}
 """Where each account of the guest measures, and where it keeps its tools and traces in memory.
 
 /run would not do: Debian mounts it noexec.
 """
-UNMOUNT = ("sh", "-c", "sync; umount /data")
 
 
 class VmHost:
@@ -120,8 +118,8 @@ class VmHost:
         self._write_record(state, restore_seq, target.port)
         aio = plug(qemu.monitor, self._cache.data_disk)
         self._connection = Connection(replace(target, user=self._user), qemu.sockets, qemu.check)
-        root = self._connection.target if self._user == "root" else target
-        woken = wake(root, self._user, self.data_dir, self.spool_dir)
+        woken = wake(qemu.caretaker, self._user, (self.data_dir, self.spool_dir))
+        self._connection.wait()
         details = _details(state, woken, aio, time.monotonic() - began)
         return MachineState(state.state_id, restore_seq, state.machine.acceleration.emulated, details)
 
@@ -166,10 +164,9 @@ class VmHost:
         self._lock.release()
 
     def _end(self) -> None:
+        if self._qemu is not None and self._qemu.alive():
+            release(self._qemu.caretaker)
         if self._connection is not None:
-            root = replace(self._connection.target, user="root", control_path=None)
-            if self._qemu is not None and self._qemu.alive():
-                run(ssh_argv(root, UNMOUNT), check=False, timeout_seconds=60)
             self._connection.close()
             self._connection = None
         if self._qemu is not None:
@@ -200,5 +197,5 @@ def _details(state: SavedState, woken: Woken, aio: str, start_seconds: float) ->
         "cpus": machine.cpus, "accel": machine.acceleration.accel, "cpu": machine.acceleration.cpu,
         "qemu_version": machine.acceleration.qemu_version, "data_disk": woken.data_device, "data_aio": aio,
         "data_cache": "none", "clock_error_seconds": round(woken.clock_error_seconds, 3),
-        "vm_fork_notices": woken.vm_fork_notices, "start_seconds": round(start_seconds, 3),
+        "start_seconds": round(start_seconds, 3),
     }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pagecage.units import GIB, MIB
 CPUS = 2
 LEAST_MEMORY_BYTES = 2 * GIB
 DATA_PORT = "data-port"
+QMP_SOCKET, CARETAKER_SOCKET, SSH_SOCKET = "qmp", "caretaker", "ssh"
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Machine:
         """QEMU's name of the board."""
         return "virt" if self.arch == "aarch64" else "q35"
 
-    def key(self, image_key: str, fitting_key: str) -> str:
-        """Sixteen hexadecimal digits over everything that a saved state of this machine depends on."""
-        a = self.acceleration
-        parts = (image_key, fitting_key, self.arch, self.machine_type, str(self.memory_bytes), str(self.cpus),
-                 a.accel, a.cpu, a.qemu_version, _host_cpu() if a.accel == "kvm" else "", *_devices())  # fmt: skip
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    def key_parts(self) -> tuple[str, ...]:
+        """Everything about the machine that a saved state of it depends on."""
+        nowhere = Path("nowhere")
+        argv = qemu_argv(self, Image(nowhere), nowhere, nowhere, nowhere)
+        host_cpu = "" if self.acceleration.emulated else _host_cpu()
+        return (*argv, self.acceleration.qemu_version, host_cpu)
 
 
 def machine_for(need: HostNeed, acceleration: Acceleration) -> Machine:
@@ -96,7 +96,9 @@ def qemu_argv(machine: Machine, image: Image, disk: Path, sockets: Path, console
         "-drive", f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
         "-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
         "-device", "virtio-net-pci,netdev=net,romfile=",
-        "-serial", f"file:{escape(console)}", "-qmp", f"unix:{escape(sockets / 'qmp')},server=on,wait=off",
+        "-chardev", f"socket,id=caretaker,path={escape(sockets / CARETAKER_SOCKET)},server=on,wait=off",
+        "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=caretaker,name=pagecage",
+        "-serial", f"file:{escape(console)}", "-qmp", f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off",
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.machine import CARETAKER_SOCKET, QMP_SOCKET
 from pagecage.hosts.vm.processes import ProcessId, end, identify, is_alive
 from pagecage.hosts.vm.qmp import Monitor
 from pagecage.process import Process, replay, spawn
@@ -46,7 +47,7 @@ class Qemu:
     def __init__(self, process_id: ProcessId, sockets: Path, log: Path, child: Process[bytes] | None = None) -> None:
         self.process_id = process_id
         self.sockets = sockets
-        self.monitor = Monitor(sockets / "qmp")
+        self.monitor = Monitor(sockets / QMP_SOCKET)
         self._log = log
         self._child = child
 
@@ -78,6 +79,11 @@ class Qemu:
                 said = _last_line(self._log)
                 self.end()
                 raise HostError(f"QEMU did not start: {said}", "pagecage host rebuild vm")
+
+    @property
+    def caretaker(self) -> Path:
+        """The socket at whose other end the guest's caretaker waits."""
+        return self.sockets / CARETAKER_SOCKET
 
     def alive(self) -> bool:
         """Whether the process still runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -15,6 +16,7 @@ from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.caretaker import SCRIPT, start_argv
 from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.image import HOST_KEY_ALIAS, Image
 from pagecage.hosts.vm.keep import keep_newest
@@ -78,7 +80,7 @@ def ensure_state(
 
     Made aside and renamed, like the image. Raises HostError when the guest does not boot.
     """
-    directory = cache.states / machine.key(image.key, fitting_key)
+    directory = cache.states / _state_key(image, machine, fitting_key)
     if not directory.exists():
         part = directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
@@ -91,6 +93,11 @@ def ensure_state(
     return SavedState(directory, image, machine)
 
 
+def _state_key(image: Image, machine: Machine, fitting_key: str) -> str:
+    parts = (image.key, fitting_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
 def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None:
     began = time.monotonic()
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk])
@@ -100,7 +107,8 @@ def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None
         try:
             fit(connection.target, progress)
             progress("settling and saving the machine state")
-            run(ssh_argv(connection.target, ["sh", "-c", _SETTLE]), timeout_seconds=180)
+            run(ssh_argv(connection.target, ["sh", "-c", SETTLE]), timeout_seconds=180)
+            run(ssh_argv(connection.target, start_argv()))
         finally:
             connection.close()
         time.sleep(SESSION_END_SECONDS)
@@ -111,7 +119,7 @@ def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None
         qemu.quit()
 
 
-_SETTLE = (
+SETTLE = (
     "systemctl is-system-running --wait > /dev/null; sync; echo 3 > /proc/sys/vm/drop_caches; "
     # What every trial starts is read in once, so that the first restored trial is like the tenth.
     "for tool in iostat sar vmtouch bpftrace fio python3 findmnt lsblk; do $tool --version; done > /dev/null 2>&1; "
@@ -133,7 +141,9 @@ def boot(cache: Cache, state: SavedState, progress: Progress) -> Qemu:
 def _connect(cache: Cache, state: SavedState, qemu: Qemu) -> Connection:
     target = root_target(state.image, qemu.monitor.forwarded_port())
     try:
-        return Connection(target, qemu.sockets, qemu.check, BOOT_SECONDS)
+        connection = Connection(target, qemu.sockets, qemu.check, BOOT_SECONDS)
+        connection.wait()
+        return connection
     except HostError as error:
         tail = console_tail(cache.scratch / "console.log")
         raise HostError(f"the guest did not boot ({error.message}); its console ends:\n{tail}",
