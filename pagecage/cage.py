@@ -69,6 +69,30 @@ def expected_read_back(cage: Cage) -> dict[str, str]:
     return expected
 
 
+def limits_not_in_force(
+    expected: Mapping[str, str], read_back: Mapping[str, str], ancestors: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """What the cgroup files contradict: a limit that is not there, one that nobody asked for, a tighter one above."""
+    wrong = [f"{k} is {read_back.get(k, 'missing')}, not {v}" for k, v in expected.items() if read_back.get(k) != v]
+    wrong += [f"{k} is {v}, unasked" for k, v in read_back.items() if k not in expected and not v.startswith("max")]
+    for name, limits in ancestors.items():
+        shadowing = [key for key, value in limits.items() if _is_tighter(value, expected.get(key, "max"))]
+        wrong += [f"{name} has a tighter {key} ({limits[key]})" for key in shadowing]
+    return wrong
+
+
+def _is_tighter(above: str, ours: str) -> bool:
+    """Whether a limit of an ancestor binds before ours; "max" is none. cpu.max is a quota and a period."""
+    if above.startswith("max"):
+        return False
+    return ours.startswith("max") or _share(above) < _share(ours)
+
+
+def _share(limit: str) -> float:
+    quota, _, period = limit.partition(" ")
+    return float(quota) / float(period or 1)
+
+
 def cage_to_json(cage: Cage) -> dict[str, Any]:
     """The cage as it travels to a host and stands in a plan."""
     return {"name": cage.name, "properties": dict(cage.properties), "provenance": dict(cage.provenance)}

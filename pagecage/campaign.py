@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import Any
 
 from pagecage.agent.request import Request, request_to_json
-from pagecage.errors import HostError, PagecageError
+from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import Host, HostNeed, MachineState
 from pagecage.hosts.kit import Kit
+from pagecage.intake import Intake
 from pagecage.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
-from pagecage.record import record_from_json
 from pagecage.runs import RunFolder
 from pagecage.trial import Trial
 from pagecage.units import GIB, MIB
@@ -28,6 +29,7 @@ _MEMORY_BESIDE_DATASET_BYTES = 3 * GIB // 2
 _SPARE_DATA_BYTES = 512 * MIB
 _FAREWELL_SECONDS = 60.0
 _TRIES = 3
+_SAID_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Summary:
 
 
 def need_of(plan: Plan) -> HostNeed:
-    """Memory and disk that the plan asks of a host: room for every distinct dataset, and for one of them in memory."""
+    """Memory and disk that the plan asks of a host: room for every distinct dataset, and for the largest in memory."""
     sizes = {t.dataset.file_name: t.dataset.size_bytes for t in plan.trials if t.dataset}
     largest = max(sizes.values(), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
@@ -52,45 +54,79 @@ class Campaign:
     def __init__(self, host: Host, plan: Plan, folder: RunFolder, kit: Kit, listener: Listener) -> None:
         self._host, self._plan, self._folder, self._kit, self._listener = host, plan, folder, kit, listener
         self._state: MachineState | None = None
-        self._broke = False
+        self._started = False
+        self._tries: Counter[str] = Counter()
 
     def run(self) -> Summary:
-        """Run all trials without an answer; a host that dies is started again, a trial is tried three times at most."""
+        """Run all trials without an answer. A host that dies is started again; a trial is tried three times at most."""
         try:
-            self._host.prepare(need_of(self._plan), lambda text: self._listener({"event": "step", "text": text}))
-            for _ in range(_TRIES):
-                for group in blocks(self._folder.remaining(self._plan), self._plan.document["fresh"]):
-                    self._serve(group, self._machine_state())
+            self._host.prepare(need_of(self._plan), self._step)
+            while groups := blocks(self._worth_trying(), self._plan.document["fresh"]):
+                self._run_group(groups[0])
         finally:
             self._host.stop()
         lacking = len(self._folder.remaining(self._plan))
         return Summary(len(self._plan.trials) - lacking, lacking)
 
+    def _worth_trying(self) -> tuple[Trial, ...]:
+        return tuple(t for t in self._folder.remaining(self._plan) if self._tries[t.trial_id] < _TRIES)
+
+    def _run_group(self, group: tuple[Trial, ...]) -> None:
+        """Hand a group to the agent, in one machine state; when the host dies the next group finds it started anew."""
+        try:
+            state = self._machine_state()
+        except HostDied as error:
+            self._state = None
+            self._tries[group[0].trial_id] += 1
+            self._step(f"the host died while it started: {error.message}")
+            return
+        self._serve(group, state)
+        if self._plan.document["fresh"] in ("block", "trial"):
+            self._state = None
+
     def _machine_state(self) -> MachineState:
-        """The state for the next group: the first start, the same again, or a fresh one where the plan asks for it."""
-        if self._state is not None and self._plan.document["fresh"] not in ("block", "trial") and not self._broke:
-            return self._state
-        self._listener({"event": "step", "text": "starting the host" if self._state is None else "starting it afresh"})
-        self._state = self._host.start() if self._state is None else self._host.restart()
-        self._broke = False
-        self._host.push([self._kit.agent], self._host.spool_dir)
-        self._host.push(self._kit.programs, f"{self._host.spool_dir}/bin")
+        if self._state is None:
+            self._step("starting it afresh" if self._started else "starting the host")
+            self._state = self._host.restart() if self._started else self._host.start()
+            self._started = True
+            self._host.push([self._kit.agent], self._host.spool_dir)
+            self._host.push(self._kit.programs, f"{self._host.spool_dir}/bin")
         return self._state
+
+    def _step(self, text: str) -> None:
+        self._listener({"event": "step", "text": text})
 
     def _serve(self, group: tuple[Trial, ...], state: MachineState) -> None:
         argv = self._host.command(["python3", f"{self._host.spool_dir}/agent.pyz", "run"])
-        process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
-        try:
-            self._send(process, self._request(group, state))
-            self._receive(process, state)
-        except KeyboardInterrupt:
-            self._listener({"event": "step", "text": "ending the trial at hand"})
-            _close(process.stdin)
-            self._receive(process, state)
-            raise
-        finally:
-            _close(process.stdin)
-            self._wait(process)
+        with tempfile.TemporaryFile() as said:
+            process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=said, new_session=True)
+            intake = Intake(process, self._folder, self._host, state, self._listener)
+            try:
+                _send(process, self._request(group, state))
+                intake.take_all()
+            except KeyboardInterrupt:
+                self._step("ending the trial at hand")
+                _close_input(process)
+                intake.take_all()
+                raise
+            finally:
+                status = _wait(process)
+                said.seek(0)
+                self._settle(intake, status, said.read().decode(errors="replace")[-_SAID_CHARACTERS:].strip())
+
+    def _settle(self, intake: Intake, status: int, said: str) -> None:
+        """After the agent has gone: a trial that it left open gets a record, and a broken host a new start."""
+        self._tries.update(intake.tried)
+        if status == 0 and intake.open_trial is None:
+            return
+        self._state = None
+        self._listener({"event": "agent_ended", "status": status, "said": said})
+        if intake.open_trial is not None:
+            by_id = {trial.trial_id: trial for trial in self._plan.trials}
+            why = f"the agent or its host ended (status {status}){': ' + said.splitlines()[-1] if said else ''}"
+            intake.abandon(by_id[intake.open_trial], self._plan, why)
+        elif not intake.tried:
+            raise HostError(f"the agent did not start ({status}): {said or 'it said nothing'}", "pagecage doctor")
 
     def _request(self, group: tuple[Trial, ...], state: MachineState) -> Request:
         harness = {k: self._plan.document["harness"][k] for k in ("version", "git_revision")}
@@ -103,73 +139,27 @@ class Campaign:
             attempts=self._folder.next_attempts(),
         )  # fmt: skip
 
-    def _send(self, process: Process[bytes], request: Request) -> None:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # it died at once; what it printed tells why
-            process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
 
-    def _receive(self, process: Process[bytes], state: MachineState) -> None:
-        assert process.stdout is not None
-        traces: dict[str, str] = {}
-        outer: dict[str, Any] = {}
-        for frame, body in frames(process.stdout):
-            match frame["frame"]:
-                case "event":
-                    self._take_event(frame, outer)
-                case "facts":
-                    self._folder.add_facts(frame["facts"], state.restore_seq)
-                case "trace":
-                    path = self._folder.trace_path(frame["trial_id"], frame["attempt"], frame["name"])
-                    path.write_bytes(body)
-                    traces[Path(frame["name"]).stem] = path.relative_to(self._folder.path).as_posix()
-                case "record":
-                    self._take_record(frame["record"], traces, outer)
-                    traces, outer = {}, {}
-
-    def _take_event(self, frame: dict[str, Any], outer: dict[str, Any]) -> None:
-        if frame["event"] in ("go", "end"):
-            outer["before" if frame["event"] == "go" else "after"] = self._host.outer_sample()
-        if frame["event"] == "error":
-            raise HostError(frame["message"], frame["hint"])
-        self._listener(frame)
-
-    def _take_record(self, data: dict[str, Any], traces: dict[str, str], outer: dict[str, Any]) -> None:
-        around = outer if outer.get("before") else None
-        record = replace(record_from_json(data), traces=traces, outer_host=around)
-        self._folder.append(record)
-        self._listener({"event": "record", "record": record})
-
-    def _wait(self, process: Process[bytes]) -> None:
-        try:
-            status = process.wait(_FAREWELL_SECONDS)
-        except TimeoutExpired:
-            process.kill()
-            status = process.wait()
-        if status != 0:
-            self._broke = True
-            said = process.stderr.read().decode(errors="replace").strip() if process.stderr else ""
-            self._listener({"event": "agent_ended", "status": status, "said": said})
+def _send(process: Process[bytes], request: Request) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):  # it died at once; what it printed tells why
+        process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
 
 
-def frames(pipe: IO[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Whole frames until the stream ends; a frame cut off by the sender's death is dropped."""
-    buffered = open(pipe.fileno(), "rb", closefd=False)  # noqa: SIM115 - the pipe is the caller's to close
-    while line := buffered.readline():
-        try:
-            frame = json.loads(line)
-        except ValueError:
-            return
-        length = frame.get("length", 0)
-        body = buffered.read(length)
-        if len(body) < length:
-            return
-        yield frame, body
+def _close_input(process: Process[bytes]) -> None:
+    with suppress(BrokenPipeError):
+        if process.stdin is not None:
+            process.stdin.close()
 
 
-def _close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None:
-        with suppress(BrokenPipeError):
-            pipe.close()
+def _wait(process: Process[bytes]) -> int:
+    """Let the agent end by itself; one that does not is killed, and the host's next start sweeps after it."""
+    _close_input(process)
+    try:
+        return process.wait(_FAREWELL_SECONDS)
+    except TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def check_memory_floor(plan: Plan) -> None:

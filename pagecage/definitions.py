@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,9 +29,12 @@ def _size_bytes(value: object) -> object:
 
 SizeBytes = Annotated[
     int,
-    BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=r"^[0-9.]+ *([kKMGT]i?)?B$")]),
+    BeforeValidator(
+        _size_bytes, json_schema_input_type=Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$")]
+    ),
     Field(gt=0),
 ]
+PLACES = ("file", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace"]
 
@@ -83,7 +88,7 @@ class SizeTable(_Strict):
     """How large a run of this size is; `max_seconds` bounds one measured part."""
 
     dataset: SizeBytes | None = None
-    max_seconds: Annotated[float, Field(gt=0)] | None = None
+    max_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     repeats: Annotated[int, Field(gt=0)] | None = None
 
 
@@ -141,9 +146,46 @@ class ExperimentFile(_Strict):
             for level in tables:
                 if level not in self.factors.get(factor, []):
                     raise ValueError(f"levels.{factor}.{level} is no level of factors.{factor}")
+        self._check_treatments()
+        self._check_places()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
             raise ValueError(f"sizes.{min(missing)} is missing")
         return self
+
+    def _check_treatments(self) -> None:
+        """Exclusions must name what exists, and factors but `cage` a table for each level."""
+        for number, out in enumerate(self.exclude):
+            if not out or (unknown := _outside(out, self.factors)):
+                raise ValueError(f"exclude[{number}]: {unknown if out else 'it names no factor'} is no level here")
+        for factor, levels in self.factors.items():
+            bare = [level for level in levels if level not in self.levels.get(factor, {})]
+            if bare and factor != "cage":
+                raise ValueError(f"levels.{factor}.{bare[0]} is missing: a level without a table would change nothing")
+
+    def _check_places(self) -> None:
+        """A {place} in an argument must be one that the agent fills in, and have something to be filled with."""
+        tables = [table for levels in self.levels.values() for table in levels.values()]
+        for argument in [*self.workload.arguments, *(a for table in tables for a in table.arguments)]:
+            for place in re.findall(r"\{([a-z_]+)\}", argument):
+                if place not in PLACES and self.workload.kind == "handshake":
+                    raise ValueError(f"workload.arguments: no {{{place}}}; known: {', '.join(PLACES)}")
+                bare = [n for n, size in self.sizes.items() if place in PLACES and not _fills(place, size)]
+                if bare:
+                    raise ValueError(f"sizes.{bare[0]} gives nothing for {{{place}}}")
+
+
+def _fills(place: str, size: SizeTable) -> bool:
+    if place in ("file", "sidecar"):
+        return size.dataset is not None
+    return place != "max_seconds" or size.max_seconds is not None
+
+
+def _outside(where: Mapping[str, str], factors: Mapping[str, list[str]]) -> str | None:
+    """What of a partial treatment the factors do not know."""
+    for factor, level in where.items():
+        if level not in factors.get(factor, []):
+            return f"{factor} = {level!r}"
+    return None
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -155,8 +197,10 @@ def nearest(name: str, known: list[str]) -> str:
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise PagecageError(f"{path.name}: {error}", "https://toml.io describes the syntax") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PagecageError(f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax") from None
+    except OSError as error:
+        raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
 
 
 def _complain(path: Path, error: ValidationError) -> PagecageError:
@@ -167,15 +211,19 @@ def _complain(path: Path, error: ValidationError) -> PagecageError:
     )
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        return PagecageError(
-            f"{path.name}: unknown key {key!r}", f"docs/schema/ lists the keys; {_keys_hint(path, key)}"
-        )
+        return PagecageError(f"{path.name}: unknown key {key!r}", _keys_hint(path, key))
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return PagecageError(f"{path.name}: {key or 'file'}: {message}{more}", f"edit {path}")
 
 
 def _keys_hint(path: Path, key: str) -> str:
-    model = CageFile if path.parent.name == "cgroups" else ExperimentFile
+    """The nearest key of the same table; docs/schema/ has them all."""
+    model: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
+    head, _, rest = key.partition(".")
+    if rest:
+        model = {"workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable}.get(
+            head, model
+        )
     return nearest(key.split(".")[-1], list(model.model_fields))
 
 

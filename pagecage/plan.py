@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from pagecage.experiment import Experiment, Level, Size
 from pagecage.trial import Dataset, Trial, Workload, trial_from_json, trial_to_json
 
 PLAN_VERSION = 1
+_NAME_LENGTH = 100
 _SETUP_SECONDS = 120.0  # what a workload may take to get ready and to end, besides its measured part
 
 
@@ -58,17 +60,25 @@ def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: Choi
     """All trials in the order they will run. A block holds one repeat of every treatment, shuffled."""
     shuffle = random.Random(choices.seed)
     size = experiment.sizes[choices.size]
+    names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
     for repeat in range(1, choices.repeats + 1):
         block = list(treatments(experiment))
         shuffle.shuffle(block)
         for treatment in block:
-            trials.append(_make_trial(experiment, cages, size, treatment, repeat, len(trials)))
+            trial_id = _trial_id(repeat, names[tuple(treatment.values())])
+            trials.append(_make_trial(experiment, cages, size, treatment, trial_id, repeat, len(trials)))
     return tuple(trials)
 
 
 def _make_trial(
-    experiment: Experiment, cages: Mapping[str, Cage], size: Size, treatment: dict[str, str], repeat: int, position: int
+    experiment: Experiment,
+    cages: Mapping[str, Cage],
+    size: Size,
+    treatment: dict[str, str],
+    trial_id: str,
+    repeat: int,
+    position: int,
 ) -> Trial:
     levels = [_level(experiment, factor, level) for factor, level in treatment.items()]
     cage_names = [level.cage for level in levels if level.cage]
@@ -76,7 +86,7 @@ def _make_trial(
     read_aheads = [level.read_ahead_kb for level in levels if level.read_ahead_kb is not None]
     caches = [level.cache for level in levels if level.cache]
     return Trial(
-        trial_id=_trial_id(treatment, repeat), experiment=experiment.name, treatment=treatment, repeat=repeat,
+        trial_id=trial_id, experiment=experiment.name, treatment=treatment, repeat=repeat,
         block=repeat, position=position,
         workload=Workload(experiment.program, arguments, experiment.workload_kind, experiment.min_memory_bytes),
         cage=cages[cage_names[-1] if cage_names else "uncaged"], cache=caches[-1] if caches else "any",
@@ -92,10 +102,20 @@ def _level(experiment: Experiment, factor: str, level: str) -> Level:
     return replace(known, cage=known.cage or level) if factor == "cage" else known
 
 
-def _trial_id(treatment: Mapping[str, str], repeat: int) -> str:
+def _names(all_treatments: list[dict[str, str]]) -> dict[tuple[str, ...], str]:
+    """A readable name for each treatment; numbered where names would be equal, or too long for a unit's name."""
+    words = {
+        tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values()) for t in all_treatments
+    }
+    counts = Counter(words.values())
+    numbered = enumerate(words.items(), start=1)
+    return {key: word if counts[word] == 1 and len(word) <= _NAME_LENGTH else f"{word[:_NAME_LENGTH]}_{number}"
+            for number, (key, word) in numbered}  # fmt: skip
+
+
+def _trial_id(repeat: int, name: str) -> str:
     """Readable, and fit for a unit's name: no dash, because a dash nests slices."""
-    words = "_".join(re.sub(r"[^a-z0-9]+", "_", level.lower()) for level in treatment.values())
-    return f"r{repeat}_{words}" if words else f"r{repeat}"
+    return f"r{repeat}_{name}" if name else f"r{repeat}"
 
 
 def make_plan(

@@ -45,6 +45,12 @@ def _failure(argv: Sequence[str | Path], status: int, stderr: str) -> PagecageEr
     return PagecageError(f"`{replay(argv)}` failed ({how}): {last[0]}", f"run it by hand: {replay(argv)}", 3)
 
 
+def _not_started(argv: Sequence[str | Path], error: OSError) -> PagecageError:
+    if isinstance(error, FileNotFoundError) and error.filename == str(argv[0]):
+        return PagecageError(f"{argv[0]} is not installed", "make setup", 3)
+    return PagecageError(f"`{replay(argv)}` could not start: {error.strerror} ({error.filename})", "", 3)
+
+
 def run(
     argv: Sequence[str | Path],
     *,
@@ -63,8 +69,8 @@ def run(
             [str(a) for a in argv], input=input_text or "", timeout=timeout_seconds, cwd=cwd, text=True,
             errors="replace", capture_output=True, env={**os.environ, **(env or {})}, check=False,
         )  # fmt: skip
-    except FileNotFoundError:
-        raise PagecageError(f"{argv[0]} is not installed", "make setup", 3) from None
+    except OSError as error:
+        raise _not_started(argv, error) from None
     except subprocess.TimeoutExpired:
         raise PagecageError(f"`{replay(argv)}` took longer than {timeout_seconds} s", "", 3) from None
     if check and done.returncode != 0:
@@ -91,5 +97,5 @@ def spawn(
             [str(a) for a in argv], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, bufsize=0,
             env={**os.environ, **(env or {})}, start_new_session=new_session,
         )  # fmt: skip
-    except FileNotFoundError:
-        raise PagecageError(f"{argv[0]} is not installed", "make setup", 3) from None
+    except OSError as error:
+        raise _not_started(argv, error) from None

@@ -73,8 +73,10 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
     """The inverse of `record_to_json`; raises PagecageError on an unknown key, outcome or a newer version."""
+    if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
+        raise PagecageError(f"{where} is no pagecage record", "docs/FORMAT.md lists the keys")
     unknown = sorted(set(data) - _FIELDS)
-    if data.get("record_version", 0) > RECORD_VERSION:
+    if data["record_version"] > RECORD_VERSION:
         raise PagecageError(f"{where} has format version {data['record_version']}", "use a newer pagecage to read it")
     if unknown or data.get("outcome") not in OUTCOMES:
         what = f"unknown key {unknown[0]!r}" if unknown else f"unknown outcome {data.get('outcome')!r}"

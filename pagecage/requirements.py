@@ -25,6 +25,8 @@ class Requirement(StrEnum):
     LOCAL_DISK = "local_disk"
     KNOBS = "knobs"
     WORKLOAD_MEMORY = "workload_memory"
+    WORKLOAD = "workload"
+    LIMITS = "limits"
 
 
 @dataclass(frozen=True)

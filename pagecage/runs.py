@@ -46,7 +46,7 @@ class RunFolder:
         try:
             data = json.loads((self.path / "plan.json").read_text())
             plan = plan_from_json(data)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise PagecageError(f"{self.path} holds no readable plan.json ({error})", "ls runs/") from None
         if data.get("plan_sha256") != plan.sha256:
             raise PagecageError(f"{self.path.name}/plan.json was changed after it was written", "start a new run")

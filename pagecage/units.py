@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from pagecage.errors import PagecageError
 
@@ -13,6 +14,7 @@ _SCALE = {
     "kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "TB": 1000**4,
     "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024**4,
 }  # fmt: skip
+_MAX_DIGITS = 24
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
 
 
@@ -26,18 +28,24 @@ def parse_size_bytes(text: str, where: str = "size") -> int:
     if not match:
         raise PagecageError(f"{where}: {text!r} is no size", 'write a number and a unit, as in "200MB" or "1GiB"')
     number, unit = match.groups()
+    if len(number) > _MAX_DIGITS:
+        raise PagecageError(f"{where}: {text!r} is no size that fits a disk", "write fewer digits")
     if unit not in _SCALE:
         raise PagecageError(
             f"{where}: {text!r} has no clear unit", "use B, kB, MB, GB (base 1000) or KiB, MiB, GiB (base 1024)"
         )
-    return round(float(number) * _SCALE[unit])
+    return round(Decimal(number) * _SCALE[unit])
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:.3g}" if number < 999.5 else f"{number:.0f}"
 
 
 def format_bytes(count: float) -> str:
     """A size for people, in base 1024 ("128 MiB", "6.4 MiB", "640 B")."""
     for unit, scale in (("TiB", 1024**4), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if count >= scale:
-            return f"{count / scale:.3g} {unit}" if count / scale < 1000 else f"{count / scale:.0f} {unit}"
+            return f"{_three_digits(count / scale)} {unit}"
     return f"{count:.0f} B"
 
 
@@ -45,7 +53,7 @@ def format_rate(bytes_per_second: float) -> str:
     """A transfer rate for people, in base 1000 as disks and clouds state it ("20.1 MB/s")."""
     for unit, scale in (("GB/s", 1000**3), ("MB/s", 1000**2), ("kB/s", 1000)):
         if bytes_per_second >= scale:
-            return f"{bytes_per_second / scale:.3g} {unit}"
+            return f"{_three_digits(bytes_per_second / scale)} {unit}"
     return f"{bytes_per_second:.0f} B/s"
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.calibrate import Calibrator
+from pagecage.agent.children import Children
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.collectors.collector import Collector, Outcome
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.device import Disk
 from pagecage.agent.handshake import Conversation
+from pagecage.agent.interruption import Interruption
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.request import Request
 from pagecage.agent.stream import Stream
@@ -38,10 +40,6 @@ class NotPrepared(Exception):
     """The cache state or the dataset was not reached, so there is nothing to measure."""
 
 
-class Interrupted(BaseException):
-    """The controller went away or somebody asked the agent to end."""
-
-
 @dataclass(frozen=True)
 class Bench:
     """What all trials of one machine state share."""
@@ -53,6 +51,8 @@ class Bench:
     calibrator: Calibrator
     tracer: Bpftrace
     knobs: KnobJournal
+    children: Children
+    interruption: Interruption
     stream: Stream
 
 
@@ -66,6 +66,7 @@ class Attempt:
     directory: Path
     cleanup: ExitStack
     phase: str = "requirements"
+    failed_in: str | None = None
     phases: list[dict[str, Any]] = field(default_factory=list)
     dataset: Path | None = None
     cgroup: Path | None = None
@@ -99,6 +100,11 @@ class Attempt:
             self.phases.append(
                 {"name": phase, "start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": seconds}
             )
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the trial went all the way, whatever the answer is."""
+        return self.outcome in ("ok", "oom_killed", "timed_out", "wrong_answer")
 
     def to_record(self) -> Record:
         """Everything this attempt produced."""

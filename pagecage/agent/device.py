@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,13 +45,18 @@ class Mount:
     source: str
 
 
+def _unescape(text: str) -> str:
+    """Undo mountinfo's octal escapes (space, tab, newline, backslash) and nothing else."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
 def parse_mountinfo(text: str) -> list[Mount]:
     """All mounts, in order; a later one on the same point hides an earlier one."""
     mounts = []
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
         head, tail = left.split(), right.split()
-        mounts.append(Mount(head[2], head[4].encode().decode("unicode_escape"), tail[0], tail[1]))
+        mounts.append(Mount(head[2], _unescape(head[4]), tail[0], tail[1]))
     return mounts
 
 
@@ -78,7 +84,7 @@ def _btrfs_device(mount: Mount, sys: Path) -> str:
     """btrfs has an anonymous device number; its one member is found by the mount's source, several are refused."""
     for members in sys.glob("fs/btrfs/*/devices"):
         names = [member.name for member in members.iterdir()]
-        if Path(mount.source).name in names:
+        if Path(os.path.realpath(mount.source)).name in names:
             if len(names) > 1:
                 raise HostError(
                     f"{mount.mount_point} is btrfs on {len(names)} disks, where one limit cannot be placed",
@@ -114,7 +120,12 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
     text = mountinfo if mountinfo is not None else Path("/proc/self/mountinfo").read_text()
     mount = find_mount(directory, parse_mountinfo(text))
     _refuse(mount, directory)
-    start = mount.maj_min if not mount.maj_min.startswith("0:") else _btrfs_device(mount, sys)
+    start = mount.maj_min
+    if start.startswith("0:"):
+        if mount.filesystem != "btrfs":
+            reason = f"{directory} is on {mount.filesystem}, which is on no local disk"
+            raise HostError(reason, "point --data-dir at a directory on ext4, XFS or single-disk btrfs")
+        start = _btrfs_device(mount, sys)
     maj_min, stack = descend(start, sys)
     name = (sys / "dev/block" / maj_min).resolve().name
     return Disk(name, maj_min, f"/dev/{name}", mount.filesystem, mount.mount_point, stack)

@@ -45,14 +45,17 @@ def find_systemd(user: bool) -> Systemd:
     """The manager to ask, with its version."""
     if not shutil.which("systemctl"):
         return Systemd(user, 0)
-    return Systemd(user, systemd_version(run(["systemctl", "--version"], check=False).stdout))
+    return Systemd(user, systemd_version(tool_version(["systemctl", "--version"]) or ""))
 
 
 def tool_version(argv: list[str]) -> str | None:
     """The first line in which a tool states a number; None when it is not installed."""
     if not shutil.which(argv[0]):
         return None
-    done = run(argv, check=False, timeout_seconds=30)
+    try:
+        done = run(argv, check=False, timeout_seconds=30)
+    except PagecageError:
+        return "does not answer"
     lines = (done.stdout + done.stderr).splitlines()
     return next((line.strip() for line in lines if any(c.isdigit() for c in line)), "version not stated")
 

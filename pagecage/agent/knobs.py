@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from pagecage.agent.device import Disk, read_knobs, write_knob
+from pagecage.errors import HostError
+
+
+def chosen(text: str | None) -> str | None:
+    """The value of a knob that shows its choices ("[none] mq-deadline" is none), or the text itself."""
+    return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
 
 
 class KnobJournal:
@@ -16,7 +23,7 @@ class KnobJournal:
 
     def set(self, disk: Disk, knob: str, value: str) -> None:
         """Remember the present value, once, and set the new one. Raises HostError when the kernel refuses."""
-        present = read_knobs(disk).get(knob)
+        present = chosen(read_knobs(disk).get(knob))
         if present == value:
             return
         saved = self._saved()
@@ -26,10 +33,11 @@ class KnobJournal:
         write_knob(disk, knob, value)
 
     def restore(self) -> None:
-        """Put everything back and forget it."""
+        """Put back what can be and forget the rest: a disk that is gone must not stop every later start."""
         for name, knobs in self._saved().items():
             for knob, value in knobs.items():
-                write_knob(Disk(name, "", f"/dev/{name}", "", ""), knob, value)
+                with suppress(HostError):
+                    write_knob(Disk(name, "", f"/dev/{name}", "", ""), knob, value)
         self._path.unlink(missing_ok=True)
 
     def _saved(self) -> dict[str, dict[str, str]]:

@@ -8,22 +8,13 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
-from pagecage.agent.attempt import Interrupted
 from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.request import request_from_json
 from pagecage.agent.session import serve, sweep
 from pagecage.agent.stream import Stream
 from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """End the trial at hand by its cleanup. Only the first signal counts: a cleanup is not interrupted."""
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(name, signal.SIG_IGN)
-    raise Interrupted
 
 
 def _end_with_controller() -> None:
@@ -37,12 +28,12 @@ def _run() -> int:
     # Unbuffered, so that the watcher below sees the end of the input and nothing is read ahead of it.
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         request = request_from_json(json.loads(stdin.readline()))
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(name, _interrupt)
+    interruption = Interruption()
+    interruption.listen()
     threading.Thread(target=_end_with_controller, daemon=True).start()
     stream = Stream(sys.stdout.buffer)
     try:
-        serve(request, stream)
+        serve(request, stream, interruption)
     except Interrupted:
         return EXIT_INTERRUPTED
     except PagecageError as error:

@@ -18,8 +18,8 @@ from pagecage.agent.facts import describe_disk
 from pagecage.agent.pagecache import evict, load, measure_residency
 from pagecage.agent.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.workload_run import run_workload
-from pagecage.cage import expected_read_back
-from pagecage.errors import HostError
+from pagecage.cage import expected_read_back, limits_not_in_force
+from pagecage.errors import HostError, PagecageError
 from pagecage.requirements import Missed, Requirement, check_trial
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
@@ -48,8 +48,8 @@ def set_knobs(attempt: Attempt) -> None:
     """Set read-ahead, remembering what to restore, and note every queue setting."""
     disk, wanted = attempt.bench.disk, attempt.trial.read_ahead_kb
     if wanted is not None:
-        attempt.bench.knobs.set(disk, "read_ahead_kb", str(wanted))
         attempt.cleanup.callback(attempt.bench.knobs.restore)
+        attempt.bench.knobs.set(disk, "read_ahead_kb", str(wanted))
     attempt.device = {**describe_disk(disk), "knobs": read_knobs(disk)}
 
 
@@ -93,27 +93,19 @@ def prepare_slice(attempt: Attempt) -> None:
 
 def _require_read_back(attempt: Attempt) -> None:
     """systemd starts a unit even when it could not apply a limit (a journal line at most), so ask the kernel."""
-    expected, read_back = attempt.cage["expected"], attempt.cage["read_back"]
-    wrong = [
-        f"{key} is {read_back.get(key, 'not there')}, not {value}"
-        for key, value in expected.items()
-        if read_back.get(key) != value
-    ]
-    wrong += [
-        f"{key} is {value}, though nobody asked for it"
-        for key, value in read_back.items()
-        if key not in expected and not value.startswith("max")
-    ]
+    wrong = limits_not_in_force(attempt.cage["expected"], attempt.cage["read_back"], attempt.cage["ancestors"])
     if wrong:
-        requirement = Requirement.IO_CONTROLLER if wrong[0].startswith("io.") else Requirement.MEMORY_CONTROLLER
-        reason = f"the limit is not in force: {'; '.join(wrong)}"
-        raise RequirementMissed([Missed(requirement, reason, "pagecage doctor")])
+        raise RequirementMissed(
+            [Missed(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", "pagecage doctor")]
+        )
 
 
 def start_collectors(attempt: Attempt) -> None:
     """Start every collector asked for and return when each one records or has failed."""
     assert attempt.cgroup is not None
-    around = Surroundings(attempt.directory, attempt.bench.disk, attempt.cgroup, attempt.dataset)
+    around = Surroundings(
+        attempt.directory, attempt.bench.disk, attempt.cgroup, attempt.dataset, attempt.bench.children
+    )
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
@@ -146,9 +138,12 @@ def _take_trace(attempt: Attempt, begin: float) -> None:
 
 def stop_collectors(attempt: Attempt) -> None:
     """End the collectors, once, and keep what each says of itself."""
-    running, attempt.collectors = attempt.collectors, []
-    for collector in running:
-        attempt.collected[collector.name] = collector.stop()
+    while attempt.collectors:
+        collector = attempt.collectors.pop()
+        try:
+            attempt.collected[collector.name] = collector.stop()
+        except (PagecageError, OSError, RuntimeError) as error:
+            attempt.collected[collector.name] = Outcome("failed", f"it could not be stopped properly: {error}")
 
 
 def read_totals(attempt: Attempt) -> None:

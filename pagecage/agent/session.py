@@ -2,64 +2,86 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-from pagecage.agent.attempt import Attempt, Bench, Interrupted, NotPrepared, RequirementMissed
+from pagecage.agent.attempt import Attempt, Bench, NotPrepared, RequirementMissed
 from pagecage.agent.calibrate import Calibrator, remove_scratch
+from pagecage.agent.children import Children
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.device import resolve_disk
 from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.phases import PHASES
 from pagecage.agent.request import Request
 from pagecage.agent.stream import Stream
 from pagecage.agent.systemd import Systemd, left_over_units, stop_slice
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.record import append_record
 from pagecage.trial import Trial
 
 
+@contextmanager
+def alone(spool: Path) -> Iterator[None]:
+    """Hold this host for one agent; the kernel lets go when it dies. Raises HostError when another has it."""
+    spool.mkdir(parents=True, exist_ok=True)
+    with (spool / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise HostError(f"another run is using this host (process {file.read().strip()})", "wait for it") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
 def sweep(systemd: Systemd, spool: Path) -> list[str]:
-    """Undo what a killed harness left: slices with everything in them, drop-ins, queue settings, traces."""
+    """Undo what a killed harness left: slices with everything in them, tools, drop-ins, queue settings, traces."""
     units = left_over_units(systemd)
     for unit in units:
         stop_slice(systemd, unit)
+    Children(spool).sweep()
     KnobJournal(spool).restore()
     shutil.rmtree(spool / "trials", ignore_errors=True)
     return units
 
 
-def serve(request: Request, stream: Stream) -> None:
+def serve(request: Request, stream: Stream, interruption: Interruption) -> None:
     """Run every trial of the request, in order. Each record is on this host's disk before it is streamed."""
-    data_dir = Path(request.data_dir)
-    request.spool.mkdir(parents=True, exist_ok=True)
-    for unit in sweep(find_systemd(request.user), request.spool):
-        stream.event("swept", unit=unit)
-    facts = read_facts(data_dir, request.user)
-    stream.facts(facts)
-    with _bench(request, facts, stream) as bench:
-        for trial in request.trials:
-            run_trial(bench, trial, request.attempts.get(trial.trial_id, 1))
+    with alone(request.spool):
+        for unit in sweep(find_systemd(request.user), request.spool):
+            stream.event("swept", unit=unit)
+        facts = read_facts(Path(request.data_dir), request.user)
+        stream.facts(facts)
+        with _bench(request, facts, stream, interruption) as bench:
+            for trial in request.trials:
+                run_trial(bench, trial, request.attempts.get(trial.trial_id, 1))
 
 
 @contextmanager
-def _bench(request: Request, facts: dict[str, object], stream: Stream) -> Iterator[Bench]:
+def _bench(request: Request, facts: dict[str, Any], stream: Stream, interruption: Interruption) -> Iterator[Bench]:
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
-    disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
-    tracer = Bpftrace(request.spool)
+    disk, systemd, children = resolve_disk(data_dir), find_systemd(request.user), Children(request.spool)
+    tracer, knobs = Bpftrace(request.spool, children), KnobJournal(request.spool)
+    calibrator = Calibrator(systemd, disk, data_dir)
     try:
         if any("bpftrace" in trial.collectors for trial in request.trials):
             stream.event("step", text="attaching bpftrace")
             tracer.start()
-        calibrator = Calibrator(systemd, disk, data_dir)
-        yield Bench(request, facts, disk, systemd, calibrator, tracer, KnobJournal(request.spool), stream)
+        yield Bench(request, facts, disk, systemd, calibrator, tracer, knobs, children, interruption, stream)
     finally:
-        tracer.stop()
-        remove_scratch(data_dir)
+        with interruption.held():
+            tracer.stop()
+            remove_scratch(data_dir)
 
 
 def run_trial(bench: Bench, trial: Trial, number: int) -> None:
@@ -67,16 +89,15 @@ def run_trial(bench: Bench, trial: Trial, number: int) -> None:
     bench.stream.event("trial", trial_id=trial.trial_id, attempt=number)
     directory = bench.request.spool / "trials" / f"{trial.trial_id}.{number}"
     directory.mkdir(parents=True, exist_ok=True)
+    attempt = Attempt(bench, trial, number, directory, ExitStack())
     interrupted = False
-    with ExitStack() as cleanup:
-        attempt = Attempt(bench, trial, number, directory, cleanup)
-        try:
-            _go_through_phases(attempt)
-        except Interrupted:
-            attempt.outcome, attempt.error, interrupted = "interrupted", "ended from outside", True
-        with attempt.timed("cleanup"):
-            cleanup.close()
-    _hand_back(attempt)
+    try:
+        _go_through_phases(attempt)
+    except Interrupted:
+        attempt.outcome, attempt.error, interrupted = "interrupted", "ended from outside", True
+    with bench.interruption.held():
+        _clean_up(attempt)
+        _hand_back(attempt)
     if interrupted:
         raise Interrupted
 
@@ -93,16 +114,24 @@ def _go_through_phases(attempt: Attempt) -> None:
         attempt.outcome, attempt.error = "not_prepared", str(error)
     except (PagecageError, OSError) as error:
         attempt.outcome, attempt.error = "failed", getattr(error, "message", None) or str(error)
+    except Exception as error:  # noqa: BLE001 - a defect must still leave a record, and the next trial its turn
+        attempt.outcome, attempt.error = "failed", f"defect of pagecage: {type(error).__name__}: {error}"
+
+
+def _clean_up(attempt: Attempt) -> None:
+    """Everything the phases left to the stack, last first; a cleanup that fails is told, and the others still run."""
+    failed_in = attempt.failed_in or attempt.phase
+    with attempt.timed("cleanup"):
+        try:
+            attempt.cleanup.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the record comes first
+            attempt.error = f"{attempt.error or ''} cleanup: {error}".strip()
+    attempt.phase = "record" if attempt.has_answer else failed_in
 
 
 def _hand_back(attempt: Attempt) -> None:
     """Record to this host's disk first, then traces, then the record, then forget the traces."""
-    stream, failed_phase = (
-        attempt.bench.stream,
-        attempt.phases[-2]["name"] if len(attempt.phases) > 1 else attempt.phase,
-    )
-    attempt.phase = "record" if attempt.outcome in ("ok", "oom_killed", "timed_out", "wrong_answer") else failed_phase
-    record = attempt.to_record()
+    stream, record = attempt.bench.stream, attempt.to_record()
     path = Path(attempt.bench.request.records_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     append_record(path, record)

@@ -47,7 +47,7 @@ class Systemd:
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:
-    """The slice of one attempt at a trial. A dash in a slice's name nests (systemd.slice(5)), so the id's own become underscores."""
+    """The slice of one attempt. A dash in a slice's name nests (systemd.slice(5)), so the id's become underscores."""
     return f"pagecage-{trial_id.replace('-', '_')}.{attempt}.slice"
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from pagecage.agent import cgroupfs, procfs
 from pagecage.agent.attempt import Attempt
 from pagecage.agent.dataset import sidecar_of
-from pagecage.agent.handshake import Conversation, run_command
+from pagecage.agent.handshake import Conversation
 from pagecage.agent.systemd import scope_command
 from pagecage.process import run
+from pagecage.requirements import Missed, Requirement
 
 _CANNOT = 77  # workloads/README.md: cannot on this host
 
@@ -24,16 +26,28 @@ def workload_argv(attempt: Attempt) -> list[str]:
     }  # fmt: skip
     program = trial.workload.program
     path = f"{request.programs_dir}/{program}" if trial.workload.kind == "handshake" else program
-    return [path, *(argument.format(**places) for argument in trial.workload.arguments)]
+    return [path, *(fill(argument, places) for argument in trial.workload.arguments)]
+
+
+def fill(argument: str, places: Mapping[str, object]) -> str:
+    """An argument with {file} and its like filled in; any other brace is the program's own."""
+    for place, value in places.items():
+        argument = argument.replace(f"{{{place}}}", str(value))
+    return argument
 
 
 def run_workload(attempt: Attempt) -> None:
     """Start, measure, end; fills in counters, measured, exit, response and outcome."""
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     attempt.argv = workload_argv(attempt)
-    attempt.conversation = Conversation(scope_command(attempt.bench.systemd, attempt.unit, attempt.argv))
+    speaks = attempt.trial.workload.kind == "handshake"
+    if not speaks:  # its measured part is its whole life, so the counters come first
+        attempt.counters["before"] = _read_counters(attempt)
+    begin = time.monotonic()
+    command = scope_command(attempt.bench.systemd, attempt.unit, attempt.argv)
+    attempt.conversation = Conversation(command, speaks=speaks)
     try:
-        finished = _measure(attempt, attempt.conversation, deadline)
+        finished = _measure(attempt, attempt.conversation, begin, deadline)
         attempt.timed_out = not finished and time.monotonic() >= deadline
     finally:
         if attempt.timed_out or attempt.measured is None:
@@ -41,19 +55,23 @@ def run_workload(attempt: Attempt) -> None:
         status = attempt.conversation.finish()
         attempt.exit = {"status": status, "oom_kill": _oom_kills(attempt)}
     attempt.outcome, attempt.error = judge_end(attempt)
+    if attempt.outcome == "requirement_missed":
+        attempt.missed = [Missed(Requirement.WORKLOAD, attempt.error or "the workload cannot run on this host", "")]
+    attempt.failed_in = None if attempt.has_answer else "run"
     attempt.response = responses(attempt)
 
 
-def _measure(attempt: Attempt, conversation: Conversation, deadline: float) -> bool:
-    handshake = attempt.trial.workload.kind == "handshake"
-    if handshake and not conversation.wait_for("ready", deadline):
-        return False
-    attempt.counters["before"] = _read_counters(attempt)
-    wall, begin = time.time(), time.monotonic()
+def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadline: float) -> bool:
+    speaks = attempt.trial.workload.kind == "handshake"
+    if speaks:
+        if not conversation.wait_for("ready", deadline):
+            return False
+        attempt.counters["before"] = _read_counters(attempt)
+        begin = time.monotonic()
+    wall = time.time() - (time.monotonic() - begin)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
-    if handshake:
-        conversation.go()
-    finished = conversation.wait_for("end", deadline) if handshake else run_command(conversation, deadline)
+    conversation.go()
+    finished = conversation.wait_for("end", deadline) if speaks else conversation.wait_for_exit(deadline)
     seconds = time.monotonic() - begin
     attempt.counters["after"] = _read_counters(attempt)
     attempt.bench.stream.event("end", trial_id=attempt.trial.trial_id)
@@ -123,8 +141,9 @@ def responses(attempt: Attempt) -> dict[str, float | None]:
 
 
 def _major_faults(end: dict[str, Any]) -> float | None:
-    threads = end.get("threads")
-    return sum(thread["major_faults"] for thread in threads) if threads else None
+    threads = end.get("threads") or []
+    faults = [thread.get("major_faults") for thread in threads]
+    return sum(faults) if faults and None not in faults else None
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:

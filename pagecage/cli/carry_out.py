@@ -73,8 +73,13 @@ def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
         raise
 
 
-def resumed(name: str, wishes: Wishes, say: Say) -> Job:
+def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
+    given = [
+        key for key in ("size", "cage", "repeats", "seed", "fresh") if getattr(wishes, key) != getattr(Wishes(), key)
+    ]
+    if given:
+        raise PagecageError(f"--{given[0]} does not go with --resume: the plan stands", f"leave --{given[0]} out")
     folder = find_run(RUNS, name)
     plan = folder.plan()
     present = definitions().experiment(plan.document["experiment"]).definition_sha256
@@ -83,7 +88,9 @@ def resumed(name: str, wishes: Wishes, say: Say) -> Job:
             f"experiments/{plan.document['experiment']}.toml has changed since {plan.run_id} was planned",
             f"start a new run: pagecage run {plan.document['experiment']}",
         )
-    return Job(plan, folder, choose_host(plan.document["host"], wishes.data_dir, say))
+    host = choose_host(plan.document["host"], wishes.data_dir, say)
+    _ask_before_knobs(plan, host, yes)
+    return Job(plan, folder, host)
 
 
 def carry_out(job: Job, say: Say) -> int:
@@ -107,8 +114,17 @@ def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
     if yes or not isinstance(host, LocalHost) or all(trial.read_ahead_kb is None for trial in plan.trials):
         return
     disk = host.facts()["disk"]
-    if disk.get("maj_min") != resolve_disk(Path("/")).maj_min:
+    if disk.get("maj_min") != _disk_of_root():
         return
     question = f"set read_ahead_kb on {disk['node']}, which holds /, for the time of each trial?"
-    if not sys.stdin.isatty() or input(f"{question} [y/N] ").strip().lower() != "y":
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() != "y":
         raise PagecageError(f"not confirmed: {question}", "add --yes, or name another --data-dir")
+
+
+def _disk_of_root() -> str | None:
+    """The disk under /; None where / is on none (an overlay, ZFS), so that no data directory shares it."""
+    try:
+        return resolve_disk(Path("/")).maj_min
+    except PagecageError:
+        return None

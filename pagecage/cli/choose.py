@@ -99,6 +99,8 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
     """The experiment with every caged level replaced by one cage; the control stays."""
     if cage is None:
         return experiment
+    if any(level.cage for factor, table in experiment.levels.items() if factor != "cage" for level in table.values()):
+        raise PagecageError(f"{experiment.name} sets its cages itself, in its levels", "leave CAGE out")
     if "cage" not in experiment.factors:
         levels = {**experiment.levels, "cage": {cage: Level(cage=cage)}}
         return replace(experiment, factors={"cage": (cage,), **experiment.factors}, levels=levels)
@@ -112,9 +114,14 @@ def build_plan(wishes: Wishes, experiment: Experiment, host: Host, command: str,
     """The whole plan, every value resolved."""
     size, reason = choose_size(wishes.size, host, say)
     dataset_bytes = experiment.sizes[size].dataset_bytes
+    if dataset_bytes and isinstance(host, LocalHost):
+        host.require_room(dataset_bytes)
     cages = {name: definitions().cage(name, dataset_bytes) for name in _cage_names(experiment)}
+    fresh = wishes.fresh or experiment.fresh
+    if host.name == "local" and fresh != "never":
+        raise PagecageError(f'fresh = "{fresh}" needs a saved machine state, which host local has not', "use --host vm")
     choices = Choices(
-        size=size, size_reason=reason, host=host.name, fresh=wishes.fresh or experiment.fresh,
+        size=size, size_reason=reason, host=host.name, fresh=fresh,
         repeats=wishes.repeats or experiment.sizes[size].repeats or experiment.repeats,
         seed=wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32),
     )  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -92,13 +94,15 @@ def run(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
+    if dry_run and resume:
+        raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
     if dry_run:
         return plan(name, wishes, as_json=as_json)
-    job = carry_out.resumed(name, wishes, _say) if resume else carry_out.new(name, wishes, _command(), yes, _say)
+    job = carry_out.resumed(name, wishes, yes, _say) if resume else carry_out.new(name, wishes, _command(), yes, _say)
     status = carry_out.carry_out(job, _say)
     page = render(job.folder.path, _say)
     print(show_run(job.folder.path, as_json), end="")
-    _say(f"report: {page.relative_to(TOP)}")
+    _say(f"report: {os.path.relpath(page)}")
     return status
 
 
@@ -147,6 +151,8 @@ def _command() -> str:
 
 def main() -> int:
     """Entry point: a user's mistake is a sentence and its mend, never a traceback."""
+    for number in (signal.SIGTERM, signal.SIGHUP):  # leave as cleanly as on Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     try:
         return int(app(sys.argv[1:], exit_on_error=False, print_error=True, result_action="return_value") or EXIT_OK)
     except PagecageError as error:

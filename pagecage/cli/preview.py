@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pagecage.agent.systemd import Systemd, scope_command, slice_commands, unit_name
+from pagecage.agent.workload_run import fill
 from pagecage.plan import Plan
 from pagecage.process import replay
 from pagecage.trial import Trial
@@ -24,7 +25,7 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
 def _shown_arguments(trial: Trial) -> list[str]:
     file = f"DIR/{trial.dataset.file_name}" if trial.dataset else "DIR"
     places = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
-    return [argument.format(**places) for argument in trial.workload.arguments]
+    return [fill(argument, places) for argument in trial.workload.arguments]
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:

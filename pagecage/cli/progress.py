@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pagecage.record import Record
@@ -55,9 +56,9 @@ class RunProgress:
             case "record":
                 self._record(event["record"])
             case "swept":
-                self._console.print(f"removed what an earlier run left: {event['unit']}")
+                self._console.print(f"removed what an earlier run left: {escape(event['unit'])}")
             case "agent_ended":
-                self._console.print(f"[yellow]the agent ended with status {event['status']}[/] {event['said'][-2000:]}")
+                self._console.print(f"[yellow]the agent ended with status {event['status']}[/] {escape(event['said'])}")
 
     def _say(self, text: str) -> None:
         self._bar.update(self._task, description=text)
@@ -91,5 +92,5 @@ def describe(record: Record) -> str:
         if more:
             parts.append(f"x{more:.3g} read")
     if record.error:
-        parts.append(f"[dim]{record.phase}: {record.error}[/]")
+        parts.append(f"[dim]{record.phase}: {escape(record.error)}[/]")
     return "  ".join(parts)

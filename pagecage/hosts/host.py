@@ -56,7 +56,7 @@ class Host(Protocol):
         """Bring the machine to its starting state. Raises HostError, or PagecageError when somebody else uses it."""
 
     def restart(self) -> MachineState:
-        """A fresh machine state (for `fresh`); where a host cannot, it raises HostError."""
+        """The starting state once more: for `fresh`, or after the host or its agent died."""
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The local argv that runs `argv` on the host with stdin, stdout, stderr and exit status passed through."""

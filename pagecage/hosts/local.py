@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.facts import read_facts
-from pagecage.errors import HostError
+from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
 from pagecage.requirements import check_host
+from pagecage.units import format_bytes
 
 
 class LocalHost:
@@ -22,7 +23,7 @@ class LocalHost:
     def __init__(self, data_dir: Path | None = None) -> None:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         self.data_dir = str(data_dir or cache / "pagecage/data")
-        runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}") if os.getuid() else "/run"
+        runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}") if os.getuid() else "/dev/shm"
         self.spool_dir = f"{runtime}/pagecage"
 
     @property
@@ -44,16 +45,24 @@ class LocalHost:
         missed = check_host(facts)
         if missed:
             raise HostError(f"this machine cannot be the host: {missed[0].reason}", missed[0].mend)
-        if facts["free_bytes"] < need.data_bytes:
-            raise HostError(f"the dataset does not fit {self.data_dir}", "choose a smaller SIZE or another --data-dir")
+
+    def require_room(self, dataset_bytes: int) -> None:
+        """Raise PagecageError when a dataset of this size neither lies in the data directory nor fits there."""
+        there = sum(path.stat().st_size for path in Path(self.data_dir).glob("*.bin"))
+        free_bytes = self.facts()["free_bytes"]
+        if free_bytes + there < dataset_bytes:
+            raise PagecageError(
+                f"{format_bytes(dataset_bytes)} do not fit {self.data_dir} ({format_bytes(free_bytes)} free)",
+                "choose a smaller --size or another --data-dir",
+            )
 
     def start(self) -> MachineState:
         """Nothing to start: the machine is running."""
         return MachineState(None, None, self.is_emulated(lambda _: None), {})
 
     def restart(self) -> MachineState:
-        """A running machine has no saved state to start from."""
-        raise HostError("a fresh machine state needs the vm: this machine cannot be restored", "use HOST=vm")
+        """The same machine once more, after an agent died on it: there is no saved state to go back to."""
+        return self.start()
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The argv itself."""
@@ -63,7 +72,9 @@ class LocalHost:
         """Copy into the spool, which lies in memory."""
         Path(directory).mkdir(parents=True, exist_ok=True)
         for source in sources:
-            shutil.copy2(source, directory)
+            aside = Path(directory, f".{source.name}.part")  # a program that still runs cannot be written over
+            shutil.copy2(source, aside)
+            aside.replace(Path(directory, source.name))
 
     def outer_sample(self) -> dict[str, Any] | None:
         """Nothing is around this machine that it could see."""

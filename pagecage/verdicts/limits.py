@@ -138,7 +138,7 @@ def _overrun(record: Record, name: str, cap: float) -> str | None:
     calibration = _calibration(record, name)
     driven, held = calibration.get("observed"), calibration.get("held")
     if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
-        return f"Over-driven by calibration it let {amount(name, driven)} of {amount(name, cap)} through."
+        return f"Over-driving calibration got {amount(name, driven)} of {amount(name, cap)} through."
     return None
 
 
@@ -150,7 +150,7 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
         through = f"{amount(name, driven)} of {amount(name, cap)}"
-        return "enforced", f"Over-driven by {calibration.get('method')} it let {through} through."
+        return "enforced", f"Over-driving calibration ({calibration.get('method')}) got {through} through."
     reached = _reached(record, name, cap)
     if reached:
         return "enforced", reached

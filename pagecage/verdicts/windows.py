@@ -76,10 +76,11 @@ def _scaled(value: float | None, factor: float) -> float | None:
 
 
 def _from_rows(first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
+    """A disk that the slice has not touched yet has an empty `io`."""
     keys = ("rbytes", "rios", "wbytes", "wios")
     return Window(
         seconds=last["t"] - first["t"],
-        moved={key: _grown(first, last, "io", key) or 0.0 for key in keys},
+        moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in keys},
         waited_io=_scaled(_grown(first, last, "pressure", "io", "some"), 1e-6),
         waited_memory=_scaled(_grown(first, last, "pressure", "memory", "some"), 1e-6),
         waited_cpu=_scaled(_grown(first, last, "pressure", "cpu", "some"), 1e-6),

@@ -1,8 +1,8 @@
 """One bpftrace for a whole machine state: faults and read-ahead counted in kernel maps, printed four times a second.
 
-Attaching takes seconds, so no trial pays for it; a printf for every fault would cost 40 %, so the kernel counts. Maps
-are never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so nothing falls
-between print and clear. "Attached" is the first tick: bpftrace prints its banner, and runs BEGIN, before that.
+Attaching takes seconds, so no trial pays for it; a printf for every fault would cost 40 %, so the kernel counts.
+Maps are never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so
+nothing falls between print and clear. "Attached" is the first tick: bpftrace prints its banner, and runs BEGIN, before that.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.collectors.fault_flags import FAULT_FLAGS, VM_FLAGS, decode
-from pagecage.process import PIPE, STDOUT, Process, TimeoutExpired, spawn
+from pagecage.process import PIPE, STDOUT, Process
 
 TICK_SECONDS = 0.25
 _ATTACH_SECONDS = 60.0
@@ -40,13 +40,17 @@ fentry:vmlinux:page_cache_ra_order {
   @ra[$host->i_ino, (uint64)args.ra->size] = count();
 }
 """
-_TICK = 'interval:ms:250 { print(@fault); print(@ra); printf("TICK\\n"); }\n'
+_TICK = 'interval:ms:250 { print(@fault); print(@ra); printf("TICK %llu\\n", nsecs); }\n'
 
 
 @dataclass(frozen=True)
 class Tick:
-    """Running totals at one instant: CLOCK_MONOTONIC, wall time, events lost so far, and the maps as printed."""
+    """Running totals: the kernel's time of the tick (CLOCK_BOOTTIME, ns), ours of reading it, events lost, the maps.
 
+    bpftrace reads the maps after the tick fired, so they hold at least what was counted by `boot_ns`.
+    """
+
+    boot_ns: int
     t: float
     wall: float
     lost_events: int
@@ -89,8 +93,9 @@ class Bpftrace:
 
     name = "bpftrace"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, children: Children) -> None:
         self._script = directory / "faults.bt"
+        self._children = children
         self._process: Process[bytes] | None = None
         self._maps: dict[str, dict[str, int]] = {}
         self._ticks: list[Tick] = []
@@ -105,7 +110,8 @@ class Bpftrace:
             self.reason = "bpftrace is not installed"
             return
         self._script.write_text(program())
-        self._process = spawn(["bpftrace", "-f", "json", self._script], stdout=PIPE, stderr=STDOUT, new_session=True)
+        argv = ["bpftrace", "-f", "json", str(self._script)]
+        self._process = self._children.start(argv, stdout=PIPE, stderr=STDOUT)
         threading.Thread(target=self._read, daemon=True).start()
         with self._ticked:
             attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._dead(), _ATTACH_SECONDS)
@@ -114,20 +120,17 @@ class Bpftrace:
             self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it said nothing'}"
 
     def stop(self) -> None:
-        """Detach. A map larger than the table at exit is nothing to wait for."""
-        if self._process and self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(10.0)
-            except TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        """Detach."""
+        if self._process:
+            self._children.interrupt(self._process)
 
     def wait_for_tick(self) -> None:
-        """Return after the next tick: everything before this call is then counted in it."""
+        """Return after a tick that fired later than this call: everything before it is then counted."""
+        if self._process is None or self.reason:
+            return
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         with self._ticked:
-            seen = len(self._ticks)
-            self._ticked.wait_for(lambda: len(self._ticks) > seen or self._dead(), 8 * TICK_SECONDS)
+            self._ticked.wait_for(lambda: self._dead() or self._ticks[-1].boot_ns > now, 8 * TICK_SECONDS)
 
     def excerpt(self, inode: int, start: float, path: Path) -> Outcome:
         """Write the ticks from the last one before `start` (CLOCK_MONOTONIC) to now; forget older ones."""
@@ -152,8 +155,9 @@ class Bpftrace:
 
     def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
-        for raw in iter(self._process.stdout.readline, b""):
+        for raw in open(self._process.stdout.fileno(), "rb", closefd=False):  # noqa: SIM115 - buffered view of it
             self._take(raw.decode(errors="replace").strip())
+        self._process.wait()  # so that whoever is told finds it dead
         with self._ticked:
             self._ticked.notify_all()
 
@@ -167,9 +171,10 @@ class Bpftrace:
             self._maps |= {name: _flatten(rows) for name, rows in data["data"].items()}
         elif data.get("type") == "lost_events":
             self._lost_events += int(data["data"]["events"])
-        elif data.get("type") == "printf":
+        elif data.get("type") == "printf" and str(data["data"]).startswith("TICK "):
             with self._ticked:
-                self._ticks.append(Tick(time.monotonic(), time.time(), self._lost_events, dict(self._maps)))
+                boot_ns = int(data["data"].split()[1])
+                self._ticks.append(Tick(boot_ns, time.monotonic(), time.time(), self._lost_events, dict(self._maps)))
                 self._ticked.notify_all()
 
 

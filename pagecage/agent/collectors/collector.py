@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pagecage.agent.children import Children
 from pagecage.agent.device import Disk
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a collector may look at: the measured disk, the slice's cgroup, the dataset, and where to write."""
+    """What a collector may look at: the measured disk, the cgroup, the dataset; where to write, and who starts tools."""
 
     directory: Path
     disk: Disk
     cgroup: Path
     dataset: Path | None
+    children: Children
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Sampler:
         self._maj_min = around.disk.maj_min
         self._rows: list[dict[str, Any]] = []
         self._late = 0
+        self._error: str | None = None
         self._ending = threading.Event()
         self._files = {name: _open(around.cgroup / name) for name in _FILES}
         self._disk = _open(Path("/proc/diskstats"))
@@ -61,16 +62,25 @@ class Sampler:
     def stop(self) -> Outcome:
         """Take a last sample, close, and write the series; a gap of over a second makes it partial."""
         self._ending.set()
-        self._thread.join(5.0)
+        if self._thread.ident:
+            self._thread.join(5.0)
         for descriptor in (*self._files.values(), self._disk, self._dataset):
             if descriptor is not None:
                 os.close(descriptor)
         self._path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows))
+        if self._error:
+            return Outcome("failed", self._error, files=(self._path,))
         if self._late:
             return Outcome("partial", f"{self._late} gaps of over a second", files=(self._path,))
         return Outcome("ok", files=(self._path,))
 
     def _loop(self) -> None:
+        try:
+            self._sample_until_end()
+        except (OSError, ValueError) as error:
+            self._error = f"sampling ended early: {error}"
+
+    def _sample_until_end(self) -> None:
         following = time.monotonic()
         while not self._ending.is_set():
             self._rows.append(self._sample())

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import time
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import Outcome, Surroundings
-from pagecage.process import Process, TimeoutExpired, run, spawn
+from pagecage.process import Process, run
 
 _ENVIRONMENT = {"S_TIME_FORMAT": "ISO", "LC_ALL": "C"}
 _START_SECONDS = 5.0
-_STOP_SECONDS = 5.0
 
 
 def _wait_for_bytes(path: Path, process: Process[bytes]) -> None:
@@ -24,24 +22,13 @@ def _wait_for_bytes(path: Path, process: Process[bytes]) -> None:
         time.sleep(0.01)
 
 
-def _interrupt(process: Process[bytes]) -> int | None:
-    """End a sysstat tool as a person would; None when it had died before."""
-    if process.poll() is not None:
-        return None
-    process.send_signal(signal.SIGINT)
-    try:
-        return process.wait(_STOP_SECONDS)
-    except TimeoutExpired:
-        process.kill()
-        return process.wait()
-
-
 class Iostat:
     """`iostat -o JSON -x -t -y DISK 1` into iostat.json: the measured disk alone."""
 
     name = "iostat"
 
     def __init__(self, around: Surroundings) -> None:
+        self._children = around.children
         self._path = around.directory / "iostat.json"
         self._argv = ["iostat", "-o", "JSON", "-x", "-t", "-y", "-d", around.disk.name, "1"]
         self._process: Process[bytes] | None = None
@@ -50,7 +37,7 @@ class Iostat:
         """Begin; a host without iostat is found out by stop()."""
         if shutil.which("iostat"):
             with self._path.open("wb") as file:
-                self._process = spawn(self._argv, stdout=file, env=_ENVIRONMENT, new_session=True)
+                self._process = self._children.start(self._argv, stdout=file, env=_ENVIRONMENT)
 
     def wait_until_recording(self) -> None:
         """The first byte comes at once, the first sample a second later."""
@@ -61,8 +48,7 @@ class Iostat:
         """Interrupt, and read the file back as JSON."""
         if self._process is None:
             return Outcome("missing", "iostat is not installed")
-        status = _interrupt(self._process)
-        if status is None:
+        if self._children.interrupt(self._process) is None:
             return Outcome("failed", "iostat died while the trial ran", files=(self._path,))
         try:
             json.loads(self._path.read_text())
@@ -77,6 +63,7 @@ class Sar:
     name = "sar"
 
     def __init__(self, around: Surroundings) -> None:
+        self._children = around.children
         self._binary = around.directory / "sar.bin"
         self._json = around.directory / "sar.json"
         self._disk = around.disk.name
@@ -86,7 +73,7 @@ class Sar:
         """Begin; a host without sar is found out by stop()."""
         if shutil.which("sar"):
             argv = ["sar", "-o", str(self._binary), "1"]
-            self._process = spawn(argv, env=_ENVIRONMENT, new_session=True)
+            self._process = self._children.start(argv, env=_ENVIRONMENT)
 
     def wait_until_recording(self) -> None:
         """sadc writes its header as soon as it runs."""
@@ -97,7 +84,7 @@ class Sar:
         """Interrupt, wait until the file is whole, and read it back with sadf."""
         if self._process is None:
             return Outcome("missing", "sar is not installed")
-        if _interrupt(self._process) is None:
+        if self._children.interrupt(self._process) is None:
             return Outcome("failed", "sar died while the trial ran")
         return self._read_back()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import Outcome, Surroundings
+from pagecage.errors import PagecageError
 from pagecage.process import run
 
 _BAR = re.compile(r"^\[(?P<bar>[ oO]{60})\] (?P<resident>\d+)/(?P<total>\d+)$", re.MULTILINE)
@@ -63,11 +64,14 @@ class Vmtouch:
 
     def _loop(self) -> None:
         following = time.monotonic()
-        while not self._ending.is_set():
+        try:
+            while not self._ending.is_set():
+                self._look()
+                following += _PERIOD_SECONDS
+                self._ending.wait(max(0.0, following - time.monotonic()))
             self._look()
-            following += _PERIOD_SECONDS
-            self._ending.wait(max(0.0, following - time.monotonic()))
-        self._look()
+        except (PagecageError, OSError) as error:
+            self._error = str(error)
 
     def _look(self) -> None:
         t, wall = time.monotonic(), time.time()

@@ -1,0 +1,126 @@
+"""Takes in what one agent streams: events to the listener, traces and records into the run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.host import Host, MachineState
+from pagecage.plan import Plan
+from pagecage.process import Process
+from pagecage.record import Record, record_from_json
+from pagecage.runs import RunFolder
+from pagecage.trial import Trial
+
+Frame = tuple[dict[str, Any], bytes]
+
+
+class FrameReader:
+    """Whole frames of one pipe. Its buffer outlives an interruption, so reading can go on afterwards."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._pipe = open(descriptor, "rb", closefd=False)  # noqa: SIM115 - the process owns the pipe
+        self._header: dict[str, Any] | None = None
+        self._line = b""
+        self._body = b""
+
+    def next(self) -> Frame | None:
+        """The next frame; None when the stream ended. A frame cut off by the sender's death is dropped."""
+        if self._header is None:
+            while not self._line.endswith(b"\n"):
+                piece = self._pipe.readline()
+                if not piece:
+                    return None
+                self._line += piece
+            self._header, self._line = json.loads(self._line), b""
+        length = self._header.get("length", 0)
+        while len(self._body) < length:
+            piece = self._pipe.read1(length - len(self._body))
+            if not piece:
+                return None
+            self._body += piece
+        frame = self._header, self._body
+        self._header, self._body = None, b""
+        return frame
+
+
+class Intake:
+    """One agent's stream, from its first frame to its last. `tried` counts the trials begun."""
+
+    def __init__(
+        self,
+        process: Process[bytes],
+        folder: RunFolder,
+        host: Host,
+        state: MachineState,
+        listener: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        assert process.stdout is not None
+        self._frames = FrameReader(process.stdout.fileno())
+        self._folder, self._host, self._state, self._listener = folder, host, state, listener
+        self._traces: dict[str, str] = {}
+        self._outer: dict[str, Any] = {}
+        self._attempt = 1
+        self._phase = "requirements"
+        self.tried: Counter[str] = Counter()
+        self.open_trial: str | None = None
+
+    def take_all(self) -> None:
+        """Take frames until the stream ends. Raises HostError when the agent says that it cannot work."""
+        while (frame := self._frames.next()) is not None:
+            self._take(*frame)
+
+    def abandon(self, trial: Trial, plan: Plan, why: str) -> None:
+        """The record of a trial whose agent died over it: what was known, and that nothing more is."""
+        self._append(
+            Record(
+                run_id=plan.run_id, plan_sha256=plan.sha256, host=self._host.name, experiment=trial.experiment,
+                trial_id=trial.trial_id, treatment=trial.treatment, repeat=trial.repeat, block=trial.block,
+                position=trial.position, attempt=self._attempt, outcome="interrupted", phase=self._phase, error=why,
+                state_id=self._state.state_id, restore_seq=self._state.restore_seq, emulated=self._state.emulated,
+            )
+        )  # fmt: skip
+
+    def _take(self, frame: dict[str, Any], body: bytes) -> None:
+        match frame["frame"]:
+            case "event":
+                self._take_event(frame)
+            case "facts":
+                self._folder.add_facts({**frame["facts"], "machine": vars(self._state)}, self._state.restore_seq)
+            case "trace":
+                path = self._folder.trace_path(frame["trial_id"], frame["attempt"], frame["name"])
+                path.write_bytes(body)
+                self._traces[Path(frame["name"]).stem] = path.relative_to(self._folder.path).as_posix()
+            case "record":
+                self._append(record_from_json(frame["record"], "the agent's record"))
+
+    def _take_event(self, frame: dict[str, Any]) -> None:
+        match frame["event"]:
+            case "error":
+                raise HostError(frame["message"], frame["hint"])
+            case "go" | "end":
+                self._sample_outer("before" if frame["event"] == "go" else "after")
+            case "trial":
+                self.open_trial, self._attempt = frame["trial_id"], frame["attempt"]
+                self.tried[frame["trial_id"]] += 1
+            case "phase":
+                self._phase = frame["phase"]
+        self._listener(frame)
+
+    def _sample_outer(self, when: str) -> None:
+        try:
+            self._outer[when] = self._host.outer_sample()
+        except PagecageError:
+            self._outer[when] = None  # the host has just died; the end of the stream will say so
+
+    def _append(self, record: Record) -> None:
+        around = self._outer if self._outer.get("before") and self._outer.get("after") else None
+        whole = replace(record, traces=self._traces, outer_host=around)
+        self._traces, self._outer, self.open_trial = {}, {}, None
+        self._folder.append(whole)
+        self._listener({"event": "record", "record": whole})
