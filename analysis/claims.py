@@ -54,7 +54,7 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
         return _outcome(claim, sides[0], kept[0])
     summary = _summary(claim, kept)
     if summary is None:
-        return _result(claim, None, "no_data", _missing(sides, kept))
+        return _result(claim, _summary(claim, sides), "no_data", _missing(sides, kept))
     obstacle = _obstacle(run, claim, kept)
     if obstacle:
         return _result(claim, summary, "not_comparable", _sentence(obstacle, claim, kept))
@@ -126,7 +126,7 @@ def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[Judged
 
 def _missing(sides: Sequence[Sequence[Judged]], kept: Sequence[Sequence[Judged]]) -> str:
     if any(side and not left for side, left in zip(sides, kept, strict=True)):
-        return "every trial of it was excluded or has no answer"
+        return "every trial of it is excluded or has no answer, so that its figure proves nothing"
     return "no trial of it has a figure"
 
 

@@ -14,7 +14,7 @@ from analysis.load import Run
 from analysis.look import Look, looks
 from analysis.wording import label, quantity, title
 
-WIDTH = 9.4
+WIDTH = 10.8
 ACROSS = 4
 """Panels side by side."""
 READS_BYTES = 1_000_000
@@ -68,11 +68,17 @@ def _pair(
         response = f"device_{column}" if "bytes" in column else column
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _, r=response: quantity(r, value)))
         axes.set_xlim(left=min(0, float(chosen[0]["seconds"].min())))
-    pair[0].set_title(name)
+    pair[0].set_title(_two_lines(name))
     pair[1].set_xlabel("seconds since go")
     if is_first:
         pair[0].set_ylabel("read from the disk")
         pair[1].set_ylabel("reads")
+
+
+def _two_lines(name: str) -> str:
+    """A treatment's label, its last level on a line of its own, so that neighbours do not run into one another."""
+    head, _, last = name.rpartition(" · ")
+    return f"{head}\n{last}"
 
 
 def _during(second_df: pd.DataFrame, fine_df: pd.DataFrame) -> pd.DataFrame:
@@ -111,7 +117,7 @@ def residency_figure(run: Run, vmtouch_df: pd.DataFrame) -> Figure | None:
 
 def _residency_panel(axes: Axes, name: str, rows: pd.DataFrame, look: Look) -> None:
     plots.residency(axes, rows, look.colour)
-    axes.set_title(name)
+    axes.set_title(_two_lines(name))
     axes.set_xlabel("place in the file, %")
     place = axes.get_subplotspec()
     if place and place.is_first_col():

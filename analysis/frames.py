@@ -55,11 +55,15 @@ def sample_frame(run: Run) -> pd.DataFrame:
 
 
 def _with_rates(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time."""
+    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time.
+
+    A disk that the slice has not touched yet has an empty `io`.
+    """
     for first, last in zip(rows, rows[5:], strict=False):
         span = last["t"] - first["t"]
         if span > 0:
-            moved = {key: (last["io"][key] - first["io"][key]) / span for key in ("rbytes", "rios")}
+            io = [row["io"] for row in (first, last)]
+            moved = {key: (io[1].get(key, 0) - io[0].get(key, 0)) / span for key in ("rbytes", "rios")}
             yield {
                 "t": (last["t"] + first["t"]) / 2,
                 "read_bytes_per_second": moved["rbytes"],
@@ -144,7 +148,8 @@ def _stack(run: Run, rows_of: Callable[[Run, Judged], Iterator[Mapping[str, Any]
     for trial in run.trials:
         if trial.record.measured:
             start = trial.record.measured[key]
-            rows += [{**_identity(trial), **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
+            known = {**_identity(trial), "measured_seconds": trial.record.measured["seconds"]}
+            rows += [{**known, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
     return pd.DataFrame(rows, columns=None if rows else [*_identity(run.trials[0]), "seconds"])
 
 

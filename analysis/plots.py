@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
 from analysis.look import Look
 
@@ -67,22 +68,28 @@ def timeline(
 
 
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
-    """vmtouch's bars of one trial below one another, time downwards: where in the file what is resident, when."""
-    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+    """vmtouch's bars of one trial below one another, time downwards: where in the file what is resident, when.
 
+    A bar stands until halfway to the next; lines mark `go` and `end`.
+    """
     bars = vmtouch_df.sort_values("seconds")
     picture = np.array([[BAR.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]])
-    clear = (*to_rgba(colour)[:3], 0.0)
-    shades = LinearSegmentedColormap.from_list("resident", [clear, (*to_rgba(colour)[:3], 0.45), to_rgba(colour)])
-    low, high = bars["seconds"].iloc[0], bars["seconds"].iloc[-1]
-    step = (high - low) / max(1, len(bars) - 1) or 0.1
-    axes.imshow(
-        picture, aspect="auto", cmap=shades, vmin=0, vmax=1, interpolation="nearest",
-        extent=(0, 100, high + step / 2, low - step / 2),
-    )  # fmt: skip
-    axes.axhline(0, color=colour, lw=0.8)
+    times = bars["seconds"].to_numpy()
+    step = (times[-1] - times[0]) / max(1, len(times) - 1) or 0.1
+    edges = np.concatenate([[times[0] - step / 2], (times[1:] + times[:-1]) / 2, [times[-1] + step / 2]])
+    axes.pcolormesh(np.linspace(0, 100, 61), edges, picture, cmap=_shades(colour), vmin=0, vmax=1, rasterized=True)
+    end = float(bars["measured_seconds"].iloc[0])
+    for moment in (0.0, end):
+        axes.axhline(moment, color=colour, lw=0.9)
+    axes.set_ylim(end + 0.08 * end, -0.08 * end)
     axes.grid(visible=False)
     return axes
+
+
+def _shades(colour: str) -> LinearSegmentedColormap:
+    """From nothing over pale (some pages) to full (all pages)."""
+    rgb = to_rgb(colour)
+    return LinearSegmentedColormap.from_list("resident", [(*rgb, 0.0), (*rgb, 0.4), (*rgb, 1.0)])
 
 
 def readahead(axes: Axes, readahead_df: pd.DataFrame, look: Mapping[str, Look]) -> Axes:

@@ -7,11 +7,10 @@ from html import escape
 
 from analysis.load import Run
 
-
 EMULATED = (
-    "<strong>Emulated.</strong> The guest's instructions were translated (TCG), so that every time which the CPU decides "
-    "is several times too long. Such times are not comparable with published ones. Counts of bytes and I/Os are, and so "
-    "are ratios of times that the disk or a limit decides."
+    "<strong>Emulated.</strong> The guest's instructions were translated (TCG), so that every time which the CPU "
+    "decides is several times too long. Such times are not comparable with published ones. Counts of bytes and I/Os "
+    "are, and so are ratios of times that the disk or a limit decides."
 )
 
 
@@ -42,4 +41,5 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         what = f"{excluded} of {planned} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, not averaged in."
     size, reason = run.plan["size"], run.plan.get("size_reason")
-    yield "plain", f"<strong>Size {escape(size)}.</strong> {escape(reason or 'As it was asked for')}."
+    why = escape(reason or "as it was asked for")
+    yield "plain", f"<strong>Size {escape(size)}.</strong> {why[:1].upper()}{why[1:]}."

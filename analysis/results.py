@@ -50,7 +50,7 @@ class Results:
     @property
     def cells(self) -> Html:
         """The experiment's table."""
-        return _table(tables.cell_table(self.run), "cells", index=True)
+        return _table(_once(tables.cell_table(self.run), len(self.run.factors) - 2), "cells")
 
     @property
     def counts(self) -> Html:
@@ -154,12 +154,29 @@ def _marks(run: Run) -> dict[str, float]:
     return marks
 
 
-def _table(frame: pd.DataFrame, kind: str = "", *, index: bool = False, empty: str = "Nothing to show.") -> Html:
+def _once(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
+    """Levels that repeat the row above are left out of the first columns, as one would by hand."""
+    told = frame.copy()
+    for place in range(max(0, columns)):
+        above = frame.iloc[:, : place + 1].shift().eq(frame.iloc[:, : place + 1]).all(axis=1)
+        told.iloc[:, place] = frame.iloc[:, place].mask(above, "")
+    return told
+
+
+def _table(frame: pd.DataFrame, kind: str = "", *, empty: str = "Nothing to show.") -> Html:
     """A frame as a table of its own, in a box that scrolls where the page is too narrow."""
     if frame.empty:
         return Html(f"<p>{escape(empty)}</p>")
-    text = frame.to_html(classes=f"pagecage {kind}".strip(), border=0, index=index, escape=True, justify="left")
-    return Html(f'<div class="scroll">{text.replace(chr(92) + "n", "<br>")}</div>')
+    text = frame.map(_cell).to_html(
+        classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
+    )
+    return Html(f'<div class="scroll">{text}</div>')
+
+
+def _cell(value: object) -> str:
+    """A cell's first line, and below it in small what belongs to it."""
+    first, *rest = escape(str(value)).split("\n")
+    return first + "".join(f"<small>{line}</small>" for line in rest)
 
 
 def _figure(draw: Callable[[], Figure | None], caption: str) -> Html:

@@ -13,7 +13,7 @@ from rich.table import Table
 from analysis.cells import Cell, make_cell, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.load import Run
-from analysis.wording import MARKS, label, published_figures, unit_figure
+from analysis.wording import MARKS, claim_figure, label, published_figures, unit_figure
 from pagecage.verdicts.judge import verdicts_to_json
 
 _COLOUR = {"held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow"}
@@ -106,7 +106,7 @@ def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
     for name in ("claim", "says", "published", "measured", "verdict"):
         table.add_column(name, overflow="fold")
     for c in claims:
-        published, measured = unit_figure(c.published, c.unit), unit_figure(c.measured, c.unit)
+        published, measured = unit_figure(c.published, c.unit), claim_figure(c.measured, c.unit, c.verdict)
         verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.why]}[/]"
         table.add_row(c.id, c.says, published, measured, verdict)
     yield table

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.cells import make_cell, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.load import Judged, Run
-from analysis.wording import MARKS, label, published_figures, quantity, unit_figure
+from analysis.wording import MARKS, claim_figure, label, published_figures, quantity, unit_figure
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
 
@@ -21,15 +21,16 @@ def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
     response = response or run.response
     *down, across = run.factors
     published = published_figures(run.definition, response)
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
+    rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for treatment in treatments(run):
-        cell = make_cell(run, treatment, response)
-        row = rows.setdefault(tuple(treatment[name] for name in down), {})
-        row[treatment[across]] = f"{cell.text}\n{cell.spread}"
+        cell, key = make_cell(run, treatment, response), tuple(treatment[name] for name in down)
+        row = rows.setdefault(key, {(name, ""): level for name, level in zip(down, key, strict=True)})
+        row[treatment[across], "measured"] = f"{cell.text}\n{cell.spread}"
         if published:
-            row[f"{treatment[across]}, published"] = published.get(label(dict(treatment)), "")
-    index = pd.MultiIndex.from_tuples(rows, names=down) if down else None
-    return pd.DataFrame(list(rows.values()), index=index).fillna("")
+            row[treatment[across], "published"] = published.get(label(dict(treatment)), "")
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    cells = [[row.get(column, "") for column in columns] for row in rows.values()]
+    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(columns))
 
 
 def claims_table(run: Run) -> pd.DataFrame:
@@ -46,7 +47,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
         "claim": result.id,
         "says": result.says,
         "published": unit_figure(result.published, result.unit),
-        "measured": f"{unit_figure(result.measured, result.unit)}{spread}",
+        "measured": f"{claim_figure(result.measured, result.unit, result.verdict)}{spread}",
         "verdict": MARKS[result.verdict],
         "why": result.why,
     }

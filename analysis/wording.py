@@ -58,6 +58,12 @@ def unit_figure(value: float | str | None, unit: str) -> str:
     return f"{digits}×" if unit == "x" else f"{digits} {unit}"
 
 
+def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:
+    """What was measured for a claim; in brackets where it rests on excluded trials alone."""
+    text = unit_figure(value, unit)
+    return f"({text}) †" if verdict == "no_data" and value is not None else text
+
+
 def published_figures(definition: Mapping[str, Any], response: str) -> dict[str, str]:
     """Published figures of whole cells, by treatment: claims that name every factor and are about the response."""
     found = {}
