@@ -136,11 +136,11 @@ class VmHost:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The ssh argv that runs `argv` in the guest as the measuring user, through the connection that is open."""
-        return ssh_argv(self._target(), argv)
+        return ssh_argv(self.target, argv)
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files into the guest. Raises HostDied when it is gone."""
-        push(self._target(), sources, directory)
+        push(self.target, sources, directory)
 
     def check(self) -> None:
         """Raises HostDied when the guest has ended."""
@@ -184,7 +184,9 @@ class VmHost:
             raise HostDied("the guest is not running", "pagecage host up vm")
         return self._qemu
 
-    def _target(self) -> SshTarget:
+    @property
+    def target(self) -> SshTarget:
+        """The measuring account, over the open connection. Raises HostDied when the guest is not running."""
         if self._connection is None:
             raise HostDied("the guest is not running", "pagecage host up vm")
         return self._connection.target

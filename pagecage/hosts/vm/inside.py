@@ -82,8 +82,8 @@ def answer(line: bytes) -> bytes:
     try:
         order = json.loads(line)
         told = ORDERS[order["do"]](order)
-    except (OSError, ValueError, KeyError) as error:
-        told = {"error": str(error)}
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        told = {"error": str(error) or repr(error)}
     return json.dumps(told).encode() + b"\n"
 
 

@@ -11,10 +11,10 @@ for pair in "$@"; do
         *) command -v "${pair%%=*}" > /dev/null || echo "${pair#*=}" ;;
     esac
 done
-at_least() { printf '%s\n%s\n' "$least" "$1" | sort --check=silent --version-sort; }
+at_least() { [ -n "$1" ] && printf '%s\n%s\n' "$least" "$1" | sort --check=silent --version-sort; }
 for tool in cargo rustc; do
     version=$("$tool" --version 2> /dev/null | cut -d' ' -f2) || version=
-    [ -n "$version" ] && at_least "$version" || { echo rust; break; }
+    at_least "$version" || { echo rust; break; }
 done
 if [ "$(id -u)" != 0 ]; then
     for table in /etc/subuid /etc/subgid; do

@@ -1,0 +1,89 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import HostError
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.image import bootstrap_argv, ensure_image
+from pagecage.hosts.vm.keep import keep_newest
+from pagecage.hosts.vm.recipe import Recipe
+from pagecage.hosts.vm.room import require_room, require_tools
+
+RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    cache = Cache(tmp_path / "vm")
+    cache.make()
+    return cache
+
+
+def install(directory: Path, name: str, script: str) -> None:
+    """Put a program of this name before the real one on PATH."""
+    path = directory / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def fail_with(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str) -> str:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    install(programs, "mmdebstrap", f"echo half; echo '{complaint}' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    with pytest.raises(HostError) as caught:
+        ensure_image(cache, RECIPE, lambda _: None)
+    return str(caught.value)
+
+
+def test_failed_build_leaves_nothing_that_looks_whole(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = fail_with(cache, tmp_path, monkeypatch, "E: no such suite")
+    assert "E: no such suite" in said
+    assert not (cache.images / RECIPE.key).exists()
+    keep_newest(cache.images, 2)
+    assert not list(cache.images.iterdir())
+
+
+def test_missing_subordinate_ids_are_named(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = fail_with(cache, tmp_path, monkeypatch, "E: newuidmap: write failed")
+    assert "subordinate user ids" in said
+    assert "make setup" in said
+
+
+def test_a_finished_image_is_not_built_again(cache: Cache) -> None:
+    (cache.images / RECIPE.key).mkdir()
+    steps: list[str] = []
+    assert ensure_image(cache, RECIPE, steps.append).key == RECIPE.key
+    assert not steps
+
+
+@pytest.mark.parametrize(("as_root", "mode"), [(True, "--mode=root"), (False, "--mode=unshare")])
+def test_root_and_others_build_by_the_same_command(as_root: bool, mode: str) -> None:
+    argv = bootstrap_argv(Path("/images/x.part"), RECIPE, as_root)
+    assert mode in argv
+    assert [word for word in argv if not word.startswith("--mode")] == [
+        word for word in bootstrap_argv(Path("/images/x.part"), RECIPE, not as_root) if not word.startswith("--mode")
+    ]
+
+
+def test_the_last_used_images_stay(tmp_path: Path) -> None:
+    for age, name in enumerate(["new", "middle", "old", "building.part"]):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    keep_newest(tmp_path, 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["middle", "new"]
+
+
+def test_missing_tools_are_named_with_their_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_tools("sh")
+    with pytest.raises(HostError, match=r"qemu-not-there is not installed.*\n.*make setup"):
+        require_tools("sh", "qemu-not-there")
+
+
+def test_a_full_disk_is_told_before_the_work(tmp_path: Path) -> None:
+    require_room(tmp_path, 1, "a byte")
+    with pytest.raises(HostError, match=r"free, the image takes 8\.67e\+06 TiB|free, the image takes"):
+        require_room(tmp_path, 2**63, "the image")

@@ -1,0 +1,75 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import HostError
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.vm.acceleration import refused
+from pagecage.hosts.vm.image import Image
+from pagecage.hosts.vm.machine import Acceleration, Machine, machine_for, qemu_argv
+from pagecage.hosts.vm.qmp import parse_forwarded_port
+from pagecage.units import GIB, MIB
+
+TCG = Acceleration("tcg", "max", "7.2.22")
+MACHINE = Machine("x86_64", 2 * GIB, 2, TCG)
+USERNET = """Hub -1 (net):
+  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ
+  TCP[ESTABLISHED]   21       127.0.0.1 40017      10.0.2.15    22     0     0
+  TCP[HOST_FORWARD]  13       127.0.0.1 40017      10.0.2.15    22     0     0
+"""
+
+
+def test_memory_follows_the_need_in_steps() -> None:
+    assert machine_for(HostNeed(0, 0), TCG).memory_bytes == 2 * GIB
+    assert machine_for(HostNeed(2 * GIB + 1, 0), TCG).memory_bytes == 2 * GIB + 256 * MIB
+    assert machine_for(HostNeed(10 * GIB, 0), TCG).memory_bytes == 10 * GIB
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(MACHINE, memory_bytes=3 * GIB),
+        replace(MACHINE, cpus=3),
+        replace(MACHINE, arch="aarch64"),
+        replace(MACHINE, acceleration=replace(TCG, accel="kvm")),
+        replace(MACHINE, acceleration=replace(TCG, cpu="qemu64")),
+        replace(MACHINE, acceleration=replace(TCG, qemu_version="10.0.3")),
+    ],
+)
+def test_a_saved_state_fits_one_machine_only(other: Machine) -> None:
+    assert other.key_parts() != MACHINE.key_parts()
+    assert replace(MACHINE).key_parts() == MACHINE.key_parts()
+
+
+def argv() -> list[str]:
+    return qemu_argv(MACHINE, Image(Path("/i,1")), Path("/d,2/disk.qcow2"), Path("/s"), Path("/c"))
+
+
+def test_the_guest_reaches_nothing_and_is_reached_on_loopback_only() -> None:
+    (net,) = [word for word in argv() if word.startswith("user,")]
+    assert "restrict=on" in net.split(",")
+    assert [part for part in net.split(",") if part.startswith("hostfwd=")] == ["hostfwd=tcp:127.0.0.1:0-:22"]
+
+
+def test_a_comma_in_a_path_is_no_option() -> None:
+    assert any(word.startswith("file=/d,,2/disk.qcow2,format=qcow2,") for word in argv())
+
+
+def test_the_forwarded_port_is_the_one_that_was_bound() -> None:
+    assert parse_forwarded_port(USERNET) == 40017
+    with pytest.raises(HostError, match="forwards no port"):
+        parse_forwarded_port(USERNET.replace("HOST_FORWARD", "SYN_SENT"))
+
+
+@pytest.mark.parametrize(
+    ("stderr", "no_use"),
+    [
+        ("qemu-system-x86_64: error: failed to set MSR 0x10a to 0x0\n", True),
+        ("KVM internal error. Suberror: 1\n", True),
+        ("warning: host doesn't support requested feature\n", False),
+        ("", False),
+    ],
+)
+def test_a_kvm_that_says_no_is_not_waited_for(stderr: str, no_use: bool) -> None:
+    assert refused(stderr) is no_use

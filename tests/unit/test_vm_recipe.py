@@ -1,0 +1,35 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pagecage.hosts.vm.recipe import Recipe, parse_packages, read_recipe
+
+RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
+
+
+def test_list_has_a_package_a_line() -> None:
+    text = "# tools\nfio\n\nlinux-image-cloud-${ARCH}  # kernel\n"
+    assert parse_packages(text, "arm64") == ("fio", "linux-image-cloud-arm64")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(RECIPE, suite="sid"),
+        replace(RECIPE, arch="arm64"),
+        replace(RECIPE, packages=("fio",)),
+        replace(RECIPE, packages=("fioudev",)),
+        replace(RECIPE, customize="echo made "),
+    ],
+)
+def test_key_changes_with_every_ingredient(other: Recipe) -> None:
+    assert other.key != RECIPE.key
+    assert replace(RECIPE).key == RECIPE.key
+
+
+def test_guest_holds_what_the_base_role_asks_for(checkout: Path) -> None:
+    """The guest has no network: a package that the role wants and the image lacks could not be installed there."""
+    defaults = yaml.safe_load((checkout / "ansible/roles/base/defaults/main.yml").read_text())
+    assert set(defaults["base_packages"]) <= set(read_recipe(checkout).packages)

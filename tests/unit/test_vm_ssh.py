@@ -1,0 +1,73 @@
+import json
+import shlex
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import HostDied, HostError
+from pagecage.hosts.ssh import SshTarget, master_argv, ssh_argv
+from pagecage.hosts.vm.caretaker import release, wake
+from pagecage.hosts.vm.inside import answer
+
+TARGET = SshTarget("127.0.0.1", 40017, "root", Path("/k/id"), Path("/k/known"), "pagecage-guest", Path("/s/ssh"))
+
+
+def test_the_host_key_is_pinned_and_nothing_comes_from_the_users_own_settings() -> None:
+    argv = ssh_argv(TARGET, ["true"])
+    assert argv[argv.index("-F") + 1] == "/dev/null"
+    for setting in (
+        "StrictHostKeyChecking=yes",
+        "UserKnownHostsFile=/k/known",
+        "PasswordAuthentication=no",
+        "BatchMode=yes",
+    ):
+        assert setting in argv
+    assert master_argv(TARGET)[:3] == ["setpriv", "--pdeathsig", "KILL"]
+
+
+def test_words_stay_words_on_the_other_side() -> None:
+    words = ["printf", "%s\n", "a b", "$HOME", "it's", ""]
+    assert shlex.split(ssh_argv(TARGET, words)[-1]) == words
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"do": "dance"}', b'{"do": "wake"}', b"[]"])
+def test_the_caretaker_survives_nonsense(line: bytes) -> None:
+    assert "error" in json.loads(answer(line))
+
+
+def serve_once(path: Path, reply: bytes) -> threading.Thread:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen(1)
+
+    def reply_to_one() -> None:
+        with server, server.accept()[0] as line:
+            line.recv(65536)
+            line.sendall(reply)
+
+    thread = threading.Thread(target=reply_to_one)
+    thread.start()
+    return thread
+
+
+def test_what_the_guest_says_went_wrong_is_handed_on(tmp_path: Path) -> None:
+    thread = serve_once(tmp_path / "port", b'{"error": "the data disk did not appear"}\n')
+    with pytest.raises(HostError, match="the data disk did not appear"):
+        wake(tmp_path / "port", "root", ["/data"])
+    thread.join()
+
+
+@pytest.mark.parametrize("reply", [b"", b"half a l"])
+def test_a_guest_that_hangs_up_has_died(tmp_path: Path, reply: bytes) -> None:
+    thread = serve_once(tmp_path / "port", reply)
+    with pytest.raises(HostError):
+        wake(tmp_path / "port", "root", ["/data"])
+    thread.join()
+
+
+def test_nobody_at_the_port(tmp_path: Path) -> None:
+    with pytest.raises(HostDied):
+        wake(tmp_path / "port", "root", ["/data"])
+    assert release(tmp_path / "port") is False
