@@ -1,0 +1,183 @@
+"""A machine that is none, on which the real agent runs.
+
+systemd, cgroups, the disk's knobs and the tools are fakes; files, processes, signals, clocks and the page cache are real.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent import cgroupfs, device, facts, knobs, phases, session, systemd
+from pagecage.agent.attempt import Bench
+from pagecage.agent.calibrate import Calibrator
+from pagecage.agent.children import Children
+from pagecage.agent.collectors.bpftrace import Bpftrace
+from pagecage.agent.device import Disk
+from pagecage.agent.interruption import Interruption
+from pagecage.agent.knobs import KnobJournal
+from pagecage.agent.request import Request
+from pagecage.agent.stream import Stream
+from pagecage.agent.systemd import Systemd
+from pagecage.cage import Cage
+from pagecage.trial import Dataset, Trial, Workload
+from tests.fake_host import trees
+
+HERE = Path(__file__).resolve().parent
+WORKLOADS = HERE.parent / "fake_workloads"
+MAJ_MIN = "259:7"
+NODE = "/dev/fakedisk"
+READ_AHEAD_KB = "256"
+SYSTEMD_VERSION = 257
+CAGE = Cage(
+    "tight", {"MemoryMax": 8 * 1024**2, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
+)
+LIGHT = Cage("light", {"IOReadIOPSMax": 500})
+DATASET = Dataset(1024 * 1024)
+
+Set = Callable[[Any, str, Any], None]
+"""setattr, or monkeypatch.setattr."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where everything of the fake machine lies."""
+
+    root: Path
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def cgroups(self) -> Path:
+        return self.root / "cgroup"
+
+    @property
+    def control(self) -> Path:
+        return self.root / "system.control"
+
+    @property
+    def sys(self) -> Path:
+        return self.root / "sys"
+
+    @property
+    def spool(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def records(self) -> Path:
+        return self.root / "host-records.jsonl"
+
+    def make(self) -> None:
+        for path in (self.cgroups, self.control, self.sys, self.spool, self.data):
+            path.mkdir(parents=True)
+        (self.cgroups / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+        trees.disk(self.sys, "fakedisk", MAJ_MIN)
+        self.log.touch()
+        make_dataset(self.data)
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "FAKE_LOG": str(self.log), "FAKE_PARENT": str(self.cgroups / systemd.PARENT), "FAKE_NODE": NODE,
+            "FAKE_CONTROL": str(self.control), "FAKE_MAJ_MIN": MAJ_MIN, "FAKE_AGENT": str(os.getpid()),
+            "PATH": f"{HERE / 'bin'}:{os.environ['PATH']}",
+        }  # fmt: skip
+
+    def stand_in(self, set_: Set) -> None:
+        """Point the agent, in this process, at the fake machine."""
+        find_disk = partial(device.resolve_disk, sys=self.sys, mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE)))
+        read_knobs = partial(device.read_knobs, sys=self.sys)
+        for module in (systemd, cgroupfs):
+            set_(module, "CGROUP_ROOT", self.cgroups)
+        for module in (facts, phases, knobs):
+            set_(module, "read_knobs", read_knobs)
+        for module in (facts, session):
+            set_(module, "resolve_disk", find_disk)
+        set_(Systemd, "control_directory", lambda _: self.control)
+        set_(facts, "is_pid1", lambda: True)
+        set_(knobs, "write_knob", self._write_knob)
+
+    def _write_knob(self, disk: Disk, knob: str, value: str) -> None:
+        with self.log.open("a") as log:
+            log.write(f"{knob} {value}\n")
+        device.write_knob(disk, knob, value, self.sys)
+
+    def read_ahead_kb(self) -> str:
+        return (self.sys / "block/fakedisk/queue/read_ahead_kb").read_text().strip()
+
+    def told(self) -> list[str]:
+        return self.log.read_text().splitlines()
+
+    def left(self) -> list[str]:
+        """What a trial or a sweep should have taken away and did not."""
+        slices = [str(path) for path in self.cgroups.glob("**/pagecage-*")]
+        drop_ins = [str(path) for path in self.control.iterdir()]
+        knob = [] if self.read_ahead_kb() == READ_AHEAD_KB else [f"read_ahead_kb {self.read_ahead_kb()}"]
+        journal = [str(path) for path in self.spool.glob("knobs.json")]
+        children = self.spool.glob("children/*")
+        return [*slices, *drop_ins, *knob, *journal, *map(str, self.spool.glob("trials/*")), *map(str, children)]
+
+
+def make_dataset(directory: Path) -> Path:
+    """The dataset as pcgen leaves it: bytes, and a sidecar beside them."""
+    path = directory / DATASET.file_name
+    with path.open("wb") as file:
+        file.write(os.urandom(DATASET.size_bytes))
+        os.fsync(file.fileno())
+    sidecar = {"size_bytes": DATASET.size_bytes, "seed": DATASET.seed, "fill": DATASET.fill}
+    path.with_name(path.name + ".json").write_text(json.dumps(sidecar))
+    return path
+
+
+def make_trial(program: str = "good.py", **changes: Any) -> Trial:
+    """A trial with everything in it: a cage, a dataset, a knob, collectors."""
+    trial = Trial(
+        trial_id="r1_tight", experiment="test", treatment={"cage": "tight"}, repeat=1, block=1, position=0,
+        workload=Workload(program, ("--file", "{file}")), cage=CAGE, cache="cold", dataset=DATASET, read_ahead_kb=128,
+        collectors=("iostat", "sar", "vmtouch"), max_seconds=5.0, timeout_seconds=20.0,
+    )  # fmt: skip
+    return replace(trial, **changes)
+
+
+def make_request(machine: Machine, *trials: Trial) -> Request:
+    return Request(
+        run_id="20261121T100000Z-test-local", plan_sha256="0" * 64, host="local", data_dir=str(machine.data),
+        spool_dir=str(machine.spool), records_path=str(machine.records), programs_dir=str(WORKLOADS), user=False,
+        machine={"state_id": None, "restore_seq": None, "emulated": False, "details": {}},
+        harness={"version": "0", "git_revision": None, "agent_sha256": "0" * 64}, trials=trials,
+    )  # fmt: skip
+
+
+def make_bench(machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None) -> Bench:
+    """What session.serve makes before the first trial; the tracer is not started."""
+    manager = Systemd(user=False, version=SYSTEMD_VERSION)
+    disk, children = facts.resolve_disk(machine.data), Children(machine.spool)
+    return Bench(
+        request=make_request(machine, *trials), facts=facts.read_facts(machine.data, False), disk=disk, systemd=manager,
+        calibrator=Calibrator(manager, disk, machine.data), tracer=Bpftrace(machine.spool, children),
+        knobs=KnobJournal(machine.spool), children=children, interruption=interruption or Interruption(),
+        stream=Stream(out),
+    )  # fmt: skip
+
+
+def frames_of(written: bytes) -> list[dict[str, Any]]:
+    """The frames of a stream, a trace's bytes as its `body`."""
+    frames, stream = [], io.BytesIO(written)
+    while line := stream.readline():
+        frame = json.loads(line)
+        if "length" in frame:
+            frame["body"] = stream.read(frame["length"])
+            assert len(frame["body"]) == frame["length"]
+        frames.append(frame)
+    return frames

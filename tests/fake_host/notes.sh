@@ -1,0 +1,26 @@
+# shellcheck shell=sh
+# What every fake of this folder writes down, and the misbehaviour a test can ask of it; read by them with `.`.
+# The fake machine lies where FAKE_* variables say (tests/fake_host/machine.py sets them).
+
+note() {
+    printf '%s\n' "$*" >>"$FAKE_LOG"
+}
+
+# Whether the list $1 (FAKE_FAILS, FAKE_FORGETS, FAKE_SIGNALS, FAKE_STALLS ...) names $2.
+asked() {
+    case " $1 " in
+    *" $2 "*) return 0 ;;
+    *) return 1 ;;
+    esac
+}
+
+# Do to the agent what the test asked for at this event: end it from outside while it waits for us, or keep it waiting.
+happen() {
+    if asked "${FAKE_SIGNALS-}" "$1"; then
+        kill -s "${FAKE_SIGNAL:-TERM}" "$FAKE_AGENT"
+        sleep 0.2
+    fi
+    if asked "${FAKE_STALLS-}" "$1"; then
+        exec sleep 60
+    fi
+}

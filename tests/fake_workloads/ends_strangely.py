@@ -1,0 +1,8 @@
+#!/usr/bin/env -S python3 -S
+"""Its end line holds words where numbers belong."""
+
+from speech import end, wait_for_go, wait_for_the_end_of_input
+
+wait_for_go()
+end(seconds="soon", bytes="many", threads=[{}])
+wait_for_the_end_of_input()

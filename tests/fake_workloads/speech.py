@@ -1,0 +1,49 @@
+"""The workload's side of the handshake, for programs that keep to it and for those that do not."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def note(line: str) -> None:
+    """Append to the log of the fake machine, where there is one."""
+    if "FAKE_LOG" in os.environ:
+        with Path(os.environ["FAKE_LOG"]).open("a") as log:
+            log.write(f"workload {line}\n")
+
+
+def say(kind: str, **fields: Any) -> None:
+    print(json.dumps({"type": kind, **fields}), flush=True)
+
+
+def wait_for_go() -> None:
+    say("ready")
+    note("ready")
+    if sys.stdin.readline() != "go\n":
+        sys.exit(1)
+    note("go")
+
+
+def read_from_the_disk(read_bytes: int = 1048576, reads: int = 8) -> None:
+    """What the kernel would count in the slice."""
+    if "FAKE_SLICE" in os.environ:
+        line = f"{os.environ['FAKE_MAJ_MIN']} rbytes={read_bytes} wbytes=0 rios={reads} wios=0\n"
+        (Path(os.environ["FAKE_SLICE"]) / "io.stat").write_text(line)
+
+
+def end(**changes: Any) -> None:
+    say("end", **{
+        "seconds": 0.5, "bytes": 1048576, "distinct_bytes": 524288, "covered_fraction": 0.5, "checksum": 7,
+        "checksum_ok": True, "threads": [{"major_faults": 3}, {"major_faults": 5}], **changes,
+    })  # fmt: skip
+    note("end")
+
+
+def wait_for_the_end_of_input() -> None:
+    while sys.stdin.readline():
+        pass
+    note("exits")

@@ -1,0 +1,8 @@
+#!/usr/bin/env -S python3 -S
+"""Read something else than what was written."""
+
+from speech import end, wait_for_go, wait_for_the_end_of_input
+
+wait_for_go()
+end(checksum=8, checksum_ok=False)
+wait_for_the_end_of_input()

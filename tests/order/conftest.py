@@ -1,0 +1,37 @@
+"""The fake machine as fixtures: on the disk of the checkout, because no page cache can be emptied on tmpfs."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import children
+from tests.fake_host.machine import Machine
+from tests.tree import ROOT
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """A folder on the disk of the checkout."""
+    (ROOT / "build/tests").mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(dir=ROOT / "build/tests"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """A fake machine that the agent in this process stands on. No test may leave one of its processes."""
+    made = Machine(on_disk)
+    made.make()
+    before = set(children())
+    for name, value in made.environment().items():
+        monkeypatch.setenv(name, value)
+    made.stand_in(monkeypatch.setattr)
+    yield made
+    left = {pid: line for pid, line in children().items() if pid not in before and "pytest" not in line}
+    assert not left, f"left behind: {left}"

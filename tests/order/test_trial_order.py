@@ -1,0 +1,193 @@
+"""One trial through the agent's own phases on a fake machine: what is done, in which order, and what comes of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import Any
+
+import pytest
+
+from pagecage.agent.attempt import Bench
+from pagecage.agent.session import run_trial
+from pagecage.record import Record, read_records
+from pagecage.trial import Trial
+from tests.fake_host.machine import CAGE, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
+
+UNIT = "pagecage-r1_tight.1.slice"
+ORDER = [
+    "read_ahead_kb 128",
+    f"set-property {UNIT}", f"start {UNIT}",
+    "iostat begins", "sar begins",
+    f"scope pagecage-run-r1_tight.1 in {UNIT}: good.py",
+    "workload ready", "workload go", "workload end", "workload exits",
+    "sar ends", "sadf", "iostat ends",
+    f"stop {UNIT}",
+    "read_ahead_kb 256",
+]  # fmt: skip
+
+
+def carry_out(machine: Machine, trial: Trial, bench: Bench | None = None) -> Record:
+    """Run one trial; its record as it stands in the host's file."""
+    run_trial(bench or make_bench(machine, io.BytesIO(), trial), trial, 1)
+    return list(read_records(machine.records))[-1]
+
+
+def without_calibration(lines: list[str]) -> list[str]:
+    """The log without the over-driving, whose units are named for it; tools that begin together are sorted."""
+    kept = [line for line in lines if "calibrate" not in line and line != "fio"]
+    begins = [n for n, line in enumerate(kept) if re.fullmatch("(iostat|sar) begins", line)]
+    for place, line in zip(begins, sorted(kept[n] for n in begins), strict=True):
+        kept[place] = line
+    return kept
+
+
+def test_the_whole_order(machine: Machine) -> None:
+    record = carry_out(machine, make_trial())
+    assert without_calibration(machine.told()) == ORDER
+    assert (record.outcome, record.phase, record.error) == ("ok", "record", None)
+    assert machine.left() == []
+
+
+def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
+    record = carry_out(machine, make_trial())
+    names = [phase["name"] for phase in record.phases]
+    assert names == [
+        "requirements", "dataset", "knobs", "calibrate", "cache", "slice", "collectors", "run", "stop", "totals", "cleanup",
+    ]  # fmt: skip
+    starts = [phase["start_monotonic_seconds"] for phase in record.phases]
+    assert starts == sorted(starts)
+    assert all(0 <= phase["seconds"] < 30 for phase in record.phases)
+
+
+def test_the_record_holds_what_happened(machine: Machine) -> None:
+    record = carry_out(machine, make_trial())
+    assert record.cage["read_back"] == {**record.cage["expected"], "cpu.max": "max 100000",
+                                        "io.max.wbps": "max", "io.max.wiops": "max"}  # fmt: skip
+    assert record.cage["requested"] == dict(CAGE.properties)
+    assert record.cache["requested"] == "cold"
+    assert record.cache["resident_bytes_before"] == 0
+    assert record.device["knobs"]["read_ahead_kb"] == "128"
+    assert record.device["maj_min"] == MAJ_MIN
+    assert record.exit == {"status": 0, "oom_kill": 0}
+    assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
+    assert {name: found["status"] for name, found in record.collectors.items()} == {
+        "sampler": "ok", "iostat": "ok", "sar": "ok", "vmtouch": "ok",
+    }  # fmt: skip
+    assert record.workload["checksum_ok"] is True
+    assert len(record.workload["sha256"]) == 64
+
+
+def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine) -> None:
+    response = carry_out(machine, make_trial()).response
+    assert response == {
+        "read_seconds": 0.5, "covered_fraction": 0.5, "full_pass_seconds": 1.0, "bytes_per_second": 2097152.0,
+        "device_read_bytes": 1048576.0, "device_reads": 8.0, "device_read_bytes_per_second": 2097152.0,
+        "device_reads_per_second": 16.0, "amplification": 2.0, "major_faults": 8,
+    }  # fmt: skip
+
+
+def test_counters_stand_around_the_measured_part(machine: Machine) -> None:
+    counters = carry_out(machine, make_trial()).counters
+    assert counters["before"]["cgroup"]["io.stat"] == {}
+    assert counters["after"]["cgroup"]["io.stat"][MAJ_MIN]["rbytes"] == 1048576
+    assert counters["totals"]["cgroup"]["memory.events"]["oom_kill"] == 0
+    assert counters["before"]["host"]["meminfo"]["MemTotal"] > 0
+
+
+def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None:
+    out, trial = io.BytesIO(), make_trial()
+    carry_out(machine, trial, make_bench(machine, out, trial))
+    frames = frames_of(out.getvalue())
+    kinds = [frame["frame"] for frame in frames]
+    assert kinds.index("record") > max(n for n, kind in enumerate(kinds) if kind == "trace")
+    bodies: dict[str, bytes] = {f["name"]: f["body"] for f in frames if f["frame"] == "trace"}
+    assert set(bodies) == {"sampler.jsonl", "iostat.json", "sar.bin", "sar.json", "vmtouch.jsonl"}
+    json.loads(bodies["iostat.json"])
+    rows: list[dict[str, Any]] = [json.loads(line) for line in bodies["sampler.jsonl"].splitlines()]
+    assert rows[-1]["io"]["rbytes"] == 1048576
+    assert rows[0]["resident_pages"] in (0, None)
+
+
+def test_events_tell_the_controller_when_to_look_around(machine: Machine) -> None:
+    out, trial = io.BytesIO(), make_trial()
+    carry_out(machine, trial, make_bench(machine, out, trial))
+    events = [f["event"] for f in frames_of(out.getvalue()) if f["frame"] == "event" and f["event"] != "phase"]
+    assert events == ["trial", "go", "end"]
+
+
+@pytest.mark.parametrize(
+    ("file", "shown"),
+    [("io.max", "io.max.rbps"), ("memory.max", "memory.max"), ("memory.swap.max", "memory.swap.max")],
+)
+def test_a_limit_that_is_not_applied_starts_no_workload(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
+) -> None:
+    """A manager without a controller drops its limits and says nothing: as `--user` does without `io` delegated."""
+    monkeypatch.setenv("FAKE_FORGETS", file)
+    record = carry_out(machine, make_trial())
+    assert record.outcome == "requirement_missed"
+    assert record.phase == "slice"
+    assert shown in record.missed_requirements[0]["reason"]
+    scopes = [line for line in machine.told() if line.startswith("scope") and "calibrate" not in line]
+    assert scopes == []
+    assert record.measured is None
+    assert machine.left() == []
+
+
+def test_a_limit_that_nobody_asked_for_starts_no_workload(machine: Machine) -> None:
+    """What an earlier run left in a drop-in counts too, as far as systemd is concerned."""
+    drop_in = machine.control / "pagecage-r1_light.1.slice.d"
+    drop_in.mkdir()
+    (drop_in / "40-left.conf").write_text("MemoryMax=8388608\n")
+    record = carry_out(machine, make_trial(cage=LIGHT, trial_id="r1_light"))
+    assert record.outcome == "requirement_missed"
+    assert "memory.max is 8388608, unasked" in record.missed_requirements[0]["reason"]
+    assert not any(line.startswith("workload") for line in machine.told())
+    assert machine.left() == []
+
+
+@pytest.mark.parametrize(
+    ("program", "outcome", "phase", "error"),
+    [
+        ("good.py", "ok", "record", None),
+        ("dies_before_ready.py", "failed", "run", "cannot open it: No such file or directory"),
+        ("dies_before_end.py", "failed", "run", "exit status -11"),
+        ("wrong_checksum.py", "wrong_answer", "record", "checksum 8 is not the sidecar's"),
+        ("cannot.py", "requirement_missed", "run", "io_uring is switched off here"),
+        ("out_of_memory.py", "oom_killed", "record", None),
+        ("killed.py", "failed", "run", "exit status -9"),
+        ("ends_without_end.py", "failed", "run", "it ended without an end line"),
+    ],
+)
+def test_what_a_workload_does_decides_the_outcome(
+    machine: Machine, program: str, outcome: str, phase: str, error: str | None
+) -> None:
+    record = carry_out(machine, make_trial(program))
+    assert (record.outcome, record.phase, record.error) == (outcome, phase, error)
+    assert machine.left() == []
+    assert machine.told()[-1] == "read_ahead_kb 256"
+
+
+@pytest.mark.parametrize("program", ["never_ends.py", "never_ready.py", "floods_for_ever.py"])
+def test_a_workload_without_end_is_ended(machine: Machine, program: str) -> None:
+    record = carry_out(machine, make_trial(program, timeout_seconds=1.5))
+    assert record.outcome == "timed_out"
+    assert record.error == "not done after 1.5 s"
+    assert f"kill {UNIT}" in machine.told()
+    assert machine.left() == []
+
+
+@pytest.mark.parametrize("program", ["prints_garbage.py", "ends_strangely.py"])
+def test_a_workload_that_talks_nonsense_leaves_a_record(machine: Machine, program: str) -> None:
+    record = carry_out(machine, make_trial(program))
+    assert record.outcome in ("ok", "failed")
+    assert machine.left() == []
+
+
+def test_what_died_before_it_was_ready_has_totals_alone(machine: Machine) -> None:
+    record = carry_out(machine, make_trial("dies_before_ready.py"))
+    assert set(record.counters) == {"totals"}
+    assert record.measured is None
+    assert record.response == {}
