@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from analysis.load import Judged, Run
 from analysis.stats import Summary, summarise
-from analysis.wording import quantity
+from analysis.wording import quantity, span
 
 Treatment = Mapping[str, str]
 
@@ -44,7 +44,7 @@ class Cell:
         parts = []
         if self.summary and self.summary.n > 1:
             low, high = (quantity(self.response, end) for end in (self.summary.low, self.summary.high))
-            parts.append(f"{self.summary.kind} {low} – {high}")
+            parts.append(f"{self.summary.kind} {span(low, high)}")
         parts.append(f"n {self.summary.n if self.summary else self.killed}")
         parts += [f"{n} {word}" for n, word in ((self.excluded, "excluded"), (self.unanswered, "unanswered")) if n]
         return ", ".join(parts)

@@ -121,8 +121,9 @@ def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
 
 def _grown(run: Run, trial: Judged, probe: str, key: str) -> dict[Any, int]:
     """Counts are cumulative: what the last line has more than the last line before `go`."""
-    lines = read_lines(run.path, trial.record, "bpftrace")
-    start = (trial.record.measured or {}).get("start_monotonic_seconds", 0)
+    if not trial.record.measured:
+        return {}
+    lines, start = read_lines(run.path, trial.record, "bpftrace"), trial.record.measured["start_monotonic_seconds"]
     before = _table([line for line in lines if line["t"] <= start][-1:], probe, key)
     return {k: n - before.get(k, 0) for k, n in _table(lines[-1:], probe, key).items() if n > before.get(k, 0)}
 

@@ -12,6 +12,8 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from analysis.look import Look
 
 JITTER = 0.16
+BAR_HEIGHT = 0.08
+"""The most that one bar may stand for, of the measured time."""
 BAR = {" ": 0.0, "o": 0.5, "O": 1.0}
 
 
@@ -70,18 +72,21 @@ def timeline(
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
     """vmtouch's bars of one trial below one another, time downwards: where in the file what is resident, when.
 
-    A bar stands until halfway to the next; lines mark `go` and `end`.
+    A bar is as high as its time is known; where bars are rare there is nothing between them. Lines mark `go` and `end`.
     """
     bars = vmtouch_df.sort_values("seconds")
-    picture = np.array([[BAR.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]])
-    times = bars["seconds"].to_numpy()
-    step = (times[-1] - times[0]) / max(1, len(times) - 1) or 0.1
-    edges = np.concatenate([[times[0] - step / 2], (times[1:] + times[:-1]) / 2, [times[-1] + step / 2]])
-    axes.pcolormesh(np.linspace(0, 100, 61), edges, picture, cmap=_shades(colour), vmin=0, vmax=1, rasterized=True)
     end = float(bars["measured_seconds"].iloc[0])
+    times = bars["seconds"].to_numpy()
+    gaps = np.concatenate([[np.inf], np.diff(times), [np.inf]])
+    reach = np.minimum(gaps, BAR_HEIGHT * end) / 2
+    rows = [[BAR.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]]
+    edges = np.stack([times - reach[:-1], times + reach[1:]], axis=1).ravel()
+    picture = np.full((2 * len(rows) - 1, 60), np.nan)
+    picture[::2] = rows
+    axes.pcolormesh(np.linspace(0, 100, 61), edges, picture, cmap=_shades(colour), vmin=0, vmax=1, rasterized=True)
     for moment in (0.0, end):
         axes.axhline(moment, color=colour, lw=0.9)
-    axes.set_ylim(end + 0.08 * end, -0.08 * end)
+    axes.set_ylim(end * 1.1, -0.1 * end)
     axes.grid(visible=False)
     return axes
 
@@ -105,6 +110,7 @@ def readahead(axes: Axes, readahead_df: pd.DataFrame, look: Mapping[str, Look]) 
                 ha="center", fontsize=8,
             )  # fmt: skip
     axes.set_xscale("log", base=2)
+    axes.set_xlim(0.8, 1.4 * max(64, int(readahead_df["pages"].max())))
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.7)
     return axes

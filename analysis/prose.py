@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 
@@ -30,6 +31,16 @@ def notices(run: Run) -> str:
     return "".join(f'<p class="notice {kind}">{text}</p>' for kind, text in _notices(run))
 
 
+def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
+    """Collectors that did not record all they should, by reason."""
+    return Counter(
+        (name, str(collector.get("reason") or collector["status"]).rstrip("."))
+        for trial in run.trials
+        for name, collector in trial.record.collectors.items()
+        if collector["status"] != "ok"
+    )
+
+
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
         yield "warn", EMULATED
@@ -40,6 +51,8 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if excluded:
         what = f"{excluded} of {planned} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, not averaged in."
+    for (name, reason), count in _failed_collectors(run).items():
+        yield "warn", f"<strong>{escape(name)} is not whole</strong> in {count} trials: {escape(reason)}."
     size, reason = run.plan["size"], run.plan.get("size_reason")
     why = escape(reason or "as it was asked for")
     yield "plain", f"<strong>Size {escape(size)}.</strong> {why[:1].upper()}{why[1:]}."

@@ -18,6 +18,7 @@ from analysis.prose import notices, story_html
 from pagecage.units import PAGE_BYTES
 
 KIB = 1024
+_MARKED = {"✓": "good", "✗": "bad"}
 
 
 @dataclass(frozen=True)
@@ -174,9 +175,11 @@ def _table(frame: pd.DataFrame, kind: str = "", *, empty: str = "Nothing to show
 
 
 def _cell(value: object) -> str:
-    """A cell's first line, and below it in small what belongs to it."""
+    """A cell's first line, and below it in small what belongs to it; marks get their colour."""
     first, *rest = escape(str(value)).split("\n")
-    return first + "".join(f"<small>{line}</small>" for line in rest)
+    kind = _MARKED.get(first[:1])
+    text = f'<span class="{kind}">{first}</span>' if kind else first
+    return text + "".join(f"<small>{line}</small>" for line in rest)
 
 
 def _figure(draw: Callable[[], Figure | None], caption: str) -> Html:

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.cells import make_cell, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.load import Judged, Run
-from analysis.wording import MARKS, claim_figure, label, published_figures, quantity, unit_figure
+from analysis.wording import MARKS, claim_figure, label, published_figures, quantity, span, unit_figure
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
 
@@ -42,7 +42,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
     spread = ""
     if result.low is not None and result.high is not None and result.n > 1:
         low, high = unit_figure(result.low, result.unit), unit_figure(result.high, result.unit)
-        spread = f"\n{result.kind} {low} – {high}, n {result.n}"
+        spread = f"\n{result.kind} {span(low, high)}, n {result.n}"
     return {
         "claim": result.id,
         "says": result.says,
@@ -129,9 +129,7 @@ def _proof_row(run: Run, treatment: Mapping[str, str]) -> dict[str, str]:
         "cache state": _tally(v.cache_state_reached.verdict.replace("_", " ") for v in verdicts),
         "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
         "held back by": _tally(v.binding_limit.verdict for v in verdicts),
-        "device bytes per byte": quantity("amplification", sorted(amplified)[len(amplified) // 2])
-        if amplified
-        else "–",
+        "amplification": quantity("amplification", sorted(amplified)[len(amplified) // 2]) if amplified else "–",
         "for instance": verdicts[-1].binding_limit.because if verdicts else "",
     }
 

@@ -40,6 +40,12 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def span(low: str, high: str) -> str:
+    """Two figures with their unit once, where it is the same."""
+    figure, _, unit = low.partition(" ")
+    return f"{figure} – {high}" if unit and high.partition(" ")[2] == unit else f"{low} – {high}"
+
+
 def title(response: str) -> str:
     """A response's name in words."""
     return _TITLES.get(response, response.replace("_", " "))

@@ -39,7 +39,9 @@ def judge_binding_limit(record: Record, series: Sequence[Mapping[str, Any]]) -> 
     """The limit that held most of the measured time, and the share of time of each."""
     kills = last_known(record, "memory.events", "oom_kill")
     if kills:
-        return BindingVerdict("memory", f"The memory limit ended it ({kills} OOM kill(s)).", {"memory": 1.0})
+        return BindingVerdict(
+            "memory", f"The memory limit ended it ({kills} OOM kill{'s' * (kills > 1)}).", {"memory": 1.0}
+        )
     cut = windows(record, series)
     if not cut:
         return BindingVerdict("none", "Not known: the measured part did not end.", {})
@@ -95,14 +97,11 @@ def _reclaims(window: Window) -> bool:
 
 def _sentence(name: str, shares: Mapping[str, float], cut: Sequence[Window]) -> str:
     seconds = sum(window.seconds for window in cut)
-    waits = [("the disk", "waited_io"), ("memory", "waited_memory")]
-    parts = [
-        f"{100 * sum(getattr(w, key) or 0 for w in cut) / seconds:.0f} % waiting for {what}"
-        for what, key in waits
-        if any(getattr(w, key) is not None for w in cut)
-    ]
-    cpu = sum(w.cpu or 0 for w in cut) / seconds
-    over = f"{len(cut)} windows" if len(cut) > 1 else "one window"
+
+    def share(key: str) -> float:
+        return 100 * sum(getattr(window, key) or 0 for window in cut) / seconds
+
     what = "No limit held it" if name == "none" else f"{name} held it"
-    tail = ", ".join([*parts, f"{cpu:.2f} CPUs busy"])
-    return f"{what} for {100 * shares.get(name, 0):.0f} % of {seconds:.1f} s in {over}: {tail}."
+    waits = f"{share('waited_io'):.0f} % waiting for the disk, {share('waited_memory'):.0f} % for memory"
+    held = f"{what} for {100 * shares.get(name, 0):.0f} % of {seconds:.1f} s in {len(cut)} window{'s' * (len(cut) > 1)}"
+    return f"{held}: {waits}, {share('cpu') / 100:.2f} CPUs busy."

@@ -53,7 +53,7 @@ def amount(name: str, value: float) -> str:
         return format_bytes(value)
     if name == "CPUQuota":
         return f"{value:.0f} % of one CPU"
-    return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os per second"
+    return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os a second"
 
 
 def _calibration(record: Record, name: str) -> Mapping[str, Any]:
@@ -170,7 +170,7 @@ def _reached(record: Record, name: str, cap: float) -> str | None:
     if name == "MemoryMax":
         kills = last_known(record, "memory.events", "oom_kill") or 0
         hits = last_known(record, "memory.events", "max") or 0
-        what = f"{kills} OOM kill(s)" if kills else f"{hits} times reclaimed at the limit"
+        what = f"{kills} OOM kill{'s' * (kills > 1)}" if kills else f"{hits} times reclaimed at the limit"
         peak = f", peak {format_bytes(observed)} of {format_bytes(cap)}" if observed is not None else ""
         return f"The trial drove against it: {what}{peak}." if kills or hits else None
     if name == "CPUQuota":

@@ -58,7 +58,7 @@ def test_time_is_shared_out_and_the_largest_share_names_it():
 def _shifted(row, last):
     """A later row whose counters go on from where the earlier part stopped."""
     moved = {**row, "t": row["t"] - START + last["t"]}
-    moved["io"] = {key: row["io"][key] + last["io"][key] for key in row["io"]}
+    moved["io"] = {key: row["io"].get(key, 0) + count for key, count in last["io"].items()}
     moved["pressure"] = {
         kind: {part: line[part] + last["pressure"][kind][part] for part in line}
         for kind, line in row["pressure"].items()
@@ -78,7 +78,7 @@ def test_rows_before_go_and_after_end_do_not_count():
 def test_without_a_series_the_counters_of_the_whole_part_decide():
     found = judge_binding_limit(make_record(), [])
     assert found.verdict == "bandwidth"
-    assert "one window" in found.because
+    assert "in 1 window" in found.because
 
 
 def test_without_anything_it_says_that_it_does_not_know():
