@@ -55,6 +55,7 @@ class Campaign:
         self._host, self._plan, self._folder, self._kit, self._listener = host, plan, folder, kit, listener
         self._state: MachineState | None = None
         self._started = False
+        self._idle_starts = 0
         self._tries: Counter[str] = Counter()
 
     def run(self) -> Summary:
@@ -62,7 +63,11 @@ class Campaign:
         try:
             self._host.prepare(need_of(self._plan), self._step)
             while groups := blocks(self._worth_trying(), self._plan.document["fresh"]):
+                tried_before = self._tries.total()
                 self._run_group(groups[0])
+                self._idle_starts = 0 if self._tries.total() > tried_before else self._idle_starts + 1
+                if self._idle_starts == _TRIES:
+                    raise HostError(f"the host was started {_TRIES} times and ran nothing", "pagecage doctor")
         finally:
             self._host.stop()
         lacking = len(self._folder.remaining(self._plan))
@@ -77,7 +82,6 @@ class Campaign:
             state = self._machine_state()
         except HostDied as error:
             self._state = None
-            self._tries[group[0].trial_id] += 1
             self._step(f"the host died while it started: {error.message}")
             return
         self._serve(group, state)
@@ -111,12 +115,12 @@ class Campaign:
                 raise
             finally:
                 status = _wait(process)
-                said.seek(0)
-                self._settle(intake, status, said.read().decode(errors="replace")[-_SAID_CHARACTERS:].strip())
+                self._tries.update(intake.tried)
+            said.seek(0)
+            self._settle(intake, status, said.read().decode(errors="replace")[-_SAID_CHARACTERS:].strip())
 
     def _settle(self, intake: Intake, status: int, said: str) -> None:
         """After the agent has gone: a trial that it left open gets a record, and a broken host a new start."""
-        self._tries.update(intake.tried)
         if status == 0 and intake.open_trial is None:
             return
         self._state = None
@@ -125,8 +129,6 @@ class Campaign:
             by_id = {trial.trial_id: trial for trial in self._plan.trials}
             why = f"the agent or its host ended (status {status}){': ' + said.splitlines()[-1] if said else ''}"
             intake.abandon(by_id[intake.open_trial], self._plan, why)
-        elif not intake.tried:
-            raise HostError(f"the agent did not start ({status}): {said or 'it said nothing'}", "pagecage doctor")
 
     def _request(self, group: tuple[Trial, ...], state: MachineState) -> Request:
         harness = {k: self._plan.document["harness"][k] for k in ("version", "git_revision")}

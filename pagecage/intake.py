@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,35 +19,48 @@ from pagecage.runs import RunFolder
 from pagecage.trial import Trial
 
 Frame = tuple[dict[str, Any], bytes]
+_PIECE_BYTES = 1 << 16
 
 
 class FrameReader:
-    """Whole frames of one pipe. Its buffer outlives an interruption, so reading can go on afterwards."""
+    """Whole frames of one pipe. What was read is kept here, so reading can go on after an interruption."""
 
     def __init__(self, descriptor: int) -> None:
-        self._pipe = open(descriptor, "rb", closefd=False)  # noqa: SIM115 - the process owns the pipe
-        self._header: dict[str, Any] | None = None
-        self._line = b""
-        self._body = b""
+        self._descriptor = descriptor
+        self._read = bytearray()
+        self._seen = 0
 
     def next(self) -> Frame | None:
         """The next frame; None when the stream ended. A frame cut off by the sender's death is dropped."""
-        if self._header is None:
-            while not self._line.endswith(b"\n"):
-                piece = self._pipe.readline()
-                if not piece:
-                    return None
-                self._line += piece
-            self._header, self._line = json.loads(self._line), b""
-        length = self._header.get("length", 0)
-        while len(self._body) < length:
-            piece = self._pipe.read1(length - len(self._body))
-            if not piece:
+        while (end := self._read.find(b"\n", self._seen)) < 0:
+            self._seen = len(self._read)
+            if not self._more():
                 return None
-            self._body += piece
-        frame = self._header, self._body
-        self._header, self._body = None, b""
-        return frame
+        header = _header(bytes(self._read[:end]))
+        whole = end + 1 + int(header.get("length", 0))
+        while len(self._read) < whole:
+            if not self._more():
+                return None
+        body = bytes(self._read[end + 1 : whole])
+        del self._read[:whole]
+        self._seen = 0
+        return header, body
+
+    def _more(self) -> bool:
+        piece = os.read(self._descriptor, _PIECE_BYTES)
+        self._read += piece
+        return bool(piece)
+
+
+def _header(line: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+        if header["frame"]:
+            return dict(header)
+    except (ValueError, TypeError, KeyError):
+        pass
+    text = line[:80].decode(errors="replace")
+    raise HostError(f"the host answered with something that is no frame: {text!r}", "its login must print nothing")
 
 
 class Intake:

@@ -7,7 +7,6 @@ import itertools
 import json
 import random
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,14 +102,13 @@ def _level(experiment: Experiment, factor: str, level: str) -> Level:
 
 
 def _names(all_treatments: list[dict[str, str]]) -> dict[tuple[str, ...], str]:
-    """A readable name for each treatment; numbered where names would be equal, or too long for a unit's name."""
+    """A readable name for each treatment; all numbered where two would be equal, or one too long for a unit's name."""
     words = {
         tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values()) for t in all_treatments
     }
-    counts = Counter(words.values())
-    numbered = enumerate(words.items(), start=1)
-    return {key: word if counts[word] == 1 and len(word) <= _NAME_LENGTH else f"{word[:_NAME_LENGTH]}_{number}"
-            for number, (key, word) in numbered}  # fmt: skip
+    if len(set(words.values())) == len(words) and max(map(len, words.values()), default=0) <= _NAME_LENGTH:
+        return words
+    return {key: f"{word[:_NAME_LENGTH]}_{number}" for number, (key, word) in enumerate(words.items(), start=1)}
 
 
 def _trial_id(repeat: int, name: str) -> str:

@@ -47,9 +47,10 @@ class Children:
         except TimeoutExpired:
             pass
         finally:
-            _kill_session(process.pid, 0)
+            note = self._notes / str(process.pid)
+            _kill_session(process.pid, int(read_text(note) or 0))
             process.wait()
-        (self._notes / str(process.pid)).unlink(missing_ok=True)
+        note.unlink(missing_ok=True)
         return None if dead_before else process.returncode
 
     def sweep(self) -> list[int]:
@@ -75,8 +76,11 @@ def _start_ticks(pid: int) -> int | None:
 def _kill_session(session: int, since_ticks: int) -> int:
     """Kill every process of a session that started no earlier than its leader did; how many there were.
 
-    A leader may be gone while its children stay (sar's sadc), so all of /proc is looked through.
+    A leader may be gone while its children stay (sar's sadc), so all of /proc is looked through. A leader that started
+    at another time is somebody else's, with a number used again.
     """
+    if _start_ticks(session) not in (None, since_ticks):
+        return 0
     killed = 0
     for entry in Path("/proc").iterdir():
         fields = _stat(int(entry.name)) if entry.name.isdigit() else []

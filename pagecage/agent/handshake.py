@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
@@ -14,6 +14,7 @@ from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 _GRACE_SECONDS = 10.0
 _KEEP_BYTES = 2000
+_LONGEST_LINE_BYTES = 1 << 20
 _POLL_SECONDS = 0.005
 
 
@@ -100,7 +101,7 @@ class Conversation:
             self._said = (self._said + text)[-_KEEP_BYTES:]
 
     def _read_stdout(self, pipe: IO[bytes]) -> None:
-        for line in open(pipe.fileno(), "rb", closefd=False):  # noqa: SIM115 - buffered view of the process's own pipe
+        for line in _lines_of(pipe):
             data = _parse(line) if self._speaks else None
             if data is not None:
                 self._lines.put(data)
@@ -109,7 +110,7 @@ class Conversation:
         self._lines.put(None)
 
     def _read_stderr(self, pipe: IO[bytes]) -> None:
-        for line in open(pipe.fileno(), "rb", closefd=False):  # noqa: SIM115 - as above
+        for line in _lines_of(pipe):
             self._note(line)
 
     def _send(self, data: bytes, close: bool = False) -> None:
@@ -118,6 +119,13 @@ class Conversation:
             self.process.stdin.write(data)
             if close:
                 self.process.stdin.close()
+
+
+def _lines_of(pipe: IO[bytes]) -> Iterator[bytes]:
+    """Lines of a pipe, cut where one would grow without bound (a program that writes gigabytes and no newline)."""
+    with open(pipe.fileno(), "rb", closefd=False) as buffered:
+        while line := buffered.readline(_LONGEST_LINE_BYTES):
+            yield line
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

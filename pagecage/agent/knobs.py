@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 from pagecage.agent.device import Disk, read_knobs, write_knob
@@ -32,13 +31,17 @@ class KnobJournal:
             self._path.write_text(json.dumps(saved))
         write_knob(disk, knob, value)
 
-    def restore(self) -> None:
-        """Put back what can be and forget the rest: a disk that is gone must not stop every later start."""
+    def restore(self) -> list[str]:
+        """Put back what can be, forget the rest and tell it: a disk that is gone must not stop every later start."""
+        told = []
         for name, knobs in self._saved().items():
             for knob, value in knobs.items():
-                with suppress(HostError):
+                try:
                     write_knob(Disk(name, "", f"/dev/{name}", "", ""), knob, value)
+                except HostError as error:
+                    told.append(f"{name}'s {knob} could not be put back to {value}: {error.message}")
         self._path.unlink(missing_ok=True)
+        return told
 
     def _saved(self) -> dict[str, dict[str, str]]:
         try:

@@ -49,7 +49,7 @@ def sweep(systemd: Systemd, spool: Path) -> list[str]:
     for unit in units:
         stop_slice(systemd, unit)
     Children(spool).sweep()
-    KnobJournal(spool).restore()
+    units += KnobJournal(spool).restore()
     shutil.rmtree(spool / "trials", ignore_errors=True)
     return units
 
@@ -90,16 +90,15 @@ def run_trial(bench: Bench, trial: Trial, number: int) -> None:
     directory = bench.request.spool / "trials" / f"{trial.trial_id}.{number}"
     directory.mkdir(parents=True, exist_ok=True)
     attempt = Attempt(bench, trial, number, directory, ExitStack())
-    interrupted = False
     try:
         _go_through_phases(attempt)
     except Interrupted:
-        attempt.outcome, attempt.error, interrupted = "interrupted", "ended from outside", True
-    with bench.interruption.held():
-        _clean_up(attempt)
-        _hand_back(attempt)
-    if interrupted:
-        raise Interrupted
+        attempt.outcome, attempt.error = "interrupted", "ended from outside"
+        raise
+    finally:
+        with bench.interruption.held():
+            _clean_up(attempt)
+            _hand_back(attempt)
 
 
 def _go_through_phases(attempt: Attempt) -> None:

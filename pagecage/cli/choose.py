@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from pagecage.definitions import Definitions, nearest
+from pagecage.definitions.catalogue import Definitions, nearest
 from pagecage.errors import PagecageError
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host

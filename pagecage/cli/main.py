@@ -17,7 +17,7 @@ from pagecage.cli import carry_out, doctor, host_verbs
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_run
-from pagecage.definitions import schemas
+from pagecage.definitions.catalogue import schemas
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.plan import plan_to_json
 from pagecage.runs import find_run

@@ -70,6 +70,7 @@ class LocalHost:
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy into the spool, which lies in memory."""
+        _own_directory(Path(self.spool_dir))
         Path(directory).mkdir(parents=True, exist_ok=True)
         for source in sources:
             aside = Path(directory, f".{source.name}.part")  # a program that still runs cannot be written over
@@ -82,3 +83,11 @@ class LocalHost:
 
     def stop(self) -> None:
         """Nothing to stop."""
+
+
+def _own_directory(path: Path) -> None:
+    """Make the spool ours alone: what lies in it is run, and its parent may be open to everybody."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stat = path.lstat()
+    if stat.st_uid != os.getuid() or stat.st_mode & 0o022 or path.is_symlink():
+        raise HostError(f"{path} belongs to somebody else, or others may write there", f"remove {path}")

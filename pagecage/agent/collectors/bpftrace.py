@@ -2,7 +2,7 @@
 
 Attaching takes seconds, so no trial pays for it; a printf for every fault would cost 40 %, so the kernel counts.
 Maps are never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so
-nothing falls between print and clear. "Attached" is the first tick: bpftrace prints its banner, and runs BEGIN, before that.
+nothing falls between print and clear. "Attached" is the first tick: bpftrace prints its banner before that.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pagecage.agent.device import Disk
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a collector may look at: the measured disk, the cgroup, the dataset; where to write, and who starts tools."""
+    """What a collector may look at: the measured disk, the cgroup, the dataset; where it writes, who starts tools."""
 
     directory: Path
     disk: Disk

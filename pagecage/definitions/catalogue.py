@@ -1,0 +1,156 @@
+"""Reads a checkout's experiments and cages: what leaves here is checked and plain."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pagecage.cage import UNCAGED, Cage
+from pagecage.definitions.tables import (
+    CageFile,
+    ClaimTable,
+    ExperimentFile,
+    Fraction,
+    LevelTable,
+    SizeTable,
+    WorkloadTable,
+)
+from pagecage.errors import PagecageError
+from pagecage.experiment import Experiment, Level, Size
+from pagecage.units import page_floor_bytes
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A hint that names the most similar known name, or all of them."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PagecageError(f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax") from None
+    except OSError as error:
+        raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+
+
+def _complain(path: Path, error: ValidationError) -> PagecageError:
+    """The first mistake, naming file and key; a union's other branches are left out."""
+    first = error.errors()[0]
+    key = ".".join(
+        str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal[", "Fraction"))
+    )
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return PagecageError(f"{path.name}: unknown key {key!r}", _keys_hint(path, key))
+    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return PagecageError(f"{path.name}: {key or 'file'}: {message}{more}", f"edit {path}")
+
+
+def _keys_hint(path: Path, key: str) -> str:
+    """The nearest key of the same table; docs/schema/ has them all."""
+    tables: dict[str, type[BaseModel]] = {
+        "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
+    }  # fmt: skip
+    head, _, rest = key.partition(".")
+    whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
+    model = tables.get(head, whole) if rest else whole
+    return nearest(key.split(".")[-1], list(model.model_fields))
+
+
+class Definitions:
+    """The experiments and cages of one checkout."""
+
+    def __init__(self, top: Path, programs: list[str]) -> None:
+        self._experiments, self._cages, self._programs = top / "experiments", top / "cgroups", programs
+
+    def experiment_names(self) -> list[str]:
+        """Names that `make experiment NAME=` takes."""
+        return sorted(path.stem for path in self._experiments.glob("*.toml"))
+
+    def cage_names(self) -> list[str]:
+        """Names that a cage factor and `CAGE=` take."""
+        return sorted(path.stem for path in self._cages.glob("*.toml"))
+
+    def experiment(self, name: str) -> Experiment:
+        """One experiment, checked. Raises PagecageError naming file and key, or the nearest name."""
+        path = self._path(self._experiments, name, "experiment", self.experiment_names())
+        data = _read_toml(path)
+        try:
+            table = ExperimentFile.model_validate(data)
+        except ValidationError as error:
+            raise _complain(path, error) from None
+        self._check_names(path, table)
+        return _experiment(name, table, data, path)
+
+    def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
+        """One cage with every value resolved against the dataset's size."""
+        path = self._path(self._cages, name, "cage", self.cage_names(), where)
+        try:
+            table = CageFile.model_validate(_read_toml(path))
+        except ValidationError as error:
+            raise _complain(path, error) from None
+        return _cage(name, table, dataset_bytes, path)
+
+    def _path(self, folder: Path, name: str, kind: str, known: list[str], where: str = "") -> Path:
+        if name not in known:
+            place = f"{where}: " if where else ""
+            raise PagecageError(f"{place}there is no {kind} {name!r}", nearest(name, known))
+        return folder / f"{name}.toml"
+
+    def _check_names(self, path: Path, table: ExperimentFile) -> None:
+        if table.workload.kind == "handshake" and table.workload.program not in self._programs:
+            known = nearest(table.workload.program, self._programs)
+            raise PagecageError(f"{path.name}: workload.program: no workload {table.workload.program!r}", known)
+        own = {level.cage for levels in table.levels.values() for level in levels.values() if level.cage}
+        renamed = table.levels.get("cage", {})
+        named = {level for level in table.factors.get("cage", []) if not (level in renamed and renamed[level].cage)}
+        for cage in sorted(own | named):
+            self._path(self._cages, cage, "cage", self.cage_names(), f"{path.name}: factors.cage")
+
+
+def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
+    return Experiment(
+        name=name, question=table.question, program=table.workload.program, workload_kind=table.workload.kind,
+        arguments=tuple(table.workload.arguments), min_memory_bytes=table.workload.min_memory_bytes or 0,
+        response=table.response, repeats=table.repeats, fresh=table.fresh, read_ahead_kb=table.read_ahead_kb,
+        collectors=tuple(table.collectors), factors={k: tuple(v) for k, v in table.factors.items()},
+        levels={f: {n: _level(level) for n, level in levels.items()} for f, levels in table.levels.items()},
+        exclude=tuple(table.exclude), claims=tuple(claim.model_dump() for claim in table.claims),
+        sizes={n: Size(s.dataset, s.max_seconds, s.repeats) for n, s in table.sizes.items()},
+        definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data,
+    )  # fmt: skip
+
+
+def _level(table: LevelTable) -> Level:
+    return Level(tuple(table.arguments), table.cache, table.read_ahead_kb, table.cage)
+
+
+def _cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
+    data = table.model_dump()
+    limits = {k: data[k] for k in CageFile.model_fields if k[0].isupper() and data[k] is not None}
+    if isinstance(table.MemoryMax, Fraction):
+        if dataset_bytes is None:
+            raise PagecageError(f"{path.name}: MemoryMax is a share of a dataset, and there is none", "give a size")
+        limits["MemoryMax"] = page_floor_bytes(round(dataset_bytes * table.MemoryMax.dataset_fraction))
+    # Swap is closed, or anonymous memory would spill instead of being killed; and swap-in passes io.max unthrottled.
+    if limits.get("MemorySwapMax") == "infinity":
+        del limits["MemorySwapMax"]
+    elif name != UNCAGED:
+        limits.setdefault("MemorySwapMax", 0)
+    provenance = {k: v for k, v in data.items() if not k[0].isupper() and v is not None}
+    return Cage(name, limits, provenance)
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of docs/schema/, by file name."""
+    return {
+        f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+        for name, model in (("experiment", ExperimentFile), ("cage", CageFile))
+    }
