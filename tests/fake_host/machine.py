@@ -1,6 +1,6 @@
 """A machine that is none, on which the real agent runs.
 
-systemd, cgroups, the disk's knobs and the tools are fakes; files, processes, signals, clocks and the page cache are real.
+systemd, cgroups, the knobs of the disk and the tools are fakes; files, processes, signals and the page cache are real.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,5 +34,14 @@ def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]
         monkeypatch.setenv(name, value)
     made.stand_in(monkeypatch.setattr)
     yield made
-    left = {pid: line for pid, line in children().items() if pid not in before and "pytest" not in line}
-    assert not left, f"left behind: {left}"
+    assert not (left := lingering(before)), f"left behind: {left}"
+
+
+def lingering(before: set[int]) -> dict[int, str]:
+    """Our children that were not there before and are still there after a moment."""
+    deadline = time.monotonic() + 2.0
+    while True:
+        left = {pid: line for pid, line in children().items() if pid not in before and "pytest" not in line}
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.02)

@@ -54,7 +54,8 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
     names = [phase["name"] for phase in record.phases]
     assert names == [
-        "requirements", "dataset", "knobs", "calibrate", "cache", "slice", "collectors", "run", "stop", "totals", "cleanup",
+        "requirements", "dataset", "knobs", "calibrate", "cache", "slice", "collectors", "run", "stop", "totals",
+        "cleanup",
     ]  # fmt: skip
     starts = [phase["start_monotonic_seconds"] for phase in record.phases]
     assert starts == sorted(starts)

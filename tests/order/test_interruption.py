@@ -1,0 +1,193 @@
+"""Asked to end, at every point of a trial: nothing stays, a record tells where it was, what was done is not lost."""
+
+from __future__ import annotations
+
+import io
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pagecage.agent import session
+from pagecage.agent.attempt import Attempt
+from pagecage.agent.interruption import Interrupted, Interruption
+from pagecage.agent.phases import PHASES
+from pagecage.agent.session import run_trial
+from pagecage.cage import Cage
+from pagecage.errors import HostError
+from pagecage.record import Record, read_records
+from tests.fake_host.machine import CAGE, Machine, frames_of, make_bench, make_trial
+
+NAMES = [name for name, _ in PHASES]
+NO_LIMITS = Cage("uncaged", {})
+Phase = Callable[[Attempt], None]
+
+
+@pytest.fixture
+def interruption() -> Iterator[Interruption]:
+    """Listens in this process to what ends an agent, for the time of a test."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    made = Interruption()
+    made.listen()
+    yield made
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def only_record(machine: Machine) -> Record:
+    [record] = read_records(machine.records)
+    return record
+
+
+def run_interrupted(machine: Machine, interruption: Interruption, cage: Cage = CAGE) -> Record:
+    """Run a trial that is expected to be cut short; its only record."""
+    trial = make_trial(cage=cage)
+    with pytest.raises(Interrupted):
+        run_trial(make_bench(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
+    return only_record(machine)
+
+
+@pytest.mark.parametrize("asking", ["TERM", "INT", "HUP"])
+def test_every_signal_that_asks_is_heard(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, asking: str
+) -> None:
+    monkeypatch.setenv("FAKE_SIGNAL", asking)
+    monkeypatch.setenv("FAKE_SIGNALS", "start")
+    assert run_interrupted(machine, interruption).outcome == "interrupted"
+    assert machine.left() == []
+
+
+@pytest.mark.parametrize(
+    ("event", "phase"),
+    [
+        ("fio", "calibrate"),
+        ("set-property", "calibrate"),
+        ("iostat", "collectors"),
+        ("vmtouch", "collectors"),
+        ("scope", "calibrate"),
+        ("go", "run"),
+        ("sadf", "stop"),
+    ],
+)
+def test_a_signal_while_a_command_runs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, event: str, phase: str
+) -> None:
+    monkeypatch.setenv("FAKE_SIGNALS", event)
+    record = run_interrupted(machine, interruption)
+    assert (record.outcome, record.phase, record.error) == ("interrupted", phase, "ended from outside")
+    assert machine.left() == []
+    assert machine.read_ahead_kb() == "256"
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_interruption_around_every_phase(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, name: str, moment: str
+) -> None:
+    cut_short(monkeypatch, name, moment, Interrupted())
+    record = run_interrupted(machine, interruption)
+    assert (record.outcome, record.phase) == ("interrupted", name)
+    assert machine.left() == []
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), HostError("no"), KeyError("defect")])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_error_after_every_phase(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
+) -> None:
+    trial = make_trial()
+    cut_short(monkeypatch, name, "after", error)
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    record = only_record(machine)
+    assert (record.outcome, record.phase) == ("failed", name)
+    assert record.error
+    assert machine.left() == []
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
+    """Let one phase raise before it began or after it was done."""
+
+    def raising(phase: Phase) -> Phase:
+        def instead(attempt: Attempt) -> None:
+            if moment == "after":
+                phase(attempt)
+            raise error
+
+        return instead
+
+    phases = tuple((n, raising(phase) if n == name else phase) for n, phase in PHASES)
+    monkeypatch.setattr(session, "PHASES", phases)
+
+
+def test_a_signal_during_the_cleanup_loses_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+) -> None:
+    """The trial is done when its slice is stopped: it keeps its answer, and only then the agent ends."""
+    monkeypatch.setenv("FAKE_SIGNALS", "stop")
+    out, trial = io.BytesIO(), make_trial(cage=NO_LIMITS)
+    with pytest.raises(Interrupted):
+        run_trial(make_bench(machine, out, trial, interruption=interruption), trial, 1)
+    assert only_record(machine).outcome == "ok"
+    assert machine.left() == []
+    assert frames_of(out.getvalue())[-1]["frame"] == "record"
+
+
+def test_a_signal_while_a_calibration_is_cleaned_up(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+) -> None:
+    monkeypatch.setenv("FAKE_SIGNALS", "stop")
+    assert run_interrupted(machine, interruption).outcome == "interrupted"
+    assert machine.left() == []
+
+
+def test_a_second_signal_changes_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
+) -> None:
+    monkeypatch.setenv("FAKE_SIGNALS", "go stop sadf")
+    assert run_interrupted(machine, interruption, NO_LIMITS).outcome == "interrupted"
+    assert machine.left() == []
+
+
+@pytest.mark.parametrize("verb", ["set-property", "start"])
+def test_a_systemd_that_refuses_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    monkeypatch.setenv("FAKE_FAILS", verb)
+    trial = make_trial(cage=NO_LIMITS)
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    record = only_record(machine)
+    assert (record.outcome, record.phase) == ("failed", "slice")
+    assert "asked to" in (record.error or "")
+    assert machine.left() == []
+
+
+def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, bench = make_trial(), make_bench(machine, io.BytesIO())
+
+    def refuse() -> None:
+        raise HostError("the knob is stuck")
+
+    monkeypatch.setattr(type(bench.knobs), "restore", lambda _: refuse())
+    run_trial(bench, trial, 1)
+    record = only_record(machine)
+    assert record.outcome == "ok"
+    assert "the knob is stuck" in (record.error or "")
+    assert not list(machine.cgroups.glob("**/pagecage-*"))
+
+
+def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise HostError("sar would not stop")
+
+    monkeypatch.setattr("pagecage.agent.collectors.sysstat.Sar._read_back", refuse)
+    trial = make_trial()
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    collectors = only_record(machine).collectors
+    assert {name: found["status"] for name, found in collectors.items()} == {
+        "sampler": "ok", "iostat": "ok", "sar": "failed", "vmtouch": "ok",
+    }  # fmt: skip
+    assert "sar would not stop" in collectors["sar"]["reason"]
+    assert machine.left() == []
