@@ -17,7 +17,7 @@ ORDER = (
     *("version", "errors", "units", "process"),
     *("cage", "experiment", "trial", "record"),
     *("plan", "requirements", "verdicts", "agent"),
-    *("definitions", "runs", "hosts", "campaign", "cli"),
+    *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
 ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
