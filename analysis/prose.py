@@ -53,6 +53,6 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, not averaged in."
     for (name, reason), count in _failed_collectors(run).items():
         yield "warn", f"<strong>{escape(name)} is not whole</strong> in {count} trials: {escape(reason)}."
-    size, reason = run.plan["size"], run.plan.get("size_reason")
-    why = escape(reason or "as it was asked for")
+    size = run.plan["size"]
+    why = escape(run.plan.get("size_reason") or "as it was asked for")
     yield "plain", f"<strong>Size {escape(size)}.</strong> {why[:1].upper()}{why[1:]}."

@@ -1,0 +1,153 @@
+"""The page: whole, by itself, telling what the records tell; and the same in a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from analysis.__main__ import main
+from pagecage.process import run
+from tests.fixtures.runs import DEFINITION, ROOT, build_run
+
+# Attributes by which a page fetches something at once; a link (href of <a>) fetches nothing until it is followed.
+LOADS = {"src", "srcset", "data", "poster", "background", "action", "xlink:href"}
+
+
+class Loads(HTMLParser):
+    """Every address that a browser would fetch on its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.tags = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            loads = name in LOADS or (name == "href" and tag != "a") or (name == "style" and "url(" in (value or ""))
+            if loads and not re.match(r"^(data:|#)", value or ""):
+                self.found.append((tag, name, value))
+
+
+def loads_of(page):
+    parser = Loads()
+    parser.feed(page)
+    css = re.findall(r"url\(([^)]*)\)", page) + re.findall(r"@import[^;]*", page)
+    return parser.found + [address for address in css if not address.strip("'\"").startswith(("#", "data:"))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    def noisy(record):
+        if record["trial_id"].endswith("uncaged-unloaded-random-r2"):
+            record["cache"]["resident_bytes_before"] = 4096
+        if record["trial_id"].endswith("tenth-unloaded-random-r1"):
+            record["collectors"]["iostat"] = {"status": "failed", "reason": "it <died>"}
+
+    folder = build_run(tmp_path_factory.mktemp("report") / "run", noisy)
+    assert main(["render", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder):
+    return (folder / "report.html").read_text()
+
+
+def test_the_page_loads_nothing(page):
+    assert loads_of(page) == []
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        '<img src="https://example.org/a.png">',
+        '<link rel="stylesheet" href="a.css">',
+        '<p style="background: url(http://example.org/a)">',
+        "<style>@import 'a.css';</style>",
+        '<svg><image xlink:href="http://example.org/a.png"/></svg>',
+    ],
+)
+def test_a_page_that_loads_something_would_be_caught(bad):
+    assert loads_of(bad)
+
+
+def test_every_claim_is_in_the_page(page):
+    for claim in DEFINITION["claims"]:
+        assert f">{claim['id']}<" in page
+
+
+def test_question_story_emulation_and_exclusion_stand_at_the_top(page):
+    top = page[: page.index("The table")]
+    assert DEFINITION["question"] in top
+    assert "Emulated." in top
+    assert "1 of 36 trials are excluded" in top
+    assert "iostat is not whole" in top
+
+
+def test_what_a_record_says_is_escaped(page):
+    assert "it &lt;died&gt;" in page
+    assert "it <died>" not in page
+
+
+def test_all_figures_are_there_and_take_the_pages_ink(page):
+    assert page.count("<figure>") == 5
+    assert page.count("<svg") == 5
+    assert "#010203" not in page
+    assert "currentColor" in page
+
+
+def test_the_command_seed_and_hashes_are_there(page):
+    for text in ("pagecage run constrained-random --host vm", "20261121", "3f" * 32, "0123abcd"):
+        assert text in page
+
+
+def test_the_page_names_no_place_on_the_machine_that_made_it(page, folder):
+    assert str(folder.parent) not in page
+    assert str(ROOT) not in page
+
+
+def test_the_notebook_was_executed_and_has_no_error(folder):
+    notebook = json.loads((folder / "report.ipynb").read_text())
+    outputs = [out for cell in notebook["cells"] for out in cell.get("outputs", [])]
+    assert len(outputs) >= 15
+    assert not [out for out in outputs if out["output_type"] == "error"]
+
+
+def test_a_report_can_be_made_again_and_is_the_same(folder, page):
+    assert main(["render", str(folder)]) == 0
+    again = (folder / "report.html").read_text()
+    assert re.sub(r"id=\"[^\"]*\"|#[\w-]+", "", again) == re.sub(r"id=\"[^\"]*\"|#[\w-]+", "", page)
+
+
+def test_the_terminal_has_table_verdicts_and_claims(folder, capsys):
+    assert main(["show", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "killed" in text
+    assert "35 averaged in, 1 not" in text
+    assert sum(line.startswith("003-") for line in text.splitlines()) == 20
+
+
+def test_json_is_data_alone(folder, capsys):
+    assert main(["show", str(folder), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (len(data["cells"]), len(data["claims"]), len(data["trials"])) == (12, 20, 36)
+    assert data["trials"][0]["verdicts"]["host_quiet"]["verdict"]
+
+
+def test_a_wrong_folder_is_a_sentence_and_exit_2(tmp_path, capsys):
+    assert main(["show", str(tmp_path)]) == 2
+    assert main(["render", str(tmp_path)]) == 2
+    assert "no run folder" in capsys.readouterr().err
+
+
+def test_show_starts_without_what_is_slow_to_import(folder):
+    program = (
+        "import sys; from analysis.__main__ import main; main(['show', sys.argv[1]]); "
+        "sys.stderr.write(' '.join({'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules)))"
+    )
+    assert run([sys.executable, "-c", program, str(folder)], cwd=ROOT).stderr == ""

@@ -1,0 +1,194 @@
+"""Loading a run and the tables made of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from analysis import frames, tables
+from analysis.cells import make_cell, treatments
+from analysis.load import load_run
+from pagecage.errors import PagecageError
+from tests.fixtures.runs import DEFINITION, PAGES, build_run
+
+CAGED_RANDOM = {"cage": "tenth", "source": "unloaded", "pattern": "random"}
+UNCAGED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return load_run(build_run(tmp_path_factory.mktemp("tables") / "run"))
+
+
+def test_no_run_folder_no_record_and_a_stranger_are_sentences(tmp_path):
+    with pytest.raises(PagecageError, match="no run folder"):
+        load_run(tmp_path)
+    folder = build_run(tmp_path / "run")
+    lines = (folder / "records.jsonl").read_text().splitlines()
+    (folder / "records.jsonl").write_text("")
+    with pytest.raises(PagecageError, match="no record yet"):
+        load_run(folder)
+    (folder / "records.jsonl").write_text(json.dumps({**json.loads(lines[0]), "trial_id": "stranger"}) + "\n")
+    with pytest.raises(PagecageError, match="stranger"):
+        load_run(folder)
+
+
+def test_a_plan_that_lacks_a_key_is_a_sentence(tmp_path):
+    folder = build_run(tmp_path / "run")
+    plan = json.loads((folder / "plan.json").read_text())
+    del plan["definition"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(PagecageError, match="lacks 'definition'"):
+        load_run(folder)
+
+
+def test_the_last_attempt_counts_and_a_line_cut_off_is_skipped(tmp_path):
+    folder = build_run(tmp_path / "run")
+    file = folder / "records.jsonl"
+    first = json.loads(file.read_text().splitlines()[0])
+    again = {**first, "attempt": 2, "outcome": "failed", "error": "it fell over"}
+    file.write_text(file.read_text() + json.dumps(again) + "\n" + '{"trial_id": "cut o')
+    loaded = load_run(folder)
+    assert len(loaded.trials) == 36
+    assert loaded.attempts == 37
+    assert loaded.trials[0].record.error == "it fell over"
+    counts = dict(tables.counts_table(loaded)[["trials", "number"]].itertuples(index=False))
+    assert (counts["tried again"], counts["without an answer"]) == (1, 1)
+
+
+def test_treatments_are_labelled_in_the_order_of_the_factors_whatever_the_file_has(run):
+    assert next(iter(run.trials[0].record.treatment)) == "cage"
+    names = set(frames.trial_frame(run)["treatment"])
+    assert "tenth · unloaded · random" in names
+
+
+def test_the_twelve_cells_stand_as_in_the_article(run):
+    table = tables.cell_table(run)
+    assert table.shape == (6, 2 + 4)
+    assert list(table[("source", "")]) == ["heap", "resident", "unloaded"] * 2
+    assert table.iloc[5][("random", "published")] == "1,013 s"
+    assert table.iloc[3][("sequential", "measured")].startswith("killed")
+    assert table.iloc[5][("random", "measured")].startswith("≈ ")
+
+
+def test_changing_one_record_changes_its_cell_and_no_other(run, tmp_path):
+    def slower(record):
+        if record["trial_id"].endswith("uncaged-unloaded-sequential-r1"):
+            record["response"]["full_pass_seconds"] = 99.0
+
+    changed = load_run(build_run(tmp_path / "run", slower))
+    differs = tables.cell_table(changed).ne(tables.cell_table(run))
+    assert differs.to_numpy().sum() == 1
+    assert differs.iloc[2][("sequential", "measured")]
+
+
+def test_an_excluded_trial_is_counted_and_not_averaged_in(tmp_path):
+    def warm(record):
+        if record["trial_id"].endswith("uncaged-unloaded-sequential-r1"):
+            record["cache"]["resident_bytes_before"] = 4096
+            record["response"]["full_pass_seconds"] = 1e6
+
+    changed = load_run(build_run(tmp_path / "run", warm))
+    cell = make_cell(changed, UNCAGED, changed.response)
+    assert cell.summary.n == 2
+    assert cell.summary.high < 1
+    assert "1 excluded" in cell.spread
+    reasons = tables.excluded_table(changed)
+    assert list(reasons["trial"]) == ["uncaged · unloaded · sequential"]
+    assert "cache state not reached" in reasons.iloc[0]["reason"]
+
+
+def test_a_cell_of_excluded_trials_alone_is_in_brackets(tmp_path):
+    def warm(record):
+        if record["treatment"] == UNCAGED:
+            record["cache"]["resident_bytes_before"] = 4096
+
+    changed = load_run(build_run(tmp_path / "run", warm))
+    assert make_cell(changed, UNCAGED, changed.response).text.startswith("(")
+    assert make_cell(changed, UNCAGED, changed.response).text.endswith("†")
+
+
+def test_a_cell_without_answers_has_no_figure(tmp_path):
+    def fails(record):
+        if record["treatment"] == UNCAGED:
+            record["outcome"] = "not_prepared"
+
+    changed = load_run(build_run(tmp_path / "run", fails))
+    cell = make_cell(changed, UNCAGED, changed.response)
+    assert (cell.text, cell.unanswered) == ("–", 3)
+
+
+def test_any_experiment_has_a_table(tmp_path):
+    definition = {**DEFINITION, "factors": {"pattern": ["sequential", "random"]}, "claims": []}
+
+    def fewer(record):
+        record["treatment"] = {"pattern": record["treatment"]["pattern"]}
+
+    plan = json.loads((build_run(tmp_path / "a") / "plan.json").read_text())
+    trials = [{**trial, "treatment": {"pattern": trial["treatment"]["pattern"]}} for trial in plan["trials"]]
+    loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
+    assert len(list(treatments(loaded))) == 2
+    assert tables.cell_table(loaded).shape == (1, 2)
+    assert tables.claims_table(loaded).empty
+
+
+def test_the_limits_table_tells_cap_calibration_and_use(run):
+    table = tables.limits_table(run).set_index("limit")
+    assert table.loc["MemoryMax", "cap"] == "12.8 MiB"
+    assert "12 enforced" in table.loc["MemoryMax", "verdicts"]
+
+
+def test_series_frames_count_from_go(run):
+    fine = frames.only(frames.sample_frame(run), CAGED_RANDOM)
+    during = fine[fine["seconds"].between(2, 12)]
+    assert during["read_bytes_per_second"].median() == pytest.approx(28.4 * PAGES * 4096 / 31, rel=0.2)
+    coarse = frames.only(frames.iostat_frame(run), CAGED_RANDOM)
+    assert coarse[coarse["seconds"].between(2, 12)]["read_bytes_per_second"].median() == pytest.approx(
+        during["read_bytes_per_second"].median(), rel=0.1
+    )
+
+
+def test_readahead_counts_only_what_grew_after_go(tmp_path):
+    folder = build_run(tmp_path / "run")
+    plain = frames.readahead_frame(load_run(folder))
+    for file in folder.glob("trials/*/bpftrace.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for row in rows:
+            row["page_cache_ra_order"].append({"pages": 256, "count": 516})
+            for entry in row["page_cache_ra_order"]:
+                entry["count"] += 1000 * (entry["pages"] == 32)
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shifted = frames.readahead_frame(load_run(folder))
+    assert 256 not in set(shifted["pages"])
+    assert len(plain) > 0
+    merged = plain.merge(shifted, on=["trial_id", "pages"], suffixes=("", "_shifted"))
+    assert (merged[merged["pages"] == 16]["count"] == merged[merged["pages"] == 16]["count_shifted"]).all()
+
+
+def test_faults_are_told_by_the_flags_of_the_mapping(run):
+    table = tables.fault_table(frames.fault_frame(run))
+    assert set(table["flags of the mapping"]) == {"VM_READ VM_MAYREAD VM_MAYEXEC VM_MAYSHARE VM_SOFTDIRTY"}
+
+
+def test_a_run_without_traces_has_empty_frames(tmp_path):
+    def untraced(record):
+        record["traces"] = {}
+
+    loaded = load_run(build_run(tmp_path / "run", untraced))
+    makers = (
+        frames.sample_frame,
+        frames.iostat_frame,
+        frames.vmtouch_frame,
+        frames.readahead_frame,
+        frames.fault_frame,
+    )
+    assert all(make(loaded).empty for make in makers)
+    assert tables.fault_table(frames.fault_frame(loaded)).empty
+
+
+def test_an_iostat_file_that_was_cut_off_is_empty_not_a_fall(tmp_path):
+    folder = build_run(tmp_path / "run")
+    for file in folder.glob("trials/*/iostat.json"):
+        file.write_text(file.read_text()[:-20])
+    assert frames.iostat_frame(load_run(folder)).empty
