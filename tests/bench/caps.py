@@ -1,0 +1,37 @@
+"""A deep queue of direct reads under each cap: how close the kernel holds it to what was asked."""
+
+from __future__ import annotations
+
+import json
+
+from tests.bench.bed import Bed, Figure
+from tests.bench.say import say
+
+SECONDS = 10
+# property, value, and the reading that goes past it
+CAPS = (
+    ("IOReadBandwidthMax", 20_000_000, "read", "256k", 16),
+    ("IOReadBandwidthMax", 200_000_000, "read", "256k", 16),
+    ("IOReadIOPSMax", 500, "randread", "4k", 64),
+    ("IOReadIOPSMax", 5_000, "randread", "4k", 64),
+)
+
+
+def measure(bed: Bed) -> list[Figure]:
+    """One figure a cap: achieved / cap over ten seconds. It is 1 at best: the first slice of 0.1 s is free."""
+    return [_held(bed, *cap) for cap in CAPS]
+
+
+def _held(bed: Bed, name: str, cap: int, pattern: str, block: str, depth: int) -> Figure:
+    say(f"driving {name}={cap}")
+    options = ["--user"] if bed.host.user else []
+    done = bed.run(
+        "systemd-run", *options, "--scope", "--quiet", "-p", f"{name}={bed.host.data_dir} {cap}",
+        "fio", "--name=cap", f"--filename={bed.dataset}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}",
+        "--ioengine=libaio", "--direct=1", "--readonly", "--time_based", f"--runtime={SECONDS}", "--output-format=json",
+    )  # fmt: skip
+    read = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
+    achieved = (read["io_bytes"] if "Bandwidth" in name else read["total_ios"]) / (read["runtime"] / 1000)
+    ratio = achieved / cap
+    says = f"{achieved:,.0f} of {cap:,} {'bytes' if 'Bandwidth' in name else 'I/Os'} a second for {SECONDS} s"
+    return Figure(f"{name}={cap}", ratio, ratio, ratio, "0.985 to 1.015", 0.985 <= ratio <= 1.015, 1, says)

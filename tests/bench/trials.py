@@ -1,0 +1,98 @@
+"""What the harness itself costs: a trial of nothing, and the collectors beside a trial of reading."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from statistics import median
+from typing import Any
+
+from pagecage.cage import UNCAGED, Cage
+from pagecage.campaign import Campaign
+from pagecage.cli.choose import TOP, choose_host, definitions, harness
+from pagecage.hosts.kit import make_kit
+from pagecage.plan import Plan
+from pagecage.record import Record
+from pagecage.runs import RunFolder
+from pagecage.trial import COLLECTORS, Dataset, Trial, Workload
+from pagecage.units import MIB
+from tests.bench.bed import Bed, Figure, ratio_of_pairs, scratch
+from tests.bench.say import say
+
+NOTHINGS = 10
+PAIRS = 6
+_BARE = """
+import subprocess, sys, time
+for _ in range(int(sys.argv[1])):
+    begin = time.monotonic()
+    subprocess.run(["systemd-run", *sys.argv[2:], "--scope", "--quiet", "true"], check=True)
+    print(time.monotonic() - begin)
+"""
+
+
+def bare_scope_seconds(bed: Bed) -> list[float]:
+    """How long `systemd-run --scope true` takes on the host."""
+    say(f"starting {NOTHINGS} bare scopes")
+    done = bed.run("python3", "-c", _BARE, str(NOTHINGS), *(["--user"] if bed.host.user else []))
+    return [float(line) for line in done.stdout.split()]
+
+
+def run_trials(wish: str) -> Mapping[str, Record]:
+    """Run the plan on a host of its own; the records by trial."""
+    host, plan = choose_host(wish, None, say), _plan()
+    folder = RunFolder.create(scratch(), plan)
+    Campaign(host, plan, folder, make_kit(TOP), _tell).run()
+    return folder.last_records()
+
+
+def _plan() -> Plan:
+    """Trials of nothing in one machine state, then reading with and without collectors, each in a state of its own."""
+    nothings = [_trial(f"nothing_{n}", 1, "true", "command", (), None) for n in range(NOTHINGS)]
+    reading = [
+        _trial(f"reading_{n}_{'on' if collectors else 'off'}", 2 + 2 * n + side, "pcread", "handshake", collectors,
+               Dataset(128 * MIB))
+        for n in range(PAIRS) for side, collectors in enumerate(((), COLLECTORS) if n % 2 else (COLLECTORS, ()))
+    ]  # fmt: skip
+    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench"
+    return Plan(run_id, (*nothings, *reading), {"experiment": "bench", "fresh": "block", "harness": harness()})
+
+
+def _trial(name: str, block: int, program: str, kind: str, collectors: tuple[str, ...], data: Dataset | None) -> Trial:
+    arguments = (
+        "--file", "{file}", "--source", "mmap", "--pattern", "random", "--block-bytes", "4096", "--max-seconds", "10",
+    )  # fmt: skip
+    return Trial(
+        trial_id=name, experiment="bench", treatment={}, repeat=1, block=block, position=0,
+        workload=Workload(program, arguments if data else (), kind),
+        cage=definitions().cage("customer-tenth", None) if data else Cage(UNCAGED, {}),
+        cache="cold" if data else "any", dataset=data, read_ahead_kb=128 if data else None, collectors=collectors,
+        max_seconds=10.0 if data else None,
+    )  # fmt: skip
+
+
+def _tell(event: Mapping[str, Any]) -> None:
+    if event["event"] in ("step", "trial"):
+        say(str(event.get("text") or event.get("trial_id")))
+
+
+def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
+    """A trial of nothing, from its first phase to its last, against a bare scope."""
+    trials = [sum(phase["seconds"] for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)]
+    ratio, low, high = ratio_of_pairs(trials, bare)
+    says = f"{median(trials):.2f} s a trial of nothing, {median(bare):.2f} s a bare scope"
+    return Figure("trial of nothing / bare scope", ratio, low, high, "none set", True, NOTHINGS, says)
+
+
+def collectors_cost(records: Mapping[str, Record]) -> Figure:
+    """Reading with every collector on against all off."""
+    on, off = ([_speed(records[f"reading_{n}_{side}"]) for n in range(PAIRS)] for side in ("on", "off"))
+    ratio, low, high = ratio_of_pairs(on, off)
+    says = f"{median(on) / 1e6:.2f} and {median(off) / 1e6:.2f} MB/s, random reads under customer-tenth"
+    return Figure("collectors on / off", ratio, low, high, "0.98 or more", ratio >= 0.98, PAIRS, says)
+
+
+def _speed(record: Record) -> float:
+    speed = record.response.get("bytes_per_second")
+    if not speed:
+        raise RuntimeError(f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}")
+    return speed
