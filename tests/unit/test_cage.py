@@ -1,0 +1,108 @@
+"""From a cage's properties to what systemd is told, and to what the kernel must then say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.cage import (
+    IO_MAX_KEY,
+    PROPERTIES,
+    Cage,
+    cage_from_json,
+    cage_to_json,
+    expected_read_back,
+    limits_not_in_force,
+    property_arguments,
+)
+
+cages = st.builds(
+    Cage,
+    name=st.text(min_size=1, max_size=20),
+    properties=st.dictionaries(st.sampled_from(PROPERTIES), st.integers(0, 2**50)),
+    provenance=st.dictionaries(st.text(max_size=10), st.text(max_size=10)),
+)
+FULL = Cage("full", {
+    "MemoryMax": 10_000_000, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500,
+    "IOWriteBandwidthMax": 30_000_000, "IOWriteIOPSMax": 600, "CPUQuota": 50,
+})  # fmt: skip
+
+
+@given(cages)
+def test_a_cage_travels_unchanged(cage: Cage) -> None:
+    assert cage_from_json(cage_to_json(cage)) == cage
+
+
+def test_systemd_is_told_plain_numbers_and_one_spelling_of_the_disk() -> None:
+    assert property_arguments(FULL, "/dev/vdb") == [
+        "MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes",
+        "MemoryMax=10000000", "MemorySwapMax=0", "IOReadBandwidthMax=/dev/vdb 20000000", "IOReadIOPSMax=/dev/vdb 500",
+        "IOWriteBandwidthMax=/dev/vdb 30000000", "IOWriteIOPSMax=/dev/vdb 600", "CPUQuota=50%",
+    ]  # fmt: skip
+
+
+def test_accounting_is_on_without_limits_too() -> None:
+    assert property_arguments(Cage("uncaged", {}), "/dev/vdb") == [
+        "MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes",
+    ]  # fmt: skip
+
+
+def test_what_the_kernel_must_say() -> None:
+    assert expected_read_back(FULL) == {
+        "memory.max": "9998336", "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
+        "io.max.wbps": "30000000", "io.max.wiops": "600", "cpu.max": "50000 100000",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(IO_MAX_KEY))
+def test_every_io_property_needs_the_io_controller(name: str) -> None:
+    assert Cage("x", {name: 1}).limits_io
+    assert not Cage("x", {"MemoryMax": 1, "CPUQuota": 1}).limits_io
+
+
+@given(cages)
+def test_a_kernel_that_obeys_is_believed(cage: Cage) -> None:
+    said = {"memory.max": "max", "memory.swap.max": "max", "cpu.max": "max 100000", **expected_read_back(cage)}
+    assert limits_not_in_force(expected_read_back(cage), said, {"pagecage.slice": {"memory.max": "max"}}) == []
+
+
+@given(cages.filter(lambda cage: cage.properties), st.data())
+def test_one_limit_that_is_other_or_missing_is_seen(cage: Cage, data: st.DataObject) -> None:
+    expected = expected_read_back(cage)
+    broken = data.draw(st.sampled_from(sorted(expected)))
+    other = {**expected, broken: "max"}
+    missing = {key: value for key, value in expected.items() if key != broken}
+    assert limits_not_in_force(expected, other, {}) == [f"{broken} is max, not {expected[broken]}"]
+    assert limits_not_in_force(expected, missing, {}) == [f"{broken} is missing, not {expected[broken]}"]
+
+
+def test_a_limit_that_nobody_asked_for_is_seen() -> None:
+    assert limits_not_in_force({}, {"memory.max": "4096", "cpu.max": "max 100000"}, {}) == [
+        "memory.max is 4096, unasked"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("above", "tighter"),
+    [
+        ({"memory.max": "max", "cpu.max": "max 100000"}, False),
+        ({"memory.max": "9998336"}, False),
+        ({"memory.max": "9998335"}, True),
+        ({"io.max.rbps": "19999999"}, True),
+        ({"io.max.rbps": "20000001"}, False),
+        ({"cpu.max": "20000 100000"}, True),
+        ({"cpu.max": "100000 200000"}, False),
+        ({"cpu.max": "99999 200000"}, True),
+    ],
+)
+def test_a_tighter_limit_above_is_seen(above: dict[str, str], tighter: bool) -> None:
+    expected = expected_read_back(FULL)
+    wrong = limits_not_in_force(expected, expected, {"user.slice": above})
+    assert bool(wrong) is tighter
+    if tighter:
+        assert "user.slice has a tighter" in wrong[0]
+
+
+def test_any_limit_above_is_tighter_than_none() -> None:
+    assert limits_not_in_force({}, {}, {"machine.slice": {"memory.max": "99999999999"}})

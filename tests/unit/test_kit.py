@@ -1,0 +1,78 @@
+"""What travels to a host: one file that runs with nothing installed, and the same bytes for the same sources."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import HostError
+from pagecage.hosts.kit import agent_bytes, make_kit
+from pagecage.process import run
+
+AGENT_PYTHON = [sys.executable, "-I", "-S"]  # no site-packages, no PYTHONPATH: what a bare host offers
+
+
+@pytest.fixture
+def checkout_of(tmp_path: Path) -> Path:
+    (tmp_path / "build/host/bin").mkdir(parents=True)
+    program = tmp_path / "build/host/bin/pcread"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return tmp_path
+
+
+def test_equal_sources_make_equal_bytes() -> None:
+    assert agent_bytes() == agent_bytes()
+
+
+def test_only_what_the_host_needs_travels() -> None:
+    names = zipfile.ZipFile(io.BytesIO(agent_bytes())).namelist()
+    assert "pagecage/agent/main.py" in names
+    assert not [
+        n for n in names if n.split("/")[1:2] in (["cli"], ["definitions"], ["hosts"], ["verdicts"], ["campaign.py"])
+    ]
+
+
+def test_the_agent_runs_on_a_bare_python(checkout_of: Path) -> None:
+    kit = make_kit(checkout_of)
+    done = run([*AGENT_PYTHON, kit.agent, "facts", checkout_of], env={"PATH": "/usr/bin:/bin"})
+    facts = json.loads(done.stdout)
+    assert facts["data_dir"] == str(checkout_of)
+    assert facts["memory_bytes"] > 0
+    assert facts["cpus"] >= 1
+
+
+@pytest.mark.parametrize(("words", "status"), [([], 1), (["dance"], 2), (["facts"], 2)])
+def test_a_wrong_word_is_answered_with_the_usage(checkout_of: Path, words: list[str], status: int) -> None:
+    kit = make_kit(checkout_of)
+    done = run([*AGENT_PYTHON, kit.agent, *words], check=False)
+    assert done.status == status
+    assert done.stdout == ""
+
+
+def test_the_hash_names_the_bytes(checkout_of: Path) -> None:
+    kit = make_kit(checkout_of)
+    assert kit.agent.read_bytes() == agent_bytes()
+    assert len(kit.agent_sha256) == 64
+    assert [path.name for path in kit.programs] == ["pcread"]
+
+
+def test_an_agent_that_is_up_to_date_is_left_alone(checkout_of: Path) -> None:
+    before = make_kit(checkout_of).agent.stat().st_mtime_ns
+    assert make_kit(checkout_of).agent.stat().st_mtime_ns == before
+
+
+def test_an_old_agent_is_replaced(checkout_of: Path) -> None:
+    make_kit(checkout_of).agent.write_bytes(b"old")
+    assert make_kit(checkout_of).agent.read_bytes() == agent_bytes()
+
+
+def test_without_workloads_nothing_can_travel(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="not built") as caught:
+        make_kit(tmp_path)
+    assert caught.value.hint == "make build"

@@ -1,0 +1,125 @@
+"""This machine as a host: what it refuses, and how files get into a place where nobody else may write."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.local import LocalHost
+from pagecage.process import spawn
+from tests.unit.test_requirements import FIT
+
+NEED = HostNeed(2**31, 2**20)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalHost:
+    made = LocalHost(tmp_path / "data")
+    made.spool_dir = str(tmp_path / "spool")
+    known: dict[str, Any] = {**FIT, "free_bytes": 100 * 2**20, "cpu_model": "Some CPU"}
+    monkeypatch.setattr(made, "facts", lambda: known)
+    return made
+
+
+def test_a_fit_machine_serves(host: LocalHost) -> None:
+    host.prepare(NEED, lambda _: None)
+    state = host.start()
+    assert (state.state_id, state.restore_seq, state.emulated) == (None, None, False)
+    assert host.restart() == state
+    assert host.outer_sample() is None
+    host.stop()
+
+
+def test_the_real_facts_of_this_machine_can_be_asked(tmp_path: Path) -> None:
+    facts = LocalHost(tmp_path).facts()
+    assert facts["kernel"] == os.uname().release
+    assert facts["free_bytes"] > 0
+
+
+def test_what_the_machine_lacks_is_said(host: LocalHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "facts", lambda: {**FIT, "systemd": {"pid1": False, "version": 0}})
+    with pytest.raises(HostError, match="systemd is not the first process here") as caught:
+        host.prepare(NEED, lambda _: None)
+    assert caught.value.hint == "use HOST=vm"
+
+
+@pytest.mark.parametrize(
+    ("model", "emulated"), [("QEMU TCG CPU version 2.5+", True), ("AMD EPYC", False), (None, False)]
+)
+def test_an_emulated_machine_knows_it(
+    host: LocalHost, monkeypatch: pytest.MonkeyPatch, model: str | None, emulated: bool
+) -> None:
+    monkeypatch.setattr(host, "facts", lambda: {**FIT, "cpu_model": model})
+    assert host.is_emulated(lambda _: None) is emulated
+
+
+def test_a_dataset_that_does_not_fit_is_refused(host: LocalHost) -> None:
+    host.require_room(90 * 2**20)
+    with pytest.raises(PagecageError, match="do not fit") as caught:
+        host.require_room(101 * 2**20)
+    assert caught.value.exit_code == 2
+
+
+def test_a_dataset_that_is_there_already_needs_no_room(host: LocalHost) -> None:
+    Path(host.data_dir).mkdir()
+    with Path(host.data_dir, "random-209715200-1.bin").open("wb") as file:
+        file.truncate(200 * 2**20)
+    host.require_room(200 * 2**20)
+
+
+def test_files_arrive_with_their_names_and_modes(host: LocalHost, tmp_path: Path) -> None:
+    source = tmp_path / "pcread"
+    source.write_text("#!/bin/sh\nexit 7\n")
+    source.chmod(0o755)
+    host.push([source], f"{host.spool_dir}/bin")
+    assert [path.name for path in Path(host.spool_dir, "bin").iterdir()] == ["pcread"]
+    assert os.access(Path(host.spool_dir, "bin/pcread"), os.X_OK)
+
+
+def test_a_program_that_still_runs_can_be_replaced(host: LocalHost, tmp_path: Path) -> None:
+    """Opening a running program for writing is refused by the kernel (ETXTBSY)."""
+    sleep = Path("/bin/sleep").resolve()
+    source = tmp_path / "pcread"
+    source.write_bytes(sleep.read_bytes())
+    source.chmod(0o755)
+    host.push([source], f"{host.spool_dir}/bin")
+    process = spawn([f"{host.spool_dir}/bin/pcread", "30"])
+    try:
+        host.push([source], f"{host.spool_dir}/bin")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_spool_is_ours_alone(host: LocalHost, tmp_path: Path) -> None:
+    host.push([], host.spool_dir)
+    assert stat.S_IMODE(Path(host.spool_dir).stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("kind", ["open", "link"])
+def test_a_spool_that_somebody_else_prepared_is_refused(host: LocalHost, tmp_path: Path, kind: str) -> None:
+    """What lies in it is run, as root where root measures, and /dev/shm is open to everybody."""
+    spool = Path(host.spool_dir)
+    if kind == "open":
+        spool.mkdir()
+        spool.chmod(0o777)
+    else:
+        (tmp_path / "elsewhere").mkdir()
+        spool.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(HostError, match="belongs to somebody else"):
+        host.push([], f"{host.spool_dir}/bin")
+
+
+def test_where_things_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    assert LocalHost().data_dir == f"{tmp_path}/pagecage/data"
+    assert LocalHost().spool_dir == "/run/user/1000/pagecage"
+    assert LocalHost().user

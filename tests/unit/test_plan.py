@@ -1,0 +1,156 @@
+"""Plans: every treatment in every block, in an order that its seed alone decides, under names that are unique."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.cage import Cage
+from pagecage.experiment import Experiment, Level, Size
+from pagecage.plan import Choices, Plan, blocks, make_plan, make_trials, plan_from_json, plan_to_json, treatments
+
+SIZES = {name: Size(2**20, 5.0) for name in ("full", "default", "emulated", "smoke")}
+BASE = Experiment(
+    name="test", question="?", program="pcread", workload_kind="handshake", arguments=("--file", "{file}"),
+    min_memory_bytes=0, response="read_seconds", repeats=3, fresh="never", read_ahead_kb=128, collectors=("iostat",),
+    factors={}, levels={}, exclude=(), sizes=SIZES, claims=(), definition_sha256="0" * 64, definition={"question": "?"},
+)  # fmt: skip
+CHOICES = Choices("smoke", "asked for", 2, 7, "vm", "never")
+CAGES = {name: Cage(name, {"MemoryMax": 4096}) for name in ("uncaged", "tenth", "tight")}
+level_names = st.text(min_size=1, max_size=12)
+factor_tables = st.dictionaries(
+    st.text(min_size=1, max_size=8).filter(lambda name: name != "cage"),
+    st.lists(level_names, min_size=1, max_size=3, unique=True).map(tuple), max_size=3,
+)  # fmt: skip
+experiments = st.builds(replace, st.just(BASE), factors=factor_tables)
+choices = st.builds(replace, st.just(CHOICES), repeats=st.integers(1, 4), seed=st.integers(0, 2**32))
+
+
+def plan_of(experiment: Experiment = BASE, wanted: Choices = CHOICES) -> Plan:
+    return make_plan("20261121T100000Z-test-vm", experiment, CAGES, wanted, "pagecage run test", {"version": "0"})
+
+
+def count_of(experiment: Experiment) -> int:
+    product = 1
+    for levels in experiment.factors.values():
+        product *= len(levels)
+    return product
+
+
+@given(experiments, choices)
+def test_every_block_holds_every_treatment_once(experiment: Experiment, wanted: Choices) -> None:
+    trials = make_trials(experiment, CAGES, wanted)
+    expected = sorted(json.dumps(t) for t in treatments(experiment))
+    assert len(expected) == count_of(experiment)
+    for block in range(1, wanted.repeats + 1):
+        held = [trial for trial in trials if trial.block == block]
+        assert sorted(json.dumps(dict(trial.treatment)) for trial in held) == expected
+        assert {trial.repeat for trial in held} == {block}
+    assert [trial.position for trial in trials] == list(range(len(trials)))
+    assert [trial.block for trial in trials] == sorted(trial.block for trial in trials)
+
+
+@given(experiments, choices)
+def test_one_seed_is_one_order(experiment: Experiment, wanted: Choices) -> None:
+    assert make_trials(experiment, CAGES, wanted) == make_trials(experiment, CAGES, wanted)
+
+
+def test_another_seed_is_another_order() -> None:
+    many = replace(BASE, factors={"a": tuple("abcdef"), "b": tuple("xyz")})
+    orders = {tuple(t.trial_id for t in make_trials(many, CAGES, replace(CHOICES, seed=seed))) for seed in range(5)}
+    assert len(orders) == 5
+
+
+def test_blocks_are_shuffled_each_for_itself() -> None:
+    many = replace(BASE, factors={"a": tuple("abcdefgh")})
+    first, second = blocks(make_trials(many, CAGES, CHOICES), "block")
+    assert [t.treatment for t in first] != [t.treatment for t in second]
+
+
+@given(experiments, choices)
+def test_names_are_unique_and_fit_a_unit(experiment: Experiment, wanted: Choices) -> None:
+    names = [trial.trial_id for trial in make_trials(experiment, CAGES, wanted)]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z0-9_]{1,120}", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {"x": ("4k", "4K")}, {"x": ("a-b", "a_b")}, {"x": ("1.5x", "1_5x")}, {"x": ("é", "ü")}, {"x": ("a", "A", "a_1")},
+        {"x": ("a_b", "a"), "y": ("c", "b_c")}, {"x": ("l" * 300, "l" * 301)},
+    ],
+)  # fmt: skip
+def test_levels_that_are_spelt_nearly_alike_stay_apart(factors: dict[str, tuple[str, ...]]) -> None:
+    experiment = replace(BASE, factors=factors)
+    names = [trial.trial_id for trial in make_trials(experiment, CAGES, CHOICES)]
+    assert len(set(names)) == len(names) == 2 * count_of(experiment)
+
+
+def test_names_can_be_read() -> None:
+    experiment = replace(BASE, factors={"cage": ("uncaged",), "source": ("heap",), "pattern": ("random",)})
+    assert make_trials(experiment, CAGES, CHOICES)[0].trial_id == "r1_uncaged_heap_random"
+
+
+def test_excluded_treatments_are_left_out() -> None:
+    experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, exclude=({"a": "1", "b": "y"}, {"a": "2"}))
+    assert list(treatments(experiment)) == [{"a": "1", "b": "x"}]
+
+
+def test_levels_change_arguments_cache_read_ahead_and_cage() -> None:
+    levels = {
+        "pattern": {"random": Level(("--pattern", "random"), cache="cold", read_ahead_kb=0)},
+        "limits": {"tight": Level(cage="tight")},
+    }  # fmt: skip
+    experiment = replace(BASE, factors={"pattern": ("random",), "limits": ("tight",)}, levels=levels)
+    trial = make_trials(experiment, CAGES, CHOICES)[0]
+    assert trial.workload.arguments == ("--file", "{file}", "--pattern", "random")
+    assert (trial.cache, trial.read_ahead_kb, trial.cage.name) == ("cold", 0, "tight")
+
+
+def test_a_cage_factors_level_is_a_cages_name() -> None:
+    levels = {"cage": {"small": Level(cage="tenth")}}
+    experiment = replace(BASE, factors={"cage": ("uncaged", "small", "tight")}, levels=levels)
+    cages = {t.treatment["cage"]: t.cage.name for t in make_trials(experiment, CAGES, CHOICES)}
+    assert cages == {"uncaged": "uncaged", "small": "tenth", "tight": "tight"}
+
+
+def test_no_factor_is_one_uncaged_treatment() -> None:
+    [first, second] = make_trials(BASE, CAGES, CHOICES)
+    assert (first.trial_id, second.trial_id) == ("r1", "r2")
+    assert (first.cage.name, first.cache, first.read_ahead_kb) == ("uncaged", "any", 128)
+
+
+def test_a_timeout_leaves_room_beside_the_measured_part() -> None:
+    assert all(trial.timeout_seconds > (trial.max_seconds or 0) + 60 for trial in make_trials(BASE, CAGES, CHOICES))
+
+
+@given(experiments, choices)
+def test_a_plan_travels_unchanged_and_keeps_its_hash(experiment: Experiment, wanted: Choices) -> None:
+    plan = plan_of(experiment, wanted)
+    written = json.loads(json.dumps(plan_to_json(plan)))
+    back = plan_from_json(written)
+    assert back.trials == plan.trials
+    assert back.sha256 == plan.sha256 == written["plan_sha256"]
+
+
+@pytest.mark.parametrize("key", ["seed", "command", "repeats", "definition", "trials"])
+def test_a_change_anywhere_changes_the_hash(key: str) -> None:
+    written = plan_to_json(plan_of())
+    changed = plan_from_json({**written, key: [] if key == "trials" else "other"})
+    assert changed.sha256 != written["plan_sha256"]
+
+
+@given(experiments, choices)
+def test_groups_are_what_shares_a_machine_state(experiment: Experiment, wanted: Choices) -> None:
+    trials = make_trials(experiment, CAGES, wanted)
+    for fresh, count in (("never", 1), ("run", 1), ("block", wanted.repeats), ("trial", len(trials))):
+        groups = blocks(trials, fresh)
+        assert tuple(trial for group in groups for trial in group) == trials
+        assert len(groups) == count
+    assert blocks((), "never") == []

@@ -1,0 +1,89 @@
+"""What keeps a host from serving, each with its sentence and what mends it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from pagecage.cage import Cage
+from pagecage.requirements import Requirement, check_host, check_trial
+from pagecage.trial import Trial, Workload
+
+FIT: dict[str, Any] = {
+    "uid": 0, "systemd": {"pid1": True, "version": 257, "user": False},
+    "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd"},
+    "disk": {"name": "vdb", "knobs": {"read_ahead_kb": "256"}},
+}  # fmt: skip
+
+
+def facts(**changes: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(FIT)
+    for key, value in changes.items():
+        changed[key] = {**changed[key], **value} if isinstance(value, dict) and key != "disk" else value
+    return changed
+
+
+def trial(read_ahead_kb: int | None = None, min_memory_bytes: int = 0, **properties: int) -> Trial:
+    workload = Workload("pcread", (), min_memory_bytes=min_memory_bytes)
+    return Trial("r1", "test", {}, 1, 1, 0, workload, Cage("c", properties), read_ahead_kb=read_ahead_kb)
+
+
+def test_a_fit_host_lacks_nothing() -> None:
+    assert check_host(FIT) == []
+    assert check_trial(FIT, trial(128, 4096, MemoryMax=4096, CPUQuota=50)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "requirement", "word"),
+    [
+        ({"systemd": {"pid1": False}}, Requirement.SYSTEMD_PID1, "first process"),
+        ({"systemd": {"version": 243}}, Requirement.SYSTEMD_VERSION, "243"),
+        ({"cgroup": {"v2": False}}, Requirement.CGROUP_V2, "unified"),
+        ({"cgroup": {"controllers": ["cpu", "memory"]}}, Requirement.IO_CONTROLLER, "io controller"),
+        ({"cgroup": {"controllers": ["cpu", "io"]}}, Requirement.MEMORY_CONTROLLER, "memory controller"),
+        ({"disk": {"error": "/data is on overlay"}}, Requirement.LOCAL_DISK, "overlay"),
+    ],
+)
+def test_each_lack_of_a_host(changes: dict[str, Any], requirement: Requirement, word: str) -> None:
+    [missed] = check_host(facts(**changes))
+    assert missed.requirement is requirement
+    assert word in missed.reason
+    assert missed.mend
+    assert missed.to_json() == {"requirement": requirement.value, "reason": missed.reason}
+
+
+def test_all_lacks_are_told_at_once() -> None:
+    bare = facts(systemd={"pid1": False, "version": 0}, cgroup={"v2": False, "controllers": []}, disk={"error": "no"})
+    assert [missed.requirement for missed in check_host(bare)] == [
+        Requirement.SYSTEMD_PID1, Requirement.CGROUP_V2, Requirement.MEMORY_CONTROLLER, Requirement.IO_CONTROLLER,
+        Requirement.LOCAL_DISK,
+    ]  # fmt: skip
+
+
+def test_a_user_whose_io_is_not_delegated_is_told_about_delegation() -> None:
+    [missed] = check_host(facts(cgroup={"controllers": ["cpu", "memory"], "manager": "this user's systemd"}))
+    assert "this user's systemd" in missed.reason
+    assert "delegation" in missed.mend
+
+
+def test_a_quota_needs_the_cpu_controller() -> None:
+    host = facts(cgroup={"controllers": ["io", "memory"]})
+    assert check_trial(host, trial()) == []
+    assert [m.requirement for m in check_trial(host, trial(CPUQuota=50))] == [Requirement.CPU_CONTROLLER]
+
+
+@pytest.mark.parametrize(("uid", "wanted", "met"), [(0, 128, True), (1000, 256, True), (1000, 128, False)])
+def test_only_root_changes_the_read_ahead(uid: int, wanted: int, met: bool) -> None:
+    missed = check_trial(facts(uid=uid), trial(wanted))
+    assert (missed == []) is met
+    if not met:
+        assert missed[0].requirement is Requirement.KNOBS
+        assert "tee /sys/block/vdb/queue/read_ahead_kb" in missed[0].mend
+
+
+@pytest.mark.parametrize(("limit", "met"), [(4095, False), (4096, True)])
+def test_a_cage_below_what_the_workload_needs(limit: int, met: bool) -> None:
+    missed = check_trial(FIT, trial(None, 4096, MemoryMax=limit))
+    assert [m.requirement for m in missed] == ([] if met else [Requirement.WORKLOAD_MEMORY])

@@ -1,0 +1,125 @@
+"""Run folders: written once, appended to, found again; a changed plan is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import PagecageError
+from pagecage.plan import Plan
+from pagecage.runs import RunFolder, find_run, new_run_id
+from tests.fixtures.records import make_record
+from tests.unit.test_plan import BASE, CHOICES, plan_of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path / "runs", plan_of())
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return plan_of()
+
+
+def test_a_run_is_named_by_time_experiment_and_host() -> None:
+    assert re.fullmatch(r"\d{8}T\d{6}Z-smoke-vm", new_run_id("smoke", "vm"))
+
+
+def test_a_new_folder_holds_its_plan_and_places(folder: RunFolder, plan: Plan) -> None:
+    assert sorted(path.name for path in folder.path.iterdir()) == ["facts", "plan.json", "trials"]
+    assert folder.plan().trials == plan.trials
+    assert folder.plan().sha256 == plan.sha256
+
+
+def test_latest_points_at_the_newest(folder: RunFolder, tmp_path: Path) -> None:
+    newer = plan_of()
+    newer = Plan("20261121T110000Z-test-vm", newer.trials, {**newer.document, "run_id": "20261121T110000Z-test-vm"})
+    RunFolder.create(tmp_path / "runs", newer)
+    assert (tmp_path / "runs/latest-test").resolve().name == newer.run_id
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        folder.path.name, newer.run_id, "latest-test",
+    ]  # fmt: skip
+
+
+def test_a_run_is_never_written_over(folder: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises((PagecageError, FileExistsError)):
+        RunFolder.create(tmp_path / "runs", plan_of())
+
+
+def test_a_plan_that_was_changed_is_refused(folder: RunFolder) -> None:
+    path = folder.path / "plan.json"
+    data = json.loads(path.read_text())
+    data["trials"][0]["max_seconds"] = 1.0
+    path.write_text(json.dumps(data))
+    with pytest.raises(PagecageError, match=r"plan\.json was changed after it was written"):
+        folder.plan()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"run_id": "x", "trials": [{}]}', "\xff"])
+def test_what_is_no_plan_is_refused(folder: RunFolder, content: str) -> None:
+    (folder.path / "plan.json").write_text(content, encoding="latin-1")
+    with pytest.raises(PagecageError, match=r"no readable plan\.json"):
+        folder.plan()
+
+
+def test_only_trials_without_an_answer_remain(folder: RunFolder, plan: Plan) -> None:
+    first, second = plan.trials
+    assert folder.remaining(plan) == plan.trials
+    folder.append(make_record(trial_id=first.trial_id, outcome="ok"))
+    assert folder.remaining(plan) == (second,)
+    folder.append(make_record(trial_id=second.trial_id, outcome="failed"))
+    assert folder.remaining(plan) == (second,)
+    folder.append(make_record(trial_id=second.trial_id, outcome="oom_killed", attempt=2))
+    assert folder.remaining(plan) == ()
+
+
+def test_the_last_record_of_a_trial_counts(folder: RunFolder, plan: Plan) -> None:
+    first = plan.trials[0]
+    for attempt, outcome in enumerate(("failed", "ok"), start=1):
+        folder.append(make_record(trial_id=first.trial_id, outcome=outcome, attempt=attempt))
+    assert folder.last_records()[first.trial_id].outcome == "ok"
+    assert folder.next_attempts() == {first.trial_id: 3}
+
+
+def test_a_cut_off_last_line_costs_that_record_alone(folder: RunFolder, plan: Plan) -> None:
+    first, second = plan.trials
+    folder.append(make_record(trial_id=first.trial_id))
+    whole = folder.records_path.read_bytes()
+    folder.records_path.write_bytes(whole + whole.replace(first.trial_id.encode(), second.trial_id.encode())[:200])
+    assert folder.remaining(plan) == (second,)
+    folder.append(make_record(trial_id=second.trial_id))
+    assert folder.remaining(plan) == ()
+
+
+def test_a_trace_stays_within_its_trials_folder(folder: RunFolder) -> None:
+    path = folder.trace_path("r1_x", 2, "../../../etc/sampler.jsonl")
+    assert path == folder.path / "trials/r1_x.2/sampler.jsonl"
+    assert path.parent.is_dir()
+
+
+def test_facts_are_kept_by_machine_state(folder: RunFolder) -> None:
+    folder.add_facts({"boot_id": "b"}, 3)
+    folder.add_facts({"boot_id": "b"}, None)
+    assert sorted(path.name for path in (folder.path / "facts").iterdir()) == ["b-3.json", "b-None.json"]
+
+
+@pytest.mark.parametrize("way", ["id", "experiment", "path"])
+def test_a_run_is_found(folder: RunFolder, tmp_path: Path, way: str) -> None:
+    names = {"id": folder.path.name, "experiment": BASE.name, "path": str(folder.path)}
+    assert find_run(tmp_path / "runs", names[way]).path == folder.path
+
+
+def test_a_run_that_is_not_there_names_what_is(folder: RunFolder, tmp_path: Path) -> None:
+    with pytest.raises(PagecageError, match="there is no run 'tset'") as caught:
+        find_run(tmp_path / "runs", "tset")
+    assert "test" in caught.value.hint
+
+
+def test_before_the_first_run_nothing_is_found(tmp_path: Path) -> None:
+    with pytest.raises(PagecageError) as caught:
+        find_run(tmp_path / "runs", CHOICES.host)
+    assert "nothing yet" in caught.value.hint

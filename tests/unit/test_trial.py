@@ -1,0 +1,38 @@
+"""A trial travels as JSON and comes back the same."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.trial import CACHE_STATES, COLLECTORS, Dataset, Trial, Workload, trial_from_json, trial_to_json
+from tests.unit.test_cage import cages
+
+words = st.text(max_size=15)
+datasets = st.builds(Dataset, st.integers(1, 2**60), st.integers(0, 2**31), st.sampled_from(["random", "zero"]))
+trials = st.builds(
+    Trial,
+    trial_id=words, experiment=words, treatment=st.dictionaries(words, words, max_size=3), repeat=st.integers(1, 99),
+    block=st.integers(1, 99), position=st.integers(0, 999),
+    workload=st.builds(
+        Workload, words, st.lists(words, max_size=4).map(tuple), st.sampled_from(["handshake", "command"]),
+        st.integers(0, 2**40),
+    ),
+    cage=cages, cache=st.sampled_from(CACHE_STATES), dataset=st.none() | datasets,
+    read_ahead_kb=st.none() | st.integers(0, 4096),
+    collectors=st.lists(st.sampled_from(COLLECTORS), unique=True).map(tuple),
+    max_seconds=st.none() | st.floats(0.1, 1e6), timeout_seconds=st.floats(0.1, 1e6),
+)  # fmt: skip
+
+
+@given(trials)
+def test_a_trial_travels_unchanged(trial: Trial) -> None:
+    assert trial_from_json(json.loads(json.dumps(trial_to_json(trial)))) == trial
+
+
+@given(datasets, datasets)
+def test_equal_names_mean_equal_bytes(one: Dataset, other: Dataset) -> None:
+    assert (one.file_name == other.file_name) == (one == other)
+    assert "/" not in one.file_name
