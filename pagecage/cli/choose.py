@@ -25,7 +25,7 @@ from pagecage.runs import new_run_id
 from pagecage.version import VERSION
 
 TOP = Path(__file__).resolve().parents[2]
-RUNS = TOP / "runs"
+RUNS = Path(os.environ.get("PAGECAGE_RUNS", TOP / "runs"))
 PROGRAMS = sorted(path.name for path in (TOP / "workloads").glob("pc*") if path.is_dir())
 HOSTS = ("auto", "local", "vm")
 Say = Callable[[str], None]

@@ -1,0 +1,164 @@
+"""The main job on real limits: a run by its command line, for root and for an ordinary user; and its ways to die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.guest_record import read_guest
+from pagecage.process import PIPE, Process, spawn
+from pagecage.record import Record, read_records
+from pagecage.verdicts.judge import Verdicts, judge
+
+pytestmark = pytest.mark.vm
+_SMOKE = ["run", "smoke", "--size", "smoke", "--host", "vm"]
+_LONGEST_SECONDS = 900.0
+
+
+class CommandLine:
+    """`pagecage ...` as a process of its own, its runs in a folder of the test's."""
+
+    def __init__(self, runs: Path, **environment: str) -> None:
+        self.runs = runs
+        self._environment = {"PAGECAGE_RUNS": str(runs), **environment}
+
+    def start(self, *arguments: str) -> Process[bytes]:
+        argv = [sys.executable, "-m", "pagecage.cli.main", *arguments]
+        return spawn(argv, stdout=PIPE, stderr=PIPE, env=self._environment)
+
+    def end(self, *arguments: str) -> tuple[int, str]:
+        """Exit status and what it said on standard error."""
+        process = self.start(*arguments)
+        _, said = process.communicate(timeout=_LONGEST_SECONDS)
+        return process.returncode, said.decode()
+
+    def folder(self) -> Path:
+        return (self.runs / "latest-smoke").resolve()
+
+    def records(self) -> list[Record]:
+        return list(read_records(self.folder() / "records.jsonl"))
+
+    def wait_until(self, true: Callable[[], bool], process: Process[bytes]) -> None:
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        while not true():
+            assert process.poll() is None, (process.stderr.read() if process.stderr else b"").decode()
+            assert time.monotonic() < deadline, "it never came to that"
+            time.sleep(0.1)
+
+
+def series(command_line: CommandLine, record: Record) -> list[Mapping[str, Any]]:
+    text = (command_line.folder() / record.traces["sampler"]).read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def verdicts(command_line: CommandLine, record: Record) -> Verdicts:
+    return judge(record, series(command_line, record))
+
+
+@pytest.fixture(scope="module", params=["root", "bench"])
+def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """One whole run: by the system's systemd, and by an ordinary user's own."""
+    command_line = CommandLine(tmp_path_factory.mktemp(request.param), PAGECAGE_VM_USER=request.param)
+    status, said = command_line.end(*_SMOKE)
+    assert status == 0, said
+    return command_line
+
+
+def test_every_trial_has_its_answer_and_every_collector_recorded(done: CommandLine) -> None:
+    records = done.records()
+    assert sorted(r.outcome for r in records) == ["ok"] * 4, [(r.trial_id, r.error) for r in records]
+    root = records[0].cage["slice"].startswith("/sys/fs/cgroup/pagecage.slice/")
+    for record in records:
+        states = {name: entry["status"] for name, entry in record.collectors.items()}
+        expected = dict.fromkeys(("sampler", "iostat", "sar", "vmtouch"), "ok")
+        assert states == {**expected, "bpftrace": "ok" if root else "missing"}, record.collectors
+        assert record.workload["checksum_ok"] is (True if record.response["covered_fraction"] == 1 else None)
+
+
+def test_the_limits_bit_and_the_cache_was_cold(done: CommandLine) -> None:
+    for record in done.records():
+        judged = verdicts(done, record)
+        wanted = {"MemoryMax", "MemorySwapMax", "IOReadBandwidthMax", "IOReadIOPSMax"}
+        caged = record.treatment["cage"] == "smoke"
+        assert {limit.property for limit in judged.limits} == (wanted if caged else set())
+        assert {limit.verdict for limit in judged.limits} <= {"enforced"}, judged.limits
+        assert judged.cache_state_reached.verdict == "reached"
+
+
+def test_random_reads_in_the_cage_are_amplified_by_the_readahead(done: CommandLine) -> None:
+    caged = next(r for r in done.records() if r.treatment == {"cage": "smoke", "pattern": "random"})
+    assert caged.response["amplification"] is not None
+    assert 20 < caged.response["amplification"] <= 33
+    in_order = next(r for r in done.records() if r.treatment == {"cage": "smoke", "pattern": "sequential"})
+    assert in_order.response["amplification"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_report_is_one_page_that_loads_nothing(done: CommandLine) -> None:
+    page = (done.folder() / "report.html").read_text()
+    assert "Does every limit bite on this host?" in page
+    for loading in ('src="http', "src='http", 'href="http://', "@import", "url(http"):
+        assert loading not in page
+
+
+def test_the_run_left_no_guest(done: CommandLine) -> None:
+    assert read_guest(Cache.of_user()) is None
+
+
+def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> None:
+    command_line = CommandLine(tmp_path)
+    process = command_line.start(*_SMOKE)
+    command_line.wait_until(lambda: (tmp_path / "latest-smoke/records.jsonl").exists(), process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=_LONGEST_SECONDS)
+    assert process.returncode == 130, said.decode()
+    assert "Traceback" not in said.decode()
+    kept = command_line.records()
+    assert {r.outcome for r in kept} <= {"ok", "interrupted"}
+    status, said_then = command_line.end("run", "smoke", "--resume")
+    assert status == 0, said_then
+    assert command_line.records()[: len(kept)] == kept
+    assert sum(r.outcome == "ok" for r in command_line.records()) == 4
+
+
+def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> None:
+    """kill -9 of the controller takes the guest along; then, in the resumed run, the guest dies in the middle."""
+    command_line = CommandLine(tmp_path)
+    process = command_line.start(*_SMOKE)
+    command_line.wait_until(lambda: (tmp_path / "latest-smoke/records.jsonl").exists(), process)
+    guest = read_guest(Cache.of_user())
+    assert guest is not None
+    process.kill()
+    process.communicate()
+    _wait_for_end_of(guest.pid)
+    kept = command_line.records()
+    resumed = command_line.start("run", "smoke", "--resume")
+    command_line.wait_until(lambda: _other_guest(guest.pid) is not None, resumed)
+    command_line.wait_until(lambda: len(command_line.records()) > len(kept), resumed)
+    second = _other_guest(guest.pid)
+    assert second is not None
+    os.kill(second, signal.SIGKILL)
+    _, said = resumed.communicate(timeout=_LONGEST_SECONDS)
+    assert resumed.returncode == 0, said.decode()
+    assert sum(r.outcome == "ok" for r in command_line.records()) == 4
+    assert read_guest(Cache.of_user()) is None
+
+
+def _other_guest(pid: int) -> int | None:
+    guest = read_guest(Cache.of_user())
+    return guest.pid if guest is not None and guest.pid != pid else None
+
+
+def _wait_for_end_of(pid: int) -> None:
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < deadline, "the guest outlived the run that started it"
+        time.sleep(0.1)
