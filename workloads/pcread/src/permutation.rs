@@ -36,8 +36,11 @@ impl Permutation {
     pub fn at(&self, index: u64) -> u64 {
         debug_assert!(index < self.count);
         let mut place = self.shuffled(index);
+        let mut walked = 0;
         while place >= self.count {
             place = self.shuffled(place);
+            walked += 1;
+            debug_assert!(walked <= self.rows * self.columns - self.count, "a bijection comes back sooner");
         }
         place
     }
