@@ -82,8 +82,8 @@ def test_names_are_unique_and_fit_a_unit(experiment: Experiment, wanted: Choices
 @pytest.mark.parametrize(
     "factors",
     [
-        {"x": ("4k", "4K")}, {"x": ("a-b", "a_b")}, {"x": ("1.5x", "1_5x")}, {"x": ("é", "ü")}, {"x": ("a", "A", "a_1")},
-        {"x": ("a_b", "a"), "y": ("c", "b_c")}, {"x": ("l" * 300, "l" * 301)},
+        {"x": ("4k", "4K")}, {"x": ("a-b", "a_b")}, {"x": ("1.5x", "1_5x")}, {"x": ("é", "ü")},
+        {"x": ("a", "A", "a_1")}, {"x": ("a_b", "a"), "y": ("c", "b_c")}, {"x": ("l" * 300, "l" * 301)},
     ],
 )  # fmt: skip
 def test_levels_that_are_spelt_nearly_alike_stay_apart(factors: dict[str, tuple[str, ...]]) -> None:

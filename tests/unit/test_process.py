@@ -94,7 +94,8 @@ def test_replay_can_be_pasted_into_a_shell(words: list[str]) -> None:
 
 def test_spawn_owns_nothing_and_returns_at_once() -> None:
     process = spawn(["cat"], stdin=PIPE, stdout=PIPE)
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.write(b"x\n")
     assert process.stdout.readline() == b"x\n"
     process.stdin.close()

@@ -1,0 +1,227 @@
+"""Experiment and cage files: what is right is resolved, what is wrong is named by file and key, with what mends it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.definitions.catalogue import Definitions, nearest
+from pagecage.errors import PagecageError
+from pagecage.plan import treatments
+from tests.tree import ROOT
+
+CAGES = {
+    "uncaged": 'about = "none"\nMemorySwapMax = "infinity"\n',
+    "tenth": 'about = "a tenth"\nMemoryMax = { dataset_fraction = 0.1 }\n',
+    "tight": 'about = "all"\nMemoryMax = "10MB"\nIOReadBandwidthMax = "20MB"\nIOReadIOPSMax = 500\nCPUQuota = 50\n',
+}
+EXPERIMENT = """
+question = "?"
+fresh = "never"
+collectors = ["iostat"]
+[workload]
+program = "pcread"
+arguments = ["--file", "{file}", "--max-seconds", "{max_seconds}"]
+min_memory_bytes = "1MiB"
+[factors]
+cage = ["uncaged", "tenth"]
+pattern = ["sequential", "random"]
+[levels.pattern.sequential]
+arguments = ["--pattern", "sequential"]
+cache = "cold"
+[levels.pattern.random]
+arguments = ["--pattern", "random"]
+read_ahead_kb = 0
+[sizes]
+full = { dataset = "10GiB", max_seconds = 3600 }
+default = { dataset = "1GiB", max_seconds = 300 }
+emulated = { dataset = "128MiB", max_seconds = 15 }
+smoke = { dataset = "32MiB", max_seconds = 4, repeats = 1 }
+"""
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """A checkout's definitions: three cages and one experiment."""
+    (tmp_path / "cgroups").mkdir()
+    (tmp_path / "experiments").mkdir()
+    for name, text in CAGES.items():
+        (tmp_path / "cgroups" / f"{name}.toml").write_text(text)
+    (tmp_path / "experiments/asked.toml").write_text(EXPERIMENT)
+    return tmp_path
+
+
+def definitions(top: Path) -> Definitions:
+    return Definitions(top, ["pcgen", "pcread"])
+
+
+def refusal(top: Path, text: str) -> PagecageError:
+    """What is said of an experiment with this text."""
+    (top / "experiments/asked.toml").write_text(text)
+    with pytest.raises(PagecageError) as caught:
+        definitions(top).experiment("asked")
+    assert caught.value.exit_code == 2
+    assert caught.value.message.startswith("asked.toml: ")
+    return caught.value
+
+
+def cage_refusal(top: Path, text: str) -> PagecageError:
+    (top / "cgroups/wrong.toml").write_text(text)
+    with pytest.raises(PagecageError) as caught:
+        definitions(top).cage("wrong", 2**30)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_a_right_experiment_is_resolved(top: Path) -> None:
+    experiment = definitions(top).experiment("asked")
+    assert experiment.factors == {"cage": ("uncaged", "tenth"), "pattern": ("sequential", "random")}
+    assert experiment.min_memory_bytes == 2**20
+    assert experiment.sizes["full"].dataset_bytes == 10 * 2**30
+    assert experiment.levels["pattern"]["random"].read_ahead_kb == 0
+    assert len(list(treatments(experiment))) == 4
+    assert experiment.definition == tomllib.loads(EXPERIMENT)
+
+
+def test_a_cages_values_are_resolved(top: Path) -> None:
+    cage = definitions(top).cage("tight", None)
+    assert cage.properties == {
+        "MemoryMax": 10_000_000, "IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500, "CPUQuota": 50,
+        "MemorySwapMax": 0,
+    }  # fmt: skip
+    assert cage.provenance == {"about": "all"}
+
+
+@given(st.integers(4096 * 10, 2**45))
+def test_a_share_of_the_dataset_is_whole_pages(dataset_bytes: int) -> None:
+    cage = Definitions(ROOT, []).cage("tenth", dataset_bytes)
+    limit = cage.properties["MemoryMax"]
+    assert limit % 4096 == 0
+    assert dataset_bytes / 10 - 4097 < limit <= dataset_bytes / 10 + 1
+
+
+def test_swap_is_closed_unless_the_cage_opens_it(top: Path) -> None:
+    assert definitions(top).cage("tenth", 2**30).properties["MemorySwapMax"] == 0
+    assert "MemorySwapMax" not in definitions(top).cage("uncaged", 2**30).properties
+    (top / "cgroups/open.toml").write_text('about = "x"\nMemoryMax = "1GiB"\nMemorySwapMax = "infinity"\n')
+    assert "MemorySwapMax" not in definitions(top).cage("open", None).properties
+
+
+def test_a_share_needs_a_dataset(top: Path) -> None:
+    with pytest.raises(PagecageError, match=r"tenth\.toml: MemoryMax is a share of a dataset"):
+        definitions(top).cage("tenth", None)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "experiments").glob("*.toml")))
+def test_every_experiment_of_the_project_is_right(name: str) -> None:
+    known = Definitions(ROOT, sorted(path.name for path in (ROOT / "workloads").glob("pc*")))
+    experiment = known.experiment(name)
+    cages = {level for level in experiment.factors.get("cage", ()) if level in known.cage_names()}
+    for size in experiment.sizes.values():
+        for cage in cages:
+            known.cage(cage, size.dataset_bytes)
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "word"),
+    [
+        (('question = "?"', 'question = "?"\nqestion = "?"'), "unknown key 'qestion'", 'did you mean "question"?'),
+        (('program = "pcread"', 'program = "pcread"\nprogramm = "x"'), "unknown key 'workload.programm'", '"program"'),
+        (('program = "pcread"', 'program = "pcraed"'), "workload.program: no workload 'pcraed'", '"pcread"'),
+        (('cage = ["uncaged", "tenth"]', 'cage = ["uncaged", "tent"]'), "there is no cage 'tent'", '"tenth"'),
+        (('["iostat"]', '["iostat", "vmstat"]'), "collectors.1", "iostat"),
+        (('["sequential", "random"]', "[]"), "factors.pattern has no levels", "edit"),
+        (('["sequential", "random"]', '["random", "random"]'), "factors.pattern names a level twice", "edit"),
+        (('["sequential", "random"]', '["sequential", "randm"]'), "levels.pattern.random is no level", "edit"),
+        (("[levels.pattern.random]", "[levels.patern.random]"), "levels.patern.random is no level", "edit"),
+        (('"128MiB"', '"128M"'), "sizes.emulated.dataset: '128M' has no clear unit", "MiB"),
+        (('"128MiB"', '"many"'), "sizes.emulated.dataset: 'many' is no size", "edit"),
+        (('"128MiB"', "128"), "sizes.emulated.dataset: a size is a string with a unit", "edit"),
+        (('"128MiB"', '"0B"'), "sizes.emulated.dataset", "edit"),
+        (("max_seconds = 15", "max_seconds = 0"), "sizes.emulated.max_seconds", "edit"),
+        (("max_seconds = 15", "max_seconds = inf"), "sizes.emulated.max_seconds", "edit"),
+        (("max_seconds = 15", "max_seconds = nan"), "sizes.emulated.max_seconds", "edit"),
+        (("smoke =", "#smoke ="), "sizes.smoke is missing", "edit"),
+        (("smoke =", "small ="), "sizes.small", "edit"),
+        (("{file}", "{flie}"), "no {flie}; known: file", "edit"),
+        (('dataset = "32MiB", max', "max"), "sizes.smoke gives nothing for {file}", "edit"),
+        (("max_seconds = 4,", ""), "sizes.smoke gives nothing for {max_seconds}", "edit"),
+        (('cache = "cold"', 'cache = "warm"'), "levels.pattern.sequential.cache", "cold"),
+        (('fresh = "never"', 'fresh = "always"'), "fresh", "never"),
+        (('fresh = "never"', "repeats = 0"), "repeats", "edit"),
+        (('question = "?"', 'question = "?"\nexclude = [{ size = "big" }]'), "size = 'big' is no level", "edit"),
+        (('question = "?"', 'question = "?"\nexclude = [{ cage = "tnth" }]'), "cage = 'tnth' is no level", "edit"),
+        (('question = "?"', 'question = "?"\nexclude = [{}]'), "exclude[0]: it names no factor", "edit"),
+        (("[levels.pattern.random]", "[levels.pattern.random"), "(at line", "toml.io"),
+        (('question = "?"', 'question = "\\u00"'), "(at line", "toml.io"),
+        (("[factors]", "[factor]"), "unknown key 'factor'", '"factors"'),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], key: str, word: str) -> None:
+    broken = EXPERIMENT.replace(*change)
+    assert broken != EXPERIMENT
+    error = refusal(top, broken)
+    assert key in error.message
+    assert word in f"{error.message} {error.hint}"
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "word"),
+    [
+        ('about = "x"\nMemoryMaxx = "1GiB"', "unknown key 'MemoryMaxx'", '"MemoryMax"'),
+        ('about = "x"\nMemoryMax = "1G"', "MemoryMax: '1G' has no clear unit", "GiB"),
+        ('about = "x"\nMemoryMax = 1048576', "MemoryMax: a size is a string with a unit", "edit"),
+        ('about = "x"\nMemoryMax = { dataset_fraction = 0 }', "MemoryMax", "edit"),
+        ('about = "x"\nMemoryMax = { fraction = 0.1 }', "MemoryMax", "edit"),
+        ('about = "x"\nIOReadIOPSMax = "500"', "IOReadIOPSMax", "edit"),
+        ('about = "x"\nIOReadIOPSMax = true', "IOReadIOPSMax", "edit"),
+        ('about = "x"\nIOReadIOPSMax = 0', "IOReadIOPSMax", "edit"),
+        ('about = "x"\nCPUQuota = "50%"', "CPUQuota", "edit"),
+        ('about = "x"\nIOReadBandwidthMax = "fast"', "IOReadBandwidthMax: 'fast' is no size", "edit"),
+        ('MemoryMax = "1GiB"', "about", "edit"),
+        ('about = "x"\nabout = "y"', "Cannot overwrite a value", "toml.io"),
+    ],
+)
+def test_what_is_wrong_in_a_cage_is_named(top: Path, text: str, key: str, word: str) -> None:
+    error = cage_refusal(top, text)
+    assert error.message.startswith("wrong.toml: ")
+    assert key in error.message
+    assert word in f"{error.message} {error.hint}"
+
+
+@pytest.mark.parametrize("content", [b'question = "\xff\xfe"', b"\x00", b"\xef\xbb\xbf= 1"])
+def test_what_is_no_text_is_named(top: Path, content: bytes) -> None:
+    (top / "experiments/asked.toml").write_bytes(content)
+    with pytest.raises(PagecageError, match=r"asked\.toml: "):
+        definitions(top).experiment("asked")
+
+
+def test_a_folder_in_a_files_place_is_named(top: Path) -> None:
+    (top / "experiments/folder.toml").mkdir()
+    with pytest.raises(PagecageError, match=r"folder\.toml cannot be read: Is a directory"):
+        definitions(top).experiment("folder")
+
+
+def test_a_command_may_use_braces_of_its_own(top: Path) -> None:
+    command = EXPERIMENT.replace('program = "pcread"', 'program = "awk"\nkind = "command"')
+    (top / "experiments/asked.toml").write_text(command.replace('"--file"', '"{print $1; exit}"'))
+    assert definitions(top).experiment("asked").arguments[0] == "{print $1; exit}"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("askd", 'did you mean "asked"?'), ("zzz", "known: asked"), ("../asked", 'did you mean "asked"?')],
+)
+def test_a_name_that_does_not_exist(top: Path, name: str, hint: str) -> None:
+    with pytest.raises(PagecageError, match="there is no experiment") as caught:
+        definitions(top).experiment(name)
+    assert caught.value.hint == hint
+
+
+@given(st.text(max_size=20))
+def test_no_name_is_a_crash(name: str) -> None:
+    assert nearest(name, ["constrained-random", "smoke"])
