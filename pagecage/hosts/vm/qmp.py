@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Coroutine
@@ -16,6 +17,8 @@ from pagecage.errors import HostDied, HostError
 
 T = TypeVar("T")
 _ANSWER_SECONDS = 30.0
+# What the library logs we raise; without a handler of its own Python would print it as well.
+logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())
 
 
 class Monitor:

@@ -1,0 +1,170 @@
+"""The guest as a machine: what a restore gives, and what the roles have made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.ssh import ssh_argv
+from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
+from pagecage.hosts.vm.fitting import play
+from pagecage.hosts.vm.guest_record import read_guest
+from pagecage.hosts.vm.host import VmHost
+from pagecage.process import run
+
+pytestmark = pytest.mark.vm
+RANDOM = ["od", "-An", "-N16", "-tx1", "/dev/urandom"]
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[VmHost]:
+    host = VmHost()
+    try:
+        host.prepare(HostNeed(0, 0), print)
+        host.start()
+        yield host
+    finally:
+        host.stop()
+
+
+def told(host: VmHost, *argv: str) -> str:
+    return run(host.command(argv)).stdout.strip()
+
+
+def test_it_is_a_systemd_machine_with_all_that_is_measured_by(host: VmHost) -> None:
+    assert told(host, "cat", "/proc/1/comm") == "systemd"
+    assert {"cpu", "io", "memory"} <= set(told(host, "cat", "/sys/fs/cgroup/cgroup.controllers").split())
+    told(host, "test", "-r", "/sys/kernel/btf/vmlinux")
+    assert told(host, "systemctl", "--failed", "--no-legend", "--plain") == ""
+    assert told(host, "swapon", "--noheadings") == ""
+
+
+def test_nothing_starts_by_itself(host: VmHost) -> None:
+    """Masked timers stay in the list while they are loaded; what matters is that none has a next time."""
+    timers = json.loads(told(host, "systemctl", "list-timers", "--all", "--output=json"))
+    assert [timer["unit"] for timer in timers if timer["next"]] == []
+
+
+def test_words_status_and_input_pass_through(host: VmHost) -> None:
+    words = ["a b", "$HOME", "it's", "*"]
+    assert told(host, "printf", "%s\\n", *words).splitlines() == words
+    done = run(host.command(["sh", "-c", "read line; echo $line >&2; exit 7"]), input_text="go\n", check=False)
+    assert (done.status, done.stderr) == (7, "go\n")
+
+
+def test_the_guest_has_no_way_out(host: VmHost) -> None:
+    assert told(host, "ip", "route", "show", "default") == ""
+    probe = "timeout 5 bash -c 'exec 3<>/dev/tcp/10.0.2.2/22'"
+    assert not run(host.command(["sh", "-c", probe]), check=False).ok
+
+
+def test_only_the_guests_own_key_opens_and_is_believed(host: VmHost, tmp_path: Path) -> None:
+    direct = replace(host.target, control_path=None)
+    assert run(ssh_argv(direct, ["true"])).ok
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"])
+    stranger = run(ssh_argv(replace(direct, identity=tmp_path / "other"), ["true"]), check=False)
+    assert stranger.status == 255
+    assert "Permission denied (publickey)" in stranger.stderr
+    public = (tmp_path / "other.pub").read_text()
+    (tmp_path / "known").write_text(f"{direct.host_key_alias} {public}")
+    impostor = run(ssh_argv(replace(direct, known_hosts=tmp_path / "known"), ["true"]), check=False)
+    assert impostor.status == 255
+    assert "Host key verification failed" in impostor.stderr
+
+
+def test_the_data_disk_is_read_past_the_page_cache_of_the_outer_host(host: VmHost) -> None:
+    guest = read_guest(Cache.of_user())
+    assert guest is not None
+    disk = Cache.of_user().data_disk
+    fds = [fd for fd in Path(f"/proc/{guest.pid}/fd").iterdir() if fd.resolve() == disk]
+    assert fds, "QEMU has not opened the data disk"
+    for fd in fds:
+        flags = Path(f"/proc/{guest.pid}/fdinfo/{fd.name}").read_text().split("flags:")[1].split()[0]
+        assert int(flags, 8) & os.O_DIRECT, f"opened with flags {flags}"
+    assert "noatime" in told(host, "findmnt", "--noheadings", "--output", "OPTIONS", "/data")
+
+
+def test_files_are_pushed_with_name_and_executable_bit(host: VmHost, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("text")
+    program = tmp_path / "program with a space"
+    program.write_text("#!/bin/sh\necho ran\n")
+    program.chmod(0o755)
+    host.push([tmp_path / "plain", program], f"{host.spool_dir}/new/place")
+    assert told(host, f"{host.spool_dir}/new/place/{program.name}") == "ran"
+    assert told(host, "cat", f"{host.spool_dir}/new/place/plain") == "text"
+    assert told(host, "stat", "-c", "%A %U", f"{host.spool_dir}/new/place/plain") == "-rw-r--r-- root"
+
+
+def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host: VmHost) -> None:
+    told(host, "sh", "-c", "echo kept > /data/kept; echo gone > /root/gone")
+    boot_id, random = told(host, "cat", "/proc/sys/kernel/random/boot_id"), told(host, *RANDOM)
+    first = host.restart()
+    before, inside, after = time.time(), float(told(host, "date", "+%s.%N")), time.time()
+    second_random = told(host, *RANDOM)
+    second = host.restart()
+    assert (first.state_id, second.restore_seq) == (second.state_id, (first.restore_seq or 0) + 1)
+    assert told(host, "cat", "/proc/sys/kernel/random/boot_id") == boot_id
+    assert len({random, second_random, told(host, *RANDOM)}) == 3
+    assert "reseeded due to virtual machine fork" in told(host, "dmesg")
+    error_seconds = first.details["clock_error_seconds"]
+    assert error_seconds < 2.0
+    assert before - error_seconds <= inside <= after + error_seconds
+    assert told(host, "cat", "/data/kept") == "kept"
+    assert not run(host.command(["test", "-e", "/root/gone"]), check=False).ok
+
+
+def test_the_machine_around_it_is_seen(host: VmHost) -> None:
+    before = host.outer_sample()
+    told(host, "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done")
+    after = host.outer_sample()
+    used = after["qemu_cpu_seconds"] - before["qemu_cpu_seconds"]
+    assert 0 < used < 60
+    assert after["cpu_seconds"]["user"] >= before["cpu_seconds"]["user"] + used / 4
+    assert after["unix_seconds"] > before["unix_seconds"]
+
+
+def test_a_second_fitting_changes_nothing(host: VmHost, tmp_path: Path) -> None:
+    again = play(PROJECT_DIR, tmp_path, host.target, "site.yml")
+    assert "changed=0" in again
+    assert "failed=0" in again
+
+
+@pytest.mark.parametrize(
+    ("breaking", "complaint"),
+    [
+        ("true", ""),
+        ("mv /usr/bin/fio /usr/bin/fio.away", "missing tool fio"),
+        ("echo Delegate=memory >> /etc/systemd/system/user@.service.d/50-pagecage.conf; sed -i s/io// "
+         "/etc/systemd/system/user@.service.d/50-pagecage.conf; systemctl daemon-reload; "
+         "systemctl restart user@1000.service", "io is not delegated to bench"),
+    ],
+    ids=["as-fitted", "tool-missing", "delegation-missing"],
+)  # fmt: skip
+def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: str, complaint: str) -> None:
+    try:
+        told(host, "sh", "-c", breaking)
+        if complaint:
+            with pytest.raises(Exception, match=complaint):
+                play(PROJECT_DIR, tmp_path, host.target, "verify.yml")
+        else:
+            play(PROJECT_DIR, tmp_path, host.target, "verify.yml")
+    finally:
+        if complaint:
+            host.restart()
+
+
+def test_an_ordinary_user_can_cap_io(host: VmHost) -> None:
+    script = (
+        "export XDG_RUNTIME_DIR=/run/user/1000; systemctl --user set-property --runtime pagecage-t.slice "
+        "'IOReadBandwidthMax=/data 20000000' && systemctl --user start pagecage-t.slice && "
+        "cat /sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/pagecage.slice/pagecage-t.slice/io.max; "
+        "systemctl --user stop pagecage-t.slice; systemctl --user revert pagecage-t.slice > /dev/null"
+    )
+    assert "rbps=20000000" in told(host, "setpriv", "--reuid=1000", "--regid=1000", "--init-groups", "sh", "-c", script)

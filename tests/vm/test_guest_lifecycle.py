@@ -1,0 +1,175 @@
+"""What becomes of guests, locks and files when things end as they should, and when they do not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import HostDied, HostError, PagecageError
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.vm import guest
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.guest_record import read_guest
+from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.processes import is_alive
+from pagecage.hosts.vm.qemu import sockets_dir
+from pagecage.process import PIPE, Process, run, spawn
+
+pytestmark = pytest.mark.vm
+NEED = HostNeed(0, 0)
+OWNER = """
+import sys
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.vm.host import VmHost
+host = VmHost()
+host.prepare(HostNeed(0, 0), lambda _: None)
+host.start()
+print("up", flush=True)
+sys.stdin.read()
+host.stop()
+"""
+
+
+@pytest.fixture
+def host() -> Iterator[VmHost]:
+    host = VmHost()
+    yield host
+    host.stop()
+
+
+@pytest.fixture
+def owner() -> Iterator[Process[bytes]]:
+    """Another process that uses the guest."""
+    process = spawn([sys.executable, "-c", OWNER], stdin=PIPE, stdout=PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def left_behind(cache: Cache) -> list[Path]:
+    return [path for path in (sockets_dir(cache), cache.guest_file, *cache.scratch.glob("vl.*")) if path.exists()]
+
+
+def test_the_second_user_is_told_at_once(host: VmHost, owner: Process[bytes]) -> None:
+    began = time.monotonic()
+    with pytest.raises(PagecageError, match=f"in use by process {owner.pid}"):
+        host.prepare(NEED, print)
+    with pytest.raises(PagecageError, match=f"in use by process {owner.pid}"):
+        guest.down(print)
+    assert time.monotonic() - began < 2
+    assert guest.status().used_by_pid == owner.pid
+
+
+def test_a_killed_owner_takes_its_guest_along_and_the_next_start_works(host: VmHost, owner: Process[bytes]) -> None:
+    record = read_guest(Cache.of_user())
+    assert record is not None
+    owner.kill()
+    owner.wait()
+    deadline = time.monotonic() + 5
+    while is_alive(record.process_id) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(record.process_id)
+    host.prepare(NEED, print)
+    assert host.start().restore_seq == record.restore_seq + 1
+    assert run(host.command(["true"])).ok
+    host.stop()
+    assert left_behind(Cache.of_user()) == []
+
+
+def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
+    host.prepare(NEED, print)
+    host.start()
+    host.check()
+    record = read_guest(Cache.of_user())
+    assert record is not None
+    os.kill(record.pid, signal.SIGKILL)
+    while is_alive(record.process_id):
+        time.sleep(0.01)
+    with pytest.raises(HostDied):
+        host.check()
+    with pytest.raises(HostDied):
+        host.push([Path(__file__)], host.spool_dir)
+    assert host.outer_sample()["qemu_cpu_seconds"] is None
+    host.restart()
+    assert run(host.command(["true"])).ok
+
+
+def test_up_stays_and_down_ends_it(host: VmHost) -> None:
+    run([sys.executable, "-c", "from pagecage.hosts.vm import guest; guest.up(lambda _: None)"])
+    try:
+        state = guest.status()
+        assert (state.running, state.kept, state.used_by_pid) == (True, True, None)
+        guest.up(print)
+        assert guest.status().qemu_pid == state.qemu_pid
+        with pytest.raises(PagecageError, match="pagecage host down vm"):
+            host.prepare(NEED, print)
+    finally:
+        guest.down(print)
+    assert not guest.status().running
+    assert left_behind(Cache.of_user()) == []
+
+
+def test_a_shell_brings_its_guest_and_takes_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "from pagecage.hosts.vm import guest; raise SystemExit(guest.shell(lambda _: None))"
+    done = run([sys.executable, "-c", script], input_text="cat /proc/1/comm; exit 3\n", check=False)
+    assert (done.status, done.stdout) == (3, "systemd\n")
+    assert left_behind(Cache.of_user()) == []
+
+
+def borrow_image(cache: Cache) -> Path:
+    """Another cache with the user's image in it, so that it can be spoilt."""
+    host = VmHost()
+    try:
+        host.prepare(NEED, print)
+    finally:
+        host.stop()
+    cache.make()
+    newest = max(Cache.of_user().images.iterdir(), key=lambda path: path.stat().st_mtime)
+    ours = cache.images / newest.name
+    ours.mkdir()
+    for path in newest.iterdir():
+        (ours / path.name).symlink_to(path)
+    return ours
+
+
+@pytest.mark.long
+def test_a_spoilt_state_is_made_again_once_and_it_is_said(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "vm")
+    borrow_image(cache)
+    newest = max(Cache.of_user().states.iterdir(), key=lambda path: path.stat().st_mtime)
+    shutil.copytree(newest, cache.states / newest.name)
+    os.truncate(cache.states / newest.name / "memory.bin", 1_000_000)
+    said: list[str] = []
+    host = VmHost(cache=cache)
+    try:
+        host.prepare(NEED, said.append)
+        host.start()
+        assert run(host.command(["true"])).ok
+    finally:
+        host.stop()
+    assert [text for text in said if "did not come up" in text]
+
+
+@pytest.mark.long
+def test_a_guest_that_does_not_boot_shows_its_console(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "vm")
+    disk = borrow_image(cache) / "root.img"
+    disk.unlink()
+    disk.touch()
+    os.truncate(disk, 1 << 30)
+    host = VmHost(cache=cache)
+    try:
+        with pytest.raises(HostError, match=r"(?s)did not boot.*console ends.*(panic|root).*pagecage host rebuild vm"):
+            host.prepare(NEED, print)
+    finally:
+        host.stop()
+    assert not list(cache.states.glob("*[!t]"))
