@@ -21,6 +21,7 @@ BASE = Experiment(
     factors={}, levels={}, exclude=(), sizes=SIZES, claims=(), definition_sha256="0" * 64, definition={"question": "?"},
 )  # fmt: skip
 CHOICES = Choices("smoke", "asked for", 2, 7, "vm", "never")
+HARNESS = {"version": "0", "git_revision": None, "git_dirty": None}
 CAGES = {name: Cage(name, {"MemoryMax": 4096}) for name in ("uncaged", "tenth", "tight")}
 level_names = st.text(min_size=1, max_size=12)
 factor_tables = st.dictionaries(
@@ -32,7 +33,7 @@ choices = st.builds(replace, st.just(CHOICES), repeats=st.integers(1, 4), seed=s
 
 
 def plan_of(experiment: Experiment = BASE, wanted: Choices = CHOICES) -> Plan:
-    return make_plan("20261121T100000Z-test-vm", experiment, CAGES, wanted, "pagecage run test", {"version": "0"})
+    return make_plan("20261121T100000Z-test-vm", experiment, CAGES, wanted, "pagecage run test", HARNESS)
 
 
 def count_of(experiment: Experiment) -> int:

@@ -1,0 +1,70 @@
+"""Hosts for campaigns in tests: they bring bytes to an agent of the test's choice and count what is asked of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import HostDied
+from pagecage.hosts.host import HostNeed, MachineState, Progress
+
+
+@dataclass
+class TestHost:
+    """A host whose agent is `agent`, whatever the campaign would start. `deaths` lists starts that fail, from 1."""
+
+    __test__ = False
+
+    agent: Sequence[str]
+    spool_dir: str
+    data_dir: str = "/nowhere"
+    name: str = "vm"
+    deaths: tuple[int, ...] = ()
+    outer_fails: bool = False
+    calls: list[str] = field(default_factory=list)
+    starts: int = 0
+
+    user: bool = False
+
+    def is_emulated(self, progress: Progress) -> bool:
+        return True
+
+    def prepare(self, need: HostNeed, progress: Progress) -> None:
+        self.calls.append("prepare")
+        progress("preparing")
+
+    def start(self) -> MachineState:
+        return self._start("start")
+
+    def restart(self) -> MachineState:
+        return self._start("restart")
+
+    def _start(self, call: str) -> MachineState:
+        self.calls.append(call)
+        self.starts += 1
+        if self.starts in self.deaths:
+            raise HostDied("the guest did not come up")
+        return MachineState("state", self.starts, True, {"accel": "tcg"})
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        return list(self.agent)
+
+    def push(self, sources: Sequence[Path], directory: str) -> None:
+        self.calls.append(f"push {len(sources)}")
+
+    def outer_sample(self) -> dict[str, Any] | None:
+        if self.outer_fails:
+            raise HostDied("the guest is gone")
+        return {"unix_seconds": float(len(self.calls)), "qemu_cpu_seconds": 1.0}
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+
+def scripted(script: Path, spool: Path, **more: Any) -> TestHost:
+    """A host with the scripted agent."""
+    here = Path(__file__).resolve().parent
+    return TestHost([sys.executable, "-S", str(here / "scripted_agent.py"), str(script)], str(spool), **more)

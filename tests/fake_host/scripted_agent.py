@@ -1,0 +1,94 @@
+"""An agent that measures nothing and does, trial by trial, what a test wrote down for it.
+
+`scripted_agent.py SCRIPT` reads the request as the real one does. SCRIPT is a JSON file: {trial_id: [what, what, ...]}, one
+for each attempt; what is not written down is "ok". `calls` beside it gets a line for every start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+TRACE = b'{"t": 1.0}\n' * 3
+
+
+def send(frame: str, body: bytes = b"", **fields: Any) -> None:
+    """One frame, whole."""
+    sys.stdout.buffer.write(json.dumps({"frame": frame, **fields}).encode() + b"\n" + body)
+    sys.stdout.buffer.flush()
+
+
+def record(request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome: str) -> dict[str, Any]:
+    same = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
+    return {
+        "record_version": 1, "run_id": request["run_id"], "plan_sha256": request["plan_sha256"],
+        "host": request["host"], **{key: trial[key] for key in same}, "attempt": attempt, "outcome": outcome,
+        "phase": "record", "error": None if outcome == "ok" else outcome,
+    }  # fmt: skip
+
+
+def die(how: str, trial_id: str, attempt: int) -> None:
+    """Every way of going away in the middle of a trial."""
+    if how == "dies in a trace":
+        sys.stdout.buffer.write(json.dumps(
+            {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": "sar.bin", "length": 10_000}
+        ).encode() + b"\n" + b"x" * 5000)  # fmt: skip
+    if how == "dies in a header":
+        sys.stdout.buffer.write(b'{"frame": "record", "record": {"record_version": 1, "run')
+    if how == "talks nonsense":
+        sys.stdout.buffer.write(b"Welcome to this machine!\n")
+    sys.stdout.buffer.flush()
+    print("what I said last", file=sys.stderr, flush=True)
+    os._exit(9)
+
+
+def serve(request: dict[str, Any], trial: dict[str, Any], what: str) -> None:
+    trial_id, attempt = trial["trial_id"], request["attempts"].get(trial["trial_id"], 1)
+    send("event", event="trial", trial_id=trial_id, attempt=attempt)
+    send("event", event="phase", trial_id=trial_id, phase="run")
+    if what == "dies":
+        die(what, trial_id, attempt)
+    send("event", event="go", trial_id=trial_id)
+    if what == "waits":
+        wait_for_the_end_of_input()
+        what = "interrupted"
+    send("event", event="end", trial_id=trial_id)
+    if what.startswith(("dies in", "talks")):
+        die(what, trial_id, attempt)
+    send("trace", TRACE, trial_id=trial_id, attempt=attempt, name="sampler.jsonl", length=len(TRACE))
+    send("record", record=record(request, trial, attempt, what))
+    if what == "interrupted":
+        sys.exit(130)
+
+
+def wait_for_the_end_of_input() -> None:
+    while os.read(0, 4096):
+        pass
+    time.sleep(0.1)
+
+
+def main(script: Path) -> int:
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
+        request = json.loads(stdin.readline())
+    with script.with_name("calls").open("a") as calls:
+        calls.write(" ".join(trial["trial_id"] for trial in request["trials"]) + "\n")
+    told = json.loads(script.read_text())
+    if told.get("start") == "refuses":
+        send("event", event="error", message="another run is using this host (process 7)", hint="wait for it")
+        return 3
+    if told.get("start") in ("dies", "sleeps"):
+        return 1 if told["start"] == "dies" else 0
+    send("facts", facts={"boot_id": "b"})
+    for trial in request["trials"]:
+        whats = told.get(trial["trial_id"], [])
+        attempt = request["attempts"].get(trial["trial_id"], 1)
+        serve(request, trial, whats[attempt - 1] if attempt <= len(whats) else "ok")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

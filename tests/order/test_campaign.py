@@ -1,0 +1,263 @@
+"""Campaigns over agents that die, lie, wait and answer: every trial gets its answer or a true reason why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.campaign import Campaign, Summary, check_memory_floor, need_of
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.kit import Kit
+from pagecage.plan import Plan
+from pagecage.record import Record, read_records
+from pagecage.runs import RunFolder
+from pagecage.trial import Dataset
+from tests.fake_host.hosts import TestHost, scripted
+from tests.unit.test_plan import BASE, CHOICES, plan_of
+
+KIT = Kit(Path("/nowhere/agent.pyz"), (), "0" * 64)
+THREE = replace(BASE, factors={"level": ("a", "b", "c")})
+ONE_BLOCK = replace(CHOICES, repeats=1)
+
+
+class Run:
+    """A plan of three trials (or six), a folder for it, a script for its agent, and what was heard."""
+
+    def __init__(self, tmp_path: Path, fresh: str = "never", repeats: int = 1) -> None:
+        self.plan: Plan = plan_of(THREE, replace(CHOICES, repeats=repeats, fresh=fresh))
+        self.folder = RunFolder.create(tmp_path / "runs", self.plan)
+        self.script = tmp_path / "script.json"
+        self.heard: list[Mapping[str, Any]] = []
+        self.listener: Callable[[Mapping[str, Any]], None] = self.heard.append
+        self.ids = [trial.trial_id for trial in self.plan.trials]
+        self.tell({})
+
+    def tell(self, script: dict[str, Any]) -> None:
+        self.script.write_text(json.dumps(script))
+
+    def host(self, **more: Any) -> TestHost:
+        return scripted(self.script, self.script.parent / "spool", **more)
+
+    def go(self, host: TestHost | None = None) -> Summary:
+        return Campaign(host or self.host(), self.plan, self.folder, KIT, self.listener).run()
+
+    def records(self) -> list[Record]:
+        return list(read_records(self.folder.records_path))
+
+    def agent_calls(self) -> list[list[str]]:
+        path = self.script.with_name("calls")
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def test_every_trial_in_order_by_one_agent(three: Run) -> None:
+    host = three.host()
+    assert three.go(host) == Summary(3, 0)
+    assert [record.trial_id for record in three.records()] == three.ids
+    assert three.agent_calls() == [three.ids]
+    assert host.calls == ["prepare", "start", "push 1", "push 0", "stop"]
+
+
+def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> None:
+    three.go()
+    record = three.records()[0]
+    assert record.traces == {"sampler": f"trials/{record.trial_id}.1/sampler.jsonl"}
+    assert (three.folder.path / record.traces["sampler"]).read_bytes() == b'{"t": 1.0}\n' * 3
+    assert set(record.outer_host or {}) == {"before", "after"}
+    assert (record.plan_sha256, record.run_id) == (three.plan.sha256, three.plan.run_id)
+    [facts] = (three.folder.path / "facts").iterdir()
+    assert json.loads(facts.read_text())["boot_id"] == "b"
+
+
+def test_the_listener_hears_of_every_record(three: Run) -> None:
+    three.go()
+    assert [event["record"].trial_id for event in three.heard if event["event"] == "record"] == three.ids
+
+
+@pytest.mark.parametrize(("fresh", "groups", "restarts"), [("never", 1, 0), ("block", 2, 1), ("trial", 6, 5)])
+def test_how_often_the_host_starts_afresh(tmp_path: Path, fresh: str, groups: int, restarts: int) -> None:
+    six = Run(tmp_path, fresh, repeats=2)
+    host = six.host()
+    assert six.go(host) == Summary(6, 0)
+    assert len(six.agent_calls()) == groups
+    assert host.calls.count("restart") == restarts
+    assert [trial for call in six.agent_calls() for trial in call] == six.ids
+
+
+def test_only_what_lacks_an_answer_is_run(three: Run) -> None:
+    three.go()
+    kept = [record for record in three.records() if record.trial_id != three.ids[1]]
+    three.folder.records_path.unlink()
+    for record in kept:
+        three.folder.append(record)
+    assert three.go() == Summary(3, 0)
+    assert three.agent_calls()[-1] == [three.ids[1]]
+
+
+def test_a_finished_plan_starts_nothing(three: Run) -> None:
+    three.go()
+    host = three.host()
+    assert three.go(host) == Summary(3, 0)
+    assert "start" not in host.calls
+
+
+@pytest.mark.parametrize("way", ["dies", "dies in a trace", "dies in a header"])
+def test_a_host_that_dies_mid_trial_is_started_again(three: Run, way: str) -> None:
+    three.tell({three.ids[1]: [way]})
+    host = three.host()
+    assert three.go(host) == Summary(3, 0)
+    told = [(record.trial_id, record.attempt, record.outcome) for record in three.records()]
+    first, second, third = three.ids
+    assert told == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
+    assert host.calls.count("restart") == 1
+    died = three.records()[1]
+    assert died.phase == "run"
+    assert "what I said last" in (died.error or "")
+
+
+def test_a_trial_is_tried_three_times_and_the_others_still_run(three: Run) -> None:
+    three.tell({three.ids[0]: ["dies"] * 9})
+    assert three.go() == Summary(2, 1)
+    attempts = [record.attempt for record in three.records() if record.trial_id == three.ids[0]]
+    assert attempts == [1, 2, 3]
+    assert {record.trial_id for record in three.records() if record.is_final} == set(three.ids[1:])
+
+
+def test_a_failed_trial_is_tried_again_with_the_next_number(three: Run) -> None:
+    three.tell({three.ids[2]: ["failed", "not_prepared"]})
+    assert three.go() == Summary(3, 0)
+    tries = [(r.attempt, r.outcome) for r in three.records() if r.trial_id == three.ids[2]]
+    assert tries == [(1, "failed"), (2, "not_prepared"), (3, "ok")]
+
+
+@pytest.mark.parametrize("outcome", ["oom_killed", "timed_out", "wrong_answer", "requirement_missed"])
+def test_an_answer_is_not_asked_for_twice(three: Run, outcome: str) -> None:
+    three.tell({three.ids[0]: [outcome]})
+    assert three.go() == Summary(3, 0)
+    assert len(three.records()) == 3
+
+
+def test_traces_of_a_trial_that_died_do_not_mix_with_the_next_attempts(three: Run) -> None:
+    three.tell({three.ids[0]: ["dies in a trace"]})
+    three.go()
+    folders = sorted(path.name for path in (three.folder.path / "trials").iterdir())
+    assert f"{three.ids[0]}.2" in folders
+    assert f"{three.ids[0]}.1" not in folders
+    assert three.records()[0].traces == {}
+
+
+def test_a_half_pair_around_the_guest_is_none(three: Run) -> None:
+    three.tell({three.ids[0]: ["dies in a header"]})
+    three.go(three.host(outer_fails=True))
+    assert all(record.outer_host is None for record in three.records())
+
+
+@pytest.mark.parametrize("deaths", [(1,), (1, 2), (2, 3)])
+def test_a_host_that_does_not_come_up_gets_another_start(three: Run, deaths: tuple[int, ...]) -> None:
+    three.tell({three.ids[0]: ["dies"]})
+    assert three.go(three.host(deaths=deaths)) == Summary(3, 0)
+
+
+def test_a_host_that_never_comes_up_is_given_up(three: Run) -> None:
+    host = three.host(deaths=tuple(range(1, 1000)))
+    with pytest.raises(HostError, match="3 times"):
+        three.go(host)
+    assert host.starts == 3
+    assert host.calls[-1] == "stop"
+
+
+@pytest.mark.parametrize("start", ["dies", "sleeps"])
+def test_an_agent_that_never_begins_is_given_up(three: Run, start: str) -> None:
+    three.tell({"start": start})
+    with pytest.raises(HostError):
+        three.go()
+    assert len(three.agent_calls()) == 3
+
+
+def test_what_the_agent_says_of_its_host_is_what_the_user_reads(three: Run) -> None:
+    three.tell({"start": "refuses"})
+    host = three.host()
+    with pytest.raises(HostError) as caught:
+        three.go(host)
+    assert caught.value.message == "another run is using this host (process 7)"
+    assert caught.value.hint == "wait for it"
+    assert host.calls[-1] == "stop"
+
+
+def test_a_host_that_greets_is_told_to_be_silent(three: Run) -> None:
+    three.tell({three.ids[0]: ["talks nonsense"]})
+    with pytest.raises(HostError, match="Welcome to this machine!"):
+        three.go()
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_resumed(three: Run) -> None:
+    """The agent is told by the end of its input, and what it still says is kept."""
+    three.tell({three.ids[1]: ["waits"]})
+
+    def listen(event: Mapping[str, Any]) -> None:
+        three.heard.append(event)
+        if event["event"] == "go" and event["trial_id"] == three.ids[1]:
+            raise KeyboardInterrupt
+
+    three.listener = listen
+    host = three.host()
+    with pytest.raises(KeyboardInterrupt):
+        three.go(host)
+    assert host.calls[-1] == "stop"
+    told = [(record.trial_id, record.outcome) for record in three.records()]
+    assert told == [(three.ids[0], "ok"), (three.ids[1], "interrupted")]
+    three.listener = three.heard.append
+    assert three.go() == Summary(3, 0)
+    assert three.agent_calls()[-1] == three.ids[1:]
+    assert three.records()[-2].attempt == 2
+
+
+def test_ctrl_c_before_the_first_trial(three: Run) -> None:
+    def listen(event: Mapping[str, Any]) -> None:
+        if event["event"] == "trial":
+            raise KeyboardInterrupt
+
+    three.listener = listen
+    with pytest.raises(KeyboardInterrupt):
+        three.go()
+
+
+def test_a_changed_plan_is_not_resumed(three: Run) -> None:
+    path = three.folder.path / "plan.json"
+    path.write_text(path.read_text().replace('"repeat": 1', '"repeat": 2'))
+    with pytest.raises(PagecageError, match="was changed after it was written"):
+        three.folder.plan()
+
+
+def test_a_run_whose_last_line_was_cut_off_goes_on(three: Run) -> None:
+    three.go()
+    whole = three.folder.records_path.read_bytes()
+    three.folder.records_path.write_bytes(whole[:-40])
+    assert three.go() == Summary(3, 0)
+    assert three.agent_calls()[-1] == [three.ids[2]]
+    assert [record.trial_id for record in three.records()] == three.ids
+
+
+def test_what_a_plan_needs_of_a_host() -> None:
+    plan = plan_of(THREE, ONE_BLOCK)
+    need = need_of(plan)
+    assert need.memory_bytes == 2 * 2**30
+    assert need.data_bytes == 2**20 + 512 * 2**20
+    big = replace(plan, trials=tuple(replace(t, dataset=Dataset(10 * 2**30)) for t in plan.trials))
+    assert need_of(big).memory_bytes == 11.5 * 2**30
+
+
+def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
+    check_memory_floor(plan_of(THREE, ONE_BLOCK))
+    needy = plan_of(replace(THREE, min_memory_bytes=2**20, factors={"cage": ("tight",)}), ONE_BLOCK)
+    with pytest.raises(PagecageError, match=r"cgroups/tight\.toml: MemoryMax is 4096 bytes"):
+        check_memory_floor(needy)
