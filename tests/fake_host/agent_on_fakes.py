@@ -11,18 +11,22 @@ from pathlib import Path
 
 
 def main(agent: str, root: str, *words: str) -> int:
-    """Import the agent from the zipapp alone, turn it to the fake machine, and let it run."""
+    """Import the agent from the zipapp alone, turn it to the fake machine, and let it run.
+
+    Imports stand here because each depends on what is in the path by then.
+    """
     sys.path[:0] = [agent]
-    import pagecage  # noqa: PLC0415 - from the zipapp, which has just become the place to look
+    import pagecage
 
     assert str(pagecage.__path__[0]).startswith(agent), pagecage.__path__
     sys.path.append(str(Path(__file__).resolve().parents[2]))
-    from tests.fake_host.machine import Machine  # noqa: PLC0415 - imports the agent
+    from tests.fake_host.machine import Machine
 
     machine = Machine(Path(root))
     os.environ |= machine.environment()
+    machine.agent_pid.write_text(str(os.getpid()))
     machine.stand_in(setattr)
-    from pagecage.agent.main import main as agent_main  # noqa: PLC0415
+    from pagecage.agent.main import main as agent_main
 
     return agent_main(list(words))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 
 from pagecage.errors import HostDied
 from pagecage.hosts.host import HostNeed, MachineState, Progress
+from tests.fake_host.machine import Machine
 
 
 @dataclass
@@ -54,6 +56,10 @@ class TestHost:
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         self.calls.append(f"push {len(sources)}")
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        for source in sources:
+            if source.exists():
+                shutil.copy2(source, directory)
 
     def outer_sample(self) -> dict[str, Any] | None:
         if self.outer_fails:
@@ -68,3 +74,10 @@ def scripted(script: Path, spool: Path, **more: Any) -> TestHost:
     """A host with the scripted agent."""
     here = Path(__file__).resolve().parent
     return TestHost([sys.executable, "-S", str(here / "scripted_agent.py"), str(script)], str(spool), **more)
+
+
+def on_fakes(agent: Path, machine: Machine, **more: Any) -> TestHost:
+    """A host with the real agent on the fake machine."""
+    here = Path(__file__).resolve().parent
+    argv = [sys.executable, "-S", str(here / "agent_on_fakes.py"), str(agent), str(machine.root), "run"]
+    return TestHost(argv, str(machine.spool), str(machine.data), **more)

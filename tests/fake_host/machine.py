@@ -79,6 +79,11 @@ class Machine:
     def records(self) -> Path:
         return self.root / "host-records.jsonl"
 
+    @property
+    def agent_pid(self) -> Path:
+        """Written by agent_on_fakes.py: the process to end from outside."""
+        return self.root / "agent.pid"
+
     def make(self) -> None:
         for path in (self.cgroups, self.control, self.sys, self.spool, self.data):
             path.mkdir(parents=True)

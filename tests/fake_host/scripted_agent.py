@@ -1,7 +1,7 @@
 """An agent that measures nothing and does, trial by trial, what a test wrote down for it.
 
-`scripted_agent.py SCRIPT` reads the request as the real one does. SCRIPT is a JSON file: {trial_id: [what, what, ...]}, one
-for each attempt; what is not written down is "ok". `calls` beside it gets a line for every start.
+`scripted_agent.py SCRIPT` reads the request as the real one does. SCRIPT is a JSON file: {trial_id: [what, what, ...]},
+one for each attempt; what is not written down is "ok". `calls` beside it gets a line for every start.
 """
 
 from __future__ import annotations

@@ -1,0 +1,224 @@
+"""Controller and real agent together, the agent as the zipapp that travels: killed, interrupted, resumed, two at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.agent.request import request_to_json
+from pagecage.campaign import Campaign, Summary
+from pagecage.errors import HostError
+from pagecage.hosts.kit import Kit, agent_bytes
+from pagecage.plan import Plan, make_plan
+from pagecage.process import PIPE, spawn
+from pagecage.record import Record, read_records
+from pagecage.runs import RunFolder
+from pagecage.trial import Dataset
+from tests.fake_host.hosts import TestHost, on_fakes
+from tests.fake_host.machine import CAGE, DATASET, WORKLOADS, Machine, frames_of, make_request, make_trial
+from tests.unit.test_plan import BASE, CHOICES, HARNESS
+
+ONCE = replace(CHOICES, repeats=1)
+
+
+@pytest.fixture
+def kit(machine: Machine) -> Kit:
+    agent = machine.root / "agent.pyz"
+    agent.write_bytes(agent_bytes())
+    programs = shutil.copytree(WORKLOADS, machine.root / "programs", ignore=shutil.ignore_patterns("__pycache__"))
+    return Kit(agent, tuple(sorted(programs.glob("*.py"))), "0" * 64)
+
+
+def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
+    """One trial for each program, in this order, in the tight cage."""
+    plan = make_plan("20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS)
+    trial = make_trial(collectors=collectors, timeout_seconds=20.0)
+    trials = tuple(
+        replace(trial, trial_id=f"r1_{n}_{name.removesuffix('.py')}", position=n,
+                workload=replace(trial.workload, program=name))
+        for n, name in enumerate(programs)
+    )  # fmt: skip
+    return replace(plan, trials=trials)
+
+
+class Whole:
+    """A run of a plan by the real agent on the fake machine."""
+
+    def __init__(self, machine: Machine, kit: Kit, plan: Plan) -> None:
+        self.machine, self.kit, self.plan = machine, kit, plan
+        self.folder = RunFolder.create(machine.root / "runs", plan)
+        self.host: TestHost = on_fakes(kit.agent, machine)
+
+    def go(self, listener: Any = lambda _: None) -> Summary:
+        return Campaign(self.host, self.plan, self.folder, self.kit, listener).run()
+
+    def records(self) -> list[Record]:
+        return list(read_records(self.folder.records_path))
+
+
+def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: Kit) -> None:
+    whole = Whole(machine, kit, a_plan("good.py", "out_of_memory.py"))
+    assert whole.go() == Summary(2, 0)
+    good, killed = whole.records()
+    assert (good.outcome, killed.outcome) == ("ok", "oom_killed")
+    assert set(good.traces) == {"sampler", "iostat", "sar", "vmtouch"}
+    for path in good.traces.values():
+        assert (whole.folder.path / path).stat().st_size > 0
+    assert good.harness["agent_sha256"] == "0" * 64
+    assert good.emulated is True
+    assert machine.left() == []
+    facts = json.loads(next((whole.folder.path / "facts").iterdir()).read_text())
+    assert facts["disk"]["maj_min"] == "259:7"
+
+
+def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machine: Machine, kit: Kit) -> None:
+    """SIGKILL lets nobody clean up: slice, limits, knobs, tools and traces are there until the next agent sweeps."""
+    whole = Whole(machine, kit, a_plan("never_ends.py", "good.py"))
+    left: list[str] = []
+
+    def kill(event: Mapping[str, Any]) -> None:
+        if event["event"] == "go" and not left:
+            os.kill(int(machine.agent_pid.read_text()), signal.SIGKILL)
+            time.sleep(0.1)
+            left.extend(machine.left())
+            shutil.copy2(WORKLOADS / "good.py", machine.root / "programs/never_ends.py")
+
+    assert whole.go(kill) == Summary(2, 0)
+    assert any("pagecage-r1_0" in path for path in left)
+    assert any("knobs.json" in path for path in left)
+    assert any("children" in path for path in left)
+    assert machine.left() == []
+    told = [(record.attempt, record.outcome) for record in whole.records()]
+    assert told == [(1, "interrupted"), (2, "ok"), (1, "ok")]
+    assert machine.told().count("iostat begins") == 3
+    assert machine.told().count("iostat ends") == 2  # the first was killed by the sweep, as it had lost its master
+
+
+def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: Kit) -> None:
+    whole = Whole(machine, kit, a_plan("good.py", "never_ends.py", "good.py"))
+
+    def interrupt(event: Mapping[str, Any]) -> None:
+        if event["event"] == "go" and "never_ends" in event["trial_id"]:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        whole.go(interrupt)
+    told = [(record.outcome, record.phase, record.error) for record in whole.records()]
+    assert told == [("ok", "record", None), ("interrupted", "run", "ended from outside")]
+    assert machine.left() == []
+    assert len(whole.folder.remaining(whole.plan)) == 2
+
+
+def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: Kit) -> None:
+    """The second is refused, and the first one's slice and workload live on."""
+    first = Whole(machine, kit, a_plan("never_ends.py"))
+    second = on_fakes(kit.agent, machine)
+    refusals: list[HostError] = []
+
+    def meet(event: Mapping[str, Any]) -> None:
+        if event["event"] != "go":
+            return
+        before = machine.left()
+        with pytest.raises(HostError) as caught:
+            Campaign(second, first.plan, first.folder, kit, lambda _: None).run()
+        refusals.append(caught.value)
+        assert machine.left() == before
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        first.go(meet)
+    assert "another run is using this host (process" in refusals[0].message
+    assert machine.left() == []
+
+
+def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: Kit) -> None:
+    """kill -9 of the controller closes the agent's input: it cleans up, and its record stands on its host's disk."""
+    host = on_fakes(kit.agent, machine)
+    request = make_request(machine, make_trial("never_ends.py"))
+    agent = spawn(host.command([]), stdin=PIPE, stdout=PIPE, new_session=True)
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
+    told = b""
+    while b'"event":"go"' not in told:
+        told += agent.stdout.readline()
+    agent.stdin.close()
+    agent.stdout.close()
+    assert agent.wait(30) != 0
+    assert machine.left() == []
+    [record] = read_records(machine.records)
+    assert record.outcome == "interrupted"
+
+
+@pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[]\n", b'{"run_id": "cut'])
+def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: Kit, line: bytes) -> None:
+    agent = spawn(on_fakes(kit.agent, machine).command([]), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    assert agent.stderr is not None
+    agent.stdin.write(line)
+    agent.stdin.close()
+    assert agent.wait(30) != 0
+    assert agent.stdout.read() == b""
+    agent.stdout.close()
+    agent.stderr.close()
+    assert machine.told() == []
+
+
+def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: Kit) -> None:
+    host = on_fakes(kit.agent, machine)
+    request = replace(make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool"))
+    agent = spawn(host.command([]), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    assert agent.stderr is not None
+    agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
+    frames = frames_of(agent.stdout.read())
+    said = agent.stderr.read().decode()
+    agent.stdin.close()
+    assert agent.wait(30) not in (0, None)
+    agent.stdout.close()
+    agent.stderr.close()
+    assert "Traceback" not in said
+    assert frames[-1]["event"] == "error"
+
+
+def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: Kit) -> None:
+    """The dataset is bigger than any disk: nothing is written, nothing is measured, the next trial runs."""
+    plan = a_plan("good.py", "good.py")
+    huge = replace(plan.trials[0], dataset=Dataset(2**60))
+    whole = Whole(machine, kit, replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))))
+    assert whole.go() == Summary(1, 1)
+    outcomes = {record.trial_id: record for record in whole.records()}
+    assert outcomes[huge.trial_id].outcome == "not_prepared"
+    assert "does not fit" in (outcomes[huge.trial_id].error or "")
+    assert outcomes[huge.trial_id].phase == "dataset"
+    assert outcomes["r1_second"].outcome == "ok"
+    assert list(machine.data.glob("random-*.bin")) == [machine.data / DATASET.file_name]
+    assert machine.left() == []
+
+
+def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, kit: Kit) -> None:
+    Whole(machine, kit, a_plan("good.py")).go()
+    kept = {path.name for path in machine.spool.iterdir()} - {"bin", "agent.pyz", "lock", "children", "trials"}
+    assert kept == {"20261121T100000Z-test-vm.jsonl"}
+    assert not list((machine.spool / "trials").iterdir())
+
+
+def test_a_plan_can_name_a_program_that_is_not_there(machine: Machine, kit: Kit) -> None:
+    whole = Whole(machine, kit, a_plan("good.py"))
+    (machine.spool / "bin").mkdir(parents=True)
+    missing = Path("no_such_program.py")
+    whole.plan = replace(whole.plan, trials=a_plan(missing.name).trials)
+    assert whole.go() == Summary(0, 1)
+    assert {record.outcome for record in whole.records()} == {"failed"}
+    assert machine.left() == []
