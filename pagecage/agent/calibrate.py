@@ -17,6 +17,7 @@ from typing import Any
 
 from pagecage.agent.cgroupfs import read_counters
 from pagecage.agent.device import Disk
+from pagecage.agent.interruption import Interruption
 from pagecage.agent.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
 from pagecage.cage import IO_MAX_KEY, Cage
 from pagecage.errors import PagecageError
@@ -57,8 +58,8 @@ class Calibration:
 class Calibrator:
     """Over-drives the caps of a cage on this machine state, and remembers."""
 
-    def __init__(self, systemd: Systemd, disk: Disk, data_dir: Path) -> None:
-        self._systemd, self._disk, self._data_dir = systemd, disk, data_dir
+    def __init__(self, systemd: Systemd, disk: Disk, data_dir: Path, interruption: Interruption) -> None:
+        self._systemd, self._disk, self._data_dir, self._interruption = systemd, disk, data_dir, interruption
         self._known: dict[str, dict[str, dict[str, Any]]] = {}
 
     def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
@@ -87,7 +88,8 @@ class Calibrator:
             done = run(scope_command(self._systemd, unit, argv), check=False, timeout_seconds=120)
             return done, read_counters(cgroup), time.monotonic() - begin
         finally:
-            stop_slice(self._systemd, unit)
+            with self._interruption.held():
+                stop_slice(self._systemd, unit)
 
     def _drive_disk(self, name: str, cap: int, target: Path) -> Calibration:
         pattern, block, depth, counter = _LOADS[name]

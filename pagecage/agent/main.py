@@ -14,7 +14,7 @@ from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.request import request_from_json
 from pagecage.agent.session import serve, sweep
 from pagecage.agent.stream import Stream
-from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 
 
 def _end_with_controller() -> None:
@@ -41,6 +41,9 @@ def _run() -> int:
         return error.exit_code
     except BrokenPipeError:
         return EXIT_INTERRUPTED
+    except OSError as error:
+        stream.event("error", message=f"{error.filename}: {error.strerror}", hint="look at that path on the host")
+        return EXIT_HOST
     return EXIT_OK
 
 

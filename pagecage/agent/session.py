@@ -72,7 +72,7 @@ def _bench(request: Request, facts: dict[str, Any], stream: Stream, interruption
     data_dir.mkdir(parents=True, exist_ok=True)
     disk, systemd, children = resolve_disk(data_dir), find_systemd(request.user), Children(request.spool)
     tracer, knobs = Bpftrace(request.spool, children), KnobJournal(request.spool)
-    calibrator = Calibrator(systemd, disk, data_dir)
+    calibrator = Calibrator(systemd, disk, data_dir, interruption)
     try:
         if any("bpftrace" in trial.collectors for trial in request.trials):
             stream.event("step", text="attaching bpftrace")
@@ -134,9 +134,11 @@ def _hand_back(attempt: Attempt) -> None:
     path = Path(attempt.bench.request.records_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     append_record(path, record)
-    for outcome in attempt.collected.values():
-        for file in outcome.files:
-            if file.exists():
-                stream.trace(record.trial_id, record.attempt, file.name, file)
-    stream.record(record)
-    shutil.rmtree(attempt.directory, ignore_errors=True)
+    try:
+        for outcome in attempt.collected.values():
+            for file in outcome.files:
+                if file.exists():
+                    stream.trace(record.trial_id, record.attempt, file.name, file)
+        stream.record(record)
+    finally:
+        shutil.rmtree(attempt.directory, ignore_errors=True)

@@ -18,6 +18,7 @@ from pagecage.definitions.tables import (
     Fraction,
     LevelTable,
     SizeTable,
+    Source,
     WorkloadTable,
 )
 from pagecage.errors import PagecageError
@@ -42,7 +43,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _complain(path: Path, error: ValidationError) -> PagecageError:
     """The first mistake, naming file and key; a union's other branches are left out."""
-    first = error.errors()[0]
+    first = min(
+        error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden"
+    )  # a misspelling explains others
     key = ".".join(
         str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal[", "Fraction"))
     )
@@ -56,7 +59,7 @@ def _complain(path: Path, error: ValidationError) -> PagecageError:
 def _keys_hint(path: Path, key: str) -> str:
     """The nearest key of the same table; docs/schema/ has them all."""
     tables: dict[str, type[BaseModel]] = {
-        "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
+        "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable, "source": Source, "MemoryMax": Fraction,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile

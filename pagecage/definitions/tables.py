@@ -33,7 +33,7 @@ Collector = Literal["iostat", "sar", "vmtouch", "bpftrace"]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Source(_Strict):

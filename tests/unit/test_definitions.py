@@ -176,7 +176,7 @@ def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], key: str, wo
         ('about = "x"\nMemoryMax = "1G"', "MemoryMax: '1G' has no clear unit", "GiB"),
         ('about = "x"\nMemoryMax = 1048576', "MemoryMax: a size is a string with a unit", "edit"),
         ('about = "x"\nMemoryMax = { dataset_fraction = 0 }', "MemoryMax", "edit"),
-        ('about = "x"\nMemoryMax = { fraction = 0.1 }', "MemoryMax", "edit"),
+        ('about = "x"\nMemoryMax = { fraction = 0.1 }', "MemoryMax", "dataset_fraction"),
         ('about = "x"\nIOReadIOPSMax = "500"', "IOReadIOPSMax", "edit"),
         ('about = "x"\nIOReadIOPSMax = true', "IOReadIOPSMax", "edit"),
         ('about = "x"\nIOReadIOPSMax = 0', "IOReadIOPSMax", "edit"),
