@@ -59,7 +59,8 @@ def _complain(path: Path, error: ValidationError) -> PagecageError:
 def _keys_hint(path: Path, key: str) -> str:
     """The nearest key of the same table; docs/schema/ has them all."""
     tables: dict[str, type[BaseModel]] = {
-        "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable, "source": Source, "MemoryMax": Fraction,
+        "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
+        "source": Source, "MemoryMax": Fraction,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile

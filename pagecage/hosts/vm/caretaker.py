@@ -23,7 +23,7 @@ UNIT = "pagecage-caretaker.service"
 
 @dataclass(frozen=True)
 class Woken:
-    """What the guest said: by how much its clock may be off, and which disk the data are on."""
+    """What the guest said: by how much its clock may lag, and which disk the data are on."""
 
     clock_error_seconds: float
     data_device: str
@@ -40,13 +40,16 @@ def wake(port: Path, user: str, directories: Sequence[str]) -> Woken:
 
     Raises HostError with the guest's reason when it cannot, or when it does not answer.
     """
-    began = time.time()
     order = {"do": "wake", "seed": os.urandom(SEED_BYTES).hex(), "user": user, "directories": [*directories]}
     told = _ask(port, {**order, "unix_seconds": time.time()}, WAKE_SECONDS)
-    # It read its clock between our sending and our reading: the true time then lies between those two.
-    error_seconds = max(told["unix_seconds"] - time.time(), began - told["unix_seconds"], 0.0)
-    late_seconds = time.time() - told["unix_seconds"]
-    return Woken(max(error_seconds, late_seconds), told["device"])
+    return Woken(set_clock(port), told["device"])
+
+
+def set_clock(port: Path) -> float:
+    """Set the guest's clock; returns by how many seconds it may lag: no more than the whole way there and back."""
+    sent = time.time()
+    _ask(port, {"do": "clock", "unix_seconds": sent}, WAKE_SECONDS)
+    return time.time() - sent
 
 
 def release(port: Path) -> bool:

@@ -30,9 +30,13 @@ def stat_fields(pid: int, proc: Path = PROC) -> list[str] | None:
 
 
 def identify(pid: int, proc: Path = PROC) -> ProcessId | None:
-    """The process that has this pid now; None when there is none, or only its unreaped remains (state Z)."""
+    """The process that has this pid now; None when there is none, or only its unreaped remains.
+
+    State Z alone does not tell: it is also that of a first thread that has ended before the others, which still hold
+    files and locks (num_threads, field 20).
+    """
     fields = stat_fields(pid, proc)
-    if fields is None or fields[0] in "ZX":
+    if fields is None or (fields[0] in "ZX" and int(fields[17]) <= 1):
         return None
     return ProcessId(pid, int(fields[19]))
 

@@ -87,7 +87,7 @@ class Qemu:
 
     def alive(self) -> bool:
         """Whether the process still runs."""
-        return self._child.poll() is None if self._child else is_alive(self.process_id)
+        return is_alive(self.process_id)
 
     def check(self) -> None:
         """Raises HostDied when the process has ended."""
