@@ -1,4 +1,4 @@
-"""Controller and real agent together, the agent as the zipapp that travels: killed, interrupted, resumed, two at once."""
+"""Controller and real agent together, the agent as the zipapp that travels: killed, interrupted, resumed, met."""
 
 from __future__ import annotations
 

@@ -1,0 +1,7 @@
+"""The fake machine and a folder on the checkout's disk, as in tests/order."""
+
+from __future__ import annotations
+
+from tests.order.conftest import machine, on_disk
+
+__all__ = ["machine", "on_disk"]

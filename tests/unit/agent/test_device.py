@@ -1,0 +1,200 @@
+"""Which disk is behind a directory: through partitions and layers, and refused with a sentence where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pagecage.agent.device import Disk, Mount, parse_mountinfo, read_knobs, resolve_disk, write_knob
+from pagecage.errors import HostError
+from tests.fake_host.trees import btrfs, disk, mountinfo, partition
+
+
+@pytest.fixture
+def sys(tmp_path: Path) -> Path:
+    return tmp_path / "sys"
+
+
+def resolve(sys: Path, maj_min: str, kind: str = "ext4", source: str = "/dev/x") -> Disk:
+    return resolve_disk(Path("/data/pagecage"), sys, mountinfo(("8:99", "/", "ext4", "/dev/y"),
+                                                               (maj_min, "/data", kind, source)))  # fmt: skip
+
+
+def test_a_whole_disk(sys: Path) -> None:
+    disk(sys, "vdb", "254:16")
+    assert resolve(sys, "254:16") == Disk("vdb", "254:16", "/dev/vdb", "ext4", "/data", ("vdb",))
+
+
+@pytest.mark.parametrize(("whole", "part"), [("sda", "sda3"), ("nvme0n1", "nvme0n1p2"), ("mmcblk0", "mmcblk0p1")])
+def test_a_partition_is_on_its_disk(sys: Path, whole: str, part: str) -> None:
+    disk(sys, whole, "8:0", place="pci0000:00/0000:00:1f.2")
+    partition(sys, whole, part, "8:3")
+    found = resolve(sys, "8:3")
+    assert (found.name, found.maj_min, found.stack) == (whole, "8:0", (part, whole))
+
+
+def test_lvm_on_a_partition(sys: Path) -> None:
+    disk(sys, "sda", "8:0")
+    partition(sys, "sda", "sda3", "8:3")
+    disk(sys, "dm-0", "253:0", slaves=("sda3",))
+    found = resolve(sys, "253:0", source="/dev/mapper/vg-data")
+    assert (found.node, found.stack) == ("/dev/sda", ("dm-0", "sda3", "sda"))
+
+
+def test_lvm_on_luks_on_a_partition(sys: Path) -> None:
+    disk(sys, "nvme0n1", "259:0")
+    partition(sys, "nvme0n1", "nvme0n1p3", "259:3")
+    disk(sys, "dm-0", "253:0", slaves=("nvme0n1p3",))
+    disk(sys, "dm-1", "253:1", slaves=("dm-0",))
+    assert resolve(sys, "253:1").stack == ("dm-1", "dm-0", "nvme0n1p3", "nvme0n1")
+
+
+def test_a_raid_of_two_takes_the_limit_itself(sys: Path) -> None:
+    for name, number in (("sda", "8:0"), ("sdb", "8:16")):
+        disk(sys, name, number)
+    disk(sys, "md0", "9:0", slaves=("sda", "sdb"))
+    found = resolve(sys, "9:0")
+    assert (found.name, found.maj_min, found.stack) == ("md0", "9:0", ("md0",))
+
+
+def test_lvm_on_a_raid_stops_at_the_raid(sys: Path) -> None:
+    for name, number in (("sda", "8:0"), ("sdb", "8:16")):
+        disk(sys, name, number)
+    disk(sys, "md0", "9:0", slaves=("sda", "sdb"))
+    disk(sys, "dm-0", "253:0", slaves=("md0",))
+    assert resolve(sys, "253:0").stack == ("dm-0", "md0")
+
+
+def test_btrfs_on_one_disk(sys: Path) -> None:
+    disk(sys, "sda", "8:0")
+    partition(sys, "sda", "sda2", "8:2")
+    btrfs(sys, ("sda2",))
+    found = resolve(sys, "0:45", "btrfs", "/dev/sda2")
+    assert (found.name, found.filesystem) == ("sda", "btrfs")
+
+
+def test_btrfs_on_luks_by_the_name_in_dev_mapper(sys: Path, tmp_path: Path) -> None:
+    disk(sys, "sda", "8:0")
+    disk(sys, "dm-0", "253:0", slaves=("sda",))
+    btrfs(sys, ("dm-0",))
+    (tmp_path / "mapper").mkdir()
+    (tmp_path / "dm-0").touch()
+    (tmp_path / "mapper/luks-1").symlink_to("../dm-0")
+    assert resolve(sys, "0:45", "btrfs", f"{tmp_path}/mapper/luks-1").stack == ("dm-0", "sda")
+
+
+def test_btrfs_on_two_disks_is_refused(sys: Path) -> None:
+    for name, number in (("sda", "8:0"), ("sdb", "8:16")):
+        disk(sys, name, number)
+    btrfs(sys, ("sda", "sdb"))
+    with pytest.raises(HostError, match=r"/data is btrfs on 2 disks"):
+        resolve(sys, "0:45", "btrfs", "/dev/sdb")
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("overlay", "an overlay of other file systems"),
+        ("tmpfs", "memory"),
+        ("zfs", "a ZFS pool"),
+        ("nfs", "another machine"),
+        ("nfs4", "another machine"),
+        ("9p", "another machine"),
+        ("virtiofs", "another machine"),
+        ("fuse.sshfs", "a user-space file system"),
+        ("fuseblk", "a user-space file system"),
+    ],
+)
+def test_where_no_limit_can_bind(sys: Path, kind: str, says: str) -> None:
+    with pytest.raises(HostError) as caught:
+        resolve(sys, "0:50", kind, "none")
+    assert f"/data/pagecage is on {kind} ({says})" in caught.value.message
+    assert "ext4" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["devtmpfs", "ceph", "bcachefs", "proc"])
+def test_a_file_system_without_a_disk_is_called_by_its_name(sys: Path, kind: str) -> None:
+    with pytest.raises(HostError, match=f"is on {kind}"):
+        resolve(sys, "0:5", kind, "none")
+
+
+def test_a_device_that_sysfs_does_not_know(sys: Path) -> None:
+    disk(sys, "vdb", "254:16")
+    with pytest.raises(HostError, match="254:32 is not in sysfs"):
+        resolve(sys, "254:32")
+
+
+def test_the_deepest_mount_and_the_last_of_equals_count(sys: Path) -> None:
+    for name, number in (("vda", "254:0"), ("vdb", "254:16"), ("vdc", "254:32")):
+        disk(sys, name, number)
+    text = mountinfo(("254:0", "/", "ext4", "/dev/vda"), ("254:16", "/data", "ext4", "/dev/vdb"),
+                     ("254:32", "/data", "xfs", "/dev/vdc"))  # fmt: skip
+    assert resolve_disk(Path("/data/x"), sys, text).name == "vdc"
+    assert resolve_disk(Path("/database"), sys, text).name == "vda"
+
+
+def test_a_link_is_followed(sys: Path, tmp_path: Path) -> None:
+    for name, number in (("vda", "254:0"), ("vdb", "254:16")):
+        disk(sys, name, number)
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "link").symlink_to("mounted")
+    text = mountinfo(("254:0", "/", "ext4", "/dev/vda"), ("254:16", f"{tmp_path}/mounted", "ext4", "/dev/vdb"))
+    assert resolve_disk(tmp_path / "link", sys, text).name == "vdb"
+
+
+ESCAPED = {" ": r"\040", "\t": r"\011", "\n": r"\012", "\\": r"\134", "#": r"\043"}
+names = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=12)
+
+
+@given(names)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_name_a_mount_can_have(name: str) -> None:
+    """The kernel escapes blank, tab, newline, backslash and # (seq_path), and nothing else: not UTF-8, not U+3000."""
+    shown = "".join(ESCAPED.get(letter, letter) for letter in f"/mnt/{name}")
+    [mount] = parse_mountinfo(f"36 35 98:0 / {shown} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n")
+    assert mount == Mount("98:0", f"/mnt/{name}", "ext3", "/dev/root")
+
+
+def test_optional_fields_may_be_many_or_none() -> None:
+    text = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 0 8:2 / /b rw shared:1 master:2 unbindable - xfs /dev/sda2 rw\n"
+    assert [mount.maj_min for mount in parse_mountinfo(text)] == ["8:1", "8:2"]
+
+
+def test_this_machines_mounts_can_be_read() -> None:
+    assert any(m.mount_point == "/" for m in parse_mountinfo(Path("/proc/self/mountinfo").read_text()))
+
+
+def test_knobs_are_read_and_those_that_are_missing_left_out(sys: Path) -> None:
+    queue = disk(sys, "vdb", "254:16") / "queue"
+    (queue / "write_cache").unlink()
+    knobs = read_knobs(resolve(sys, "254:16"), sys)
+    assert knobs["read_ahead_kb"] == "256"
+    assert knobs["scheduler"] == "[none] mq-deadline"
+    assert "write_cache" not in knobs
+
+
+def test_a_knob_is_written_and_read_back(sys: Path) -> None:
+    disk(sys, "vdb", "254:16")
+    found = resolve(sys, "254:16")
+    write_knob(found, "read_ahead_kb", "128", sys)
+    assert read_knobs(found, sys)["read_ahead_kb"] == "128"
+
+
+def test_a_knob_that_is_refused(sys: Path) -> None:
+    disk(sys, "vdb", "254:16")
+    with pytest.raises(HostError, match="cannot be set to 1: Is a directory"):
+        (sys / "block/vdb/queue/nomerges").mkdir()
+        write_knob(resolve(sys, "254:16"), "nomerges", "1", sys)
+
+
+def test_a_kernel_that_stores_something_else_is_not_believed(sys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """read_ahead_kb is kept in pages: 130 becomes 128."""
+    disk(sys, "vdb", "254:16")
+    found = resolve(sys, "254:16")
+    monkeypatch.setattr(Path, "write_text", lambda *_: 0)
+    with pytest.raises(HostError, match="was set to 130 but reads 256"):
+        write_knob(found, "read_ahead_kb", "130", sys)
+    write_knob(found, "scheduler", "none", sys)

@@ -1,0 +1,94 @@
+"""Queue settings: remembered before they are changed, put back afterwards, whatever came between."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent import knobs
+from pagecage.agent.device import Disk
+from pagecage.agent.knobs import KnobJournal, chosen
+from pagecage.errors import HostError
+from tests.fake_host.machine import MAJ_MIN, NODE, Machine
+
+DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/", ("fakedisk",))
+
+
+@pytest.fixture
+def journal(machine: Machine) -> KnobJournal:
+    return KnobJournal(machine.spool)
+
+
+def test_set_and_put_back(machine: Machine, journal: KnobJournal) -> None:
+    journal.set(DISK, "read_ahead_kb", "128")
+    assert machine.read_ahead_kb() == "128"
+    assert journal.restore() == []
+    assert machine.read_ahead_kb() == "256"
+    assert machine.left() == []
+
+
+def test_the_first_value_is_the_one_to_put_back(machine: Machine, journal: KnobJournal) -> None:
+    for value in ("128", "64", "0"):
+        journal.set(DISK, "read_ahead_kb", value)
+    journal.restore()
+    assert machine.read_ahead_kb() == "256"
+
+
+def test_a_value_that_is_there_already_is_left_alone(machine: Machine, journal: KnobJournal) -> None:
+    journal.set(DISK, "read_ahead_kb", "256")
+    assert machine.told() == []
+    assert machine.left() == []
+
+
+def test_it_is_written_down_before_it_is_set(
+    machine: Machine, journal: KnobJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(knobs, "write_knob", killed)
+    with pytest.raises(KeyboardInterrupt):
+        journal.set(DISK, "read_ahead_kb", "128")
+    assert json.loads((machine.spool / "knobs.json").read_text()) == {"fakedisk": {"read_ahead_kb": "256"}}
+
+
+def test_another_journal_puts_back_what_a_killed_one_left(machine: Machine, journal: KnobJournal) -> None:
+    journal.set(DISK, "read_ahead_kb", "128")
+    KnobJournal(machine.spool).restore()
+    assert machine.read_ahead_kb() == "256"
+
+
+def test_a_disk_that_is_gone_is_told_and_forgotten(machine: Machine, journal: KnobJournal) -> None:
+    saved = {"sdz": {"read_ahead_kb": "128"}, "fakedisk": {"read_ahead_kb": "512"}}
+    (machine.spool / "knobs.json").write_text(json.dumps(saved))
+    [told] = journal.restore()
+    assert told.startswith("sdz's read_ahead_kb could not be put back to 128")
+    assert machine.read_ahead_kb() == "512"
+    assert journal.restore() == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "\x00"])
+def test_a_journal_that_was_cut_off_is_none(machine: Machine, journal: KnobJournal, text: str) -> None:
+    (machine.spool / "knobs.json").write_text(text)
+    assert journal.restore() == []
+
+
+def test_a_choice_is_its_bracketed_word(machine: Machine, journal: KnobJournal) -> None:
+    assert chosen("none [mq-deadline] kyber") == "mq-deadline"
+    assert (chosen("128"), chosen(None)) == ("128", None)
+    journal.set(DISK, "scheduler", "mq-deadline")
+    journal.restore()
+    assert (machine.sys / "block/fakedisk/queue/scheduler").read_text() == "none"
+
+
+def test_a_knob_that_cannot_be_set_is_an_error(journal: KnobJournal) -> None:
+    with pytest.raises(HostError, match="cannot be set to 1"):
+        journal.set(Disk("sdz", "8:0", "/dev/sdz", "ext4", "/"), "read_ahead_kb", "1")
+
+
+def test_the_spool_holds_nothing_between_trials(machine: Machine, journal: KnobJournal) -> None:
+    journal.set(DISK, "read_ahead_kb", "128")
+    journal.restore()
+    assert not list(Path(machine.spool).glob("*.json"))
