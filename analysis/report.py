@@ -65,12 +65,17 @@ def _execute(run_path: Path, target: Path, source: Path) -> None:
 
 
 def _export(notebook: Path, title: str) -> str:
-    """The executed notebook as one page, by the template that stands beside this file."""
+    """The executed notebook as one page, by the template that stands beside this file.
+
+    Where on this machine it was made is taken out of the notebook first, so that both can be given away.
+    """
     import nbformat
     from nbconvert.exporters import HTMLExporter
 
     content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     content.metadata["title"] = title
+    content.metadata["papermill"] |= {"input_path": SOURCE.name, "output_path": notebook.name}
+    nbformat.write(content, notebook)  # type: ignore[no-untyped-call]
     folder = str(HERE / "templates")
     exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[folder])  # type: ignore[no-untyped-call]
     page, _ = exporter.from_notebook_node(content)

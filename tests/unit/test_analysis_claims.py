@@ -94,6 +94,27 @@ def test_ratios_are_held_within_a_factor_of_two(tmp_path):
     found = results(tmp_path / "even", even)
     assert {found[f"003-{line}"].verdict for line in (190, 191, 192)} == {"not_held"}
 
+    def far_too_slow(record):
+        native(record)
+        if record["treatment"]["pattern"] == "random" and record["response"]:
+            record["response"]["full_pass_seconds"] *= 10
+
+    found = results(tmp_path / "slow", far_too_slow)
+    assert {found[f"003-{line}"].verdict for line in (190, 191)} == {"not_held"}
+
+
+def test_half_a_cpu_is_enough_to_make_an_emulated_time_the_emulators(tmp_path):
+    def torn(record):
+        if record["measured"]:
+            seconds, busy = record["measured"]["seconds"], 0.6 if record["treatment"]["cage"] == "tenth" else 0.2
+            record["counters"] = after(seconds=seconds, cpu=busy * seconds, io_wait=0.3 * seconds)
+            record["traces"] = {}
+
+    found = results(tmp_path, torn)
+    assert found["003-190"].verdict == "held"
+    assert found["003-191"].verdict == "not_comparable"
+    assert "its numerator is mostly" in found["003-192"].why
+
 
 def test_amplification_is_a_count_and_is_judged_anywhere(tmp_path):
     found = results(tmp_path)["003-197"]
