@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 
 @Parameter(name="*")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wishes:
     """What the user may choose for a run.
 

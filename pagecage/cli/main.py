@@ -34,9 +34,10 @@ _EPILOGUE = """Examples:
 Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
 app = App(
     name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
-    help="Put a workload in a customer's cage and see what its disk reads become.",
+    help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
 )  # fmt: skip
 app.command(host_verbs.app)
+app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
 
