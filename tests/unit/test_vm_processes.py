@@ -41,6 +41,15 @@ def test_a_name_with_spaces_and_brackets_is_read_past(tmp_path: Path) -> None:
     assert identify(7, tmp_path) == ProcessId(7, 22)
 
 
+def test_a_first_thread_that_ended_before_the_others_is_no_end(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    fields = list(map(str, range(4, 53)))
+    for threads, gone in ((3, False), (1, True)):
+        fields[20 - 4] = str(threads)
+        (tmp_path / "7/stat").write_text(f"7 (qemu) Z {' '.join(fields)}")
+        assert (identify(7, tmp_path) is None) is gone
+
+
 def test_a_pid_given_out_again_is_another_process(sleeper: Process[bytes]) -> None:
     known = identify(sleeper.pid)
     assert known is not None

@@ -114,8 +114,8 @@ def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host
     assert len({random, second_random, told(host, *RANDOM)}) == 3
     assert "reseeded due to virtual machine fork" in told(host, "dmesg")
     error_seconds = first.details["clock_error_seconds"]
-    assert error_seconds < 2.0
-    assert before - error_seconds <= inside <= after + error_seconds
+    assert error_seconds < 0.5
+    assert before - error_seconds <= inside <= after
     assert told(host, "cat", "/data/kept") == "kept"
     assert not run(host.command(["test", "-e", "/root/gone"]), check=False).ok
 

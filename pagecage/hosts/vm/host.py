@@ -147,7 +147,7 @@ class VmHost:
         self._running().check()
 
     def outer_sample(self) -> dict[str, Any]:
-        """The machine around the guest, now; `qemu_cpu_seconds` is None when the guest has ended."""
+        """The machine around the guest, now; `qemu_cpu_seconds` is None when QEMU is gone."""
         return outer_sample(self._running().process_id.pid, self._cache.root)
 
     def leave_running(self) -> None:
