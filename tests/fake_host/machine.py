@@ -166,13 +166,12 @@ def make_request(machine: Machine, *trials: Trial) -> Request:
 
 def make_bench(machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None) -> Bench:
     """What session.serve makes before the first trial; the tracer is not started."""
-    manager = Systemd(user=False, version=SYSTEMD_VERSION)
+    manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
     disk, children = facts.resolve_disk(machine.data), Children(machine.spool)
     return Bench(
         request=make_request(machine, *trials), facts=facts.read_facts(machine.data, False), disk=disk, systemd=manager,
-        calibrator=Calibrator(manager, disk, machine.data), tracer=Bpftrace(machine.spool, children),
-        knobs=KnobJournal(machine.spool), children=children, interruption=interruption or Interruption(),
-        stream=Stream(out),
+        calibrator=Calibrator(manager, disk, machine.data, heard), tracer=Bpftrace(machine.spool, children),
+        knobs=KnobJournal(machine.spool), children=children, interruption=heard, stream=Stream(out),
     )  # fmt: skip
 
 

@@ -185,9 +185,10 @@ def test_a_knob_is_written_and_read_back(sys: Path) -> None:
 
 def test_a_knob_that_is_refused(sys: Path) -> None:
     disk(sys, "vdb", "254:16")
+    (sys / "block/vdb/queue/nomerges").mkdir()
+    found = resolve(sys, "254:16")
     with pytest.raises(HostError, match="cannot be set to 1: Is a directory"):
-        (sys / "block/vdb/queue/nomerges").mkdir()
-        write_knob(resolve(sys, "254:16"), "nomerges", "1", sys)
+        write_knob(found, "nomerges", "1", sys)
 
 
 def test_a_kernel_that_stores_something_else_is_not_believed(sys: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,133 @@
+"""What a killed harness left is undone at the next start, and nothing that is somebody else's."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent.children import Children
+from pagecage.agent.kernelfs import read_text
+from pagecage.agent.session import alone, sweep
+from pagecage.agent.systemd import Systemd, scope_command, start_slice
+from pagecage.errors import HostError
+from pagecage.process import Process, spawn
+from tests.fake_host.machine import CAGE, NODE, Machine
+
+SYSTEM = Systemd(False, 257)
+
+
+def wait_until_gone(process: Process[bytes]) -> int:
+    return process.wait(5)
+
+
+def test_everything_at_once(machine: Machine) -> None:
+    """A slice with a process in it, its limits, a knob, a tool that records, traces."""
+    start_slice(SYSTEM, "pagecage-r1.1.slice", CAGE, NODE)
+    workload = spawn(scope_command(SYSTEM, "pagecage-r1.1.slice", ["sleep", "60"]))
+    knob = machine.sys / "block/fakedisk/queue/read_ahead_kb"
+    knob.write_text("128")
+    (machine.spool / "knobs.json").write_text('{"fakedisk": {"read_ahead_kb": "256"}}')
+    tool = Children(machine.spool).start(["sleep", "60"])
+    (machine.spool / "trials/r1.1").mkdir(parents=True)
+    wait_for_scope(machine)
+    assert "pagecage-r1.1.slice" in sweep(SYSTEM, machine.spool)
+    assert machine.left() == []
+    assert (wait_until_gone(workload), wait_until_gone(tool)) == (-9, -9)
+
+
+def wait_for_scope(machine: Machine) -> None:
+    deadline = time.monotonic() + 5
+    while not list(machine.cgroups.glob("**/*.scope/cgroup.procs")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)
+
+
+def test_sweeping_twice_is_sweeping_once(machine: Machine) -> None:
+    assert sweep(SYSTEM, machine.spool) == []
+    assert sweep(SYSTEM, machine.spool) == []
+    assert machine.told() == []
+
+
+def test_drop_ins_alone_are_enough(machine: Machine) -> None:
+    """What is left when the machine's slices went but its runtime folder stayed."""
+    (machine.control / "pagecage-r1.1.slice.d").mkdir()
+    assert sweep(SYSTEM, machine.spool) == ["pagecage-r1.1.slice"]
+    assert machine.left() == []
+
+
+def test_a_tool_is_ended_with_all_that_it_started(machine: Machine) -> None:
+    """sar's child sadc goes on when sar is gone; a session is the net that holds both."""
+    script = "sleep 60 & echo $! >" + str(machine.root / "grandchild") + "; wait"
+    tool = Children(machine.spool).start(["sh", "-c", script])
+    deadline = time.monotonic() + 5
+    while not (machine.root / "grandchild").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    grandchild = int((machine.root / "grandchild").read_text())
+    os.kill(tool.pid, 9)
+    tool.wait()
+    assert Children(machine.spool).sweep() == [tool.pid]
+    assert not is_running(grandchild)
+
+
+def is_running(pid: int) -> bool:
+    """Whether it still runs after a moment; one that only waits to be counted does not."""
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        state = (read_text(Path(f"/proc/{pid}/stat")) or "").rpartition(")")[2].split()[:1]
+        if state in ([], ["Z"]):
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.parametrize("note", ["1", "0", "", "99999999999"])
+def test_a_number_that_was_used_again_is_left_alone(machine: Machine, note: str) -> None:
+    """A note says when its process began; somebody who has the same number now began at another time."""
+    stranger = spawn(["sleep", "60"], new_session=True)
+    try:
+        notes = machine.spool / "children"
+        notes.mkdir()
+        (notes / str(stranger.pid)).write_text(note)
+        assert Children(machine.spool).sweep() == []
+        assert stranger.poll() is None
+        assert not list(notes.iterdir())
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "-1", "1x", ".swp"])
+def test_a_file_that_is_no_note_ends_nothing(machine: Machine, name: str) -> None:
+    (machine.spool / "children").mkdir()
+    (machine.spool / "children" / name).write_text("0")
+    assert Children(machine.spool).sweep() == []
+
+
+def test_interrupting_tells_a_death_before_from_an_end(machine: Machine) -> None:
+    children = Children(machine.spool)
+    dead = children.start(["true"])
+    dead.wait()
+    assert children.interrupt(dead) is None
+    assert children.interrupt(children.start(["sleep", "60"])) == -2
+    assert not list((machine.spool / "children").iterdir())
+
+
+def test_a_tool_that_ignores_the_interrupt_is_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pagecage.agent.children._STOP_SECONDS", 0.2)
+    children = Children(machine.spool)
+    stubborn = children.start(["sh", "-c", "trap '' INT; while :; do sleep 0.05; done"])
+    time.sleep(0.1)
+    assert children.interrupt(stubborn) == -9
+
+
+def test_one_agent_holds_a_host(machine: Machine) -> None:
+    with alone(machine.spool):
+        second = alone(machine.spool)
+        with pytest.raises(HostError, match=rf"another run is using this host \(process {os.getpid()}\)"):
+            second.__enter__()
+    with alone(machine.spool):
+        pass

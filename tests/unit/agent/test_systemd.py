@@ -1,0 +1,120 @@
+"""The exact commands, and which units a killed harness may have left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent import systemd
+from pagecage.agent.systemd import (
+    Systemd,
+    is_pid1,
+    left_over_units,
+    scope_command,
+    slice_commands,
+    start_slice,
+    stop_slice,
+    systemd_version,
+    unit_name,
+)
+from pagecage.cage import Cage
+from pagecage.errors import PagecageError
+from tests.fake_host.machine import CAGE, NODE, Machine
+
+SYSTEM, USER = Systemd(False, 257), Systemd(True, 257)
+
+
+def test_a_units_name_holds_one_dash_and_the_attempt() -> None:
+    assert unit_name("r1_uncaged_heap", 2) == "pagecage-r1_uncaged_heap.2.slice"
+    assert unit_name("a-b-c") == "pagecage-a_b_c.1.slice"
+
+
+def test_limits_come_before_the_start() -> None:
+    first, second = slice_commands(SYSTEM, "pagecage-x.1.slice", Cage("c", {"MemoryMax": 4096}), "/dev/vdb")
+    assert first[:4] == ["systemctl", "set-property", "--runtime", "pagecage-x.1.slice"]
+    assert "MemoryMax=4096" in first
+    assert second == ["systemctl", "start", "pagecage-x.1.slice"]
+
+
+def test_a_users_manager_is_asked_as_such() -> None:
+    assert USER.systemctl("stop", "x") == ["systemctl", "--user", "stop", "x"]
+    assert "--user" in scope_command(USER, "pagecage-x.1.slice", ["true"])
+    assert "--user" not in scope_command(SYSTEM, "pagecage-x.1.slice", ["true"])
+
+
+def test_the_scope_lies_in_the_slice_and_becomes_the_program() -> None:
+    command = scope_command(SYSTEM, "pagecage-x.1.slice", ["/bin/prog", "--flag", "-p"])
+    assert command[:2] == ["systemd-run", "--quiet"]
+    assert {"--scope", "--collect", "--slice=pagecage-x.1.slice", "--unit=pagecage-run-x.1"} < set(command)
+    assert command[command.index("--") + 1 :] == ["/bin/prog", "--flag", "-p"]
+
+
+@pytest.mark.parametrize(("version", "given"), [(252, False), (253, True), (257, True)])
+def test_an_oom_policy_where_scopes_know_one(version: int, given: bool) -> None:
+    assert ("OOMPolicy=kill" in scope_command(Systemd(False, version), "pagecage-x.1.slice", ["true"])) is given
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("systemd 257 (257.13-1~deb13u1)\n+PAM", 257),
+        ("systemd 252 (252.39)", 252),
+        ("systemd 256~rc3", 256),
+        ("systemd 249.11-0ubuntu3.12", 249),
+        ("", 0),
+        ("systemd", 0),
+        ("does not answer", 0),
+    ],
+)
+def test_versions(line: str, version: int) -> None:
+    assert systemd_version(line) == version
+
+
+@pytest.mark.parametrize(("name", "first"), [("systemd\n", True), ("init\n", False), (None, False)])
+def test_who_is_first(tmp_path: Path, name: str | None, first: bool) -> None:
+    (tmp_path / "1").mkdir()
+    if name:
+        (tmp_path / "1/comm").write_text(name)
+    assert is_pid1(tmp_path) is first
+
+
+def test_a_users_slices_lie_under_his_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 1000)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    assert str(USER.parent_cgroup()).endswith("user.slice/user-1000.slice/user@1000.service/pagecage.slice")
+    assert str(USER.control_directory()) == "/run/user/1000/systemd/user.control"
+
+
+def test_the_systems_drop_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert systemd.Systemd(False, 257).control_directory() == Path("/run/systemd/system.control")
+    assert SYSTEM.parent_cgroup() == Path("/sys/fs/cgroup/pagecage.slice")
+
+
+def test_a_slice_starts_with_its_limits_and_goes_with_its_drop_ins(machine: Machine) -> None:
+    cgroup = start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
+    assert (cgroup / "memory.max").read_text() == str(CAGE.properties["MemoryMax"])
+    assert left_over_units(SYSTEM) == ["pagecage-x.1.slice"]
+    stop_slice(SYSTEM, "pagecage-x.1.slice")
+    assert machine.left() == []
+    assert left_over_units(SYSTEM) == []
+
+
+def test_stopping_what_never_was_is_no_error(machine: Machine) -> None:
+    stop_slice(SYSTEM, "pagecage-never.1.slice")
+    assert machine.left() == []
+
+
+def test_a_refusal_is_an_error_with_systemds_own_words(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "start")
+    with pytest.raises(PagecageError, match=r"Failed to start pagecage-x\.1\.slice: asked to"):
+        start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
+
+
+def test_what_is_left_is_found_by_cgroup_or_drop_in_and_nobody_elses(machine: Machine) -> None:
+    parent = machine.cgroups / "pagecage.slice"
+    for name in ("pagecage-one.1.slice", "other.slice", "pagecage-run-x.scope"):
+        (parent / name).mkdir(parents=True)
+    for name in ("pagecage-two.1.slice.d", "ssh.service.d", "pagecage-one.1.slice.d"):
+        (machine.control / name).mkdir()
+    assert left_over_units(SYSTEM) == ["pagecage-one.1.slice", "pagecage-two.1.slice"]

@@ -1,0 +1,126 @@
+"""What the end of a workload means, strongest evidence first; commands, and the words filled into arguments."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.agent.session import run_trial
+from pagecage.agent.workload_run import fill, judge_end
+from pagecage.record import OUTCOMES, Record, read_records
+from pagecage.trial import Workload
+from tests.fake_host.machine import LIGHT, Machine, make_bench, make_trial
+
+
+def judged(
+    status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, kind: str = "handshake", **end: Any
+) -> tuple[str, str | None]:
+    """judge_end of an attempt that ended so."""
+    conversation = SimpleNamespace(end=end, complaint=lambda: "the last line")
+    attempt: Any = SimpleNamespace(
+        exit={"status": status, "oom_kill": oom_kill}, timed_out=timed_out, conversation=conversation,
+        trial=make_trial(workload=Workload("x", (), kind)),
+    )  # fmt: skip
+    return judge_end(attempt)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "outcome"),
+    [
+        ({"checksum_ok": True}, "ok"),
+        ({"checksum_ok": None}, "ok"),
+        ({"kind": "command"}, "ok"),
+        ({}, "failed"),
+        ({"oom_kill": 1, "status": -9}, "oom_killed"),
+        ({"oom_kill": 2, "status": 0, "checksum_ok": True}, "oom_killed"),
+        ({"oom_kill": 1, "timed_out": True}, "oom_killed"),
+        ({"oom_kill": None, "status": -9}, "failed"),
+        ({"status": 137}, "failed"),
+        ({"timed_out": True, "status": -9}, "timed_out"),
+        ({"timed_out": True, "checksum_ok": False}, "timed_out"),
+        ({"status": 77}, "requirement_missed"),
+        ({"status": 0, "checksum_ok": False}, "wrong_answer"),
+        ({"status": 1, "checksum_ok": False}, "wrong_answer"),
+        ({"status": 1, "checksum_ok": True}, "failed"),
+        ({"status": 1, "kind": "command"}, "failed"),
+    ],
+)
+def test_the_strongest_evidence_decides(evidence: dict[str, Any], outcome: str) -> None:
+    assert judged(**evidence)[0] == outcome
+
+
+@given(
+    status=st.integers(-64, 255), oom_kill=st.none() | st.integers(0, 3), timed_out=st.booleans(),
+    kind=st.sampled_from(["handshake", "command"]), checksum_ok=st.none() | st.booleans(),
+)  # fmt: skip
+def test_every_end_has_one_meaning(
+    status: int, oom_kill: int | None, timed_out: bool, kind: str, checksum_ok: bool | None
+) -> None:
+    outcome, error = judged(status, oom_kill, timed_out, kind, checksum_ok=checksum_ok)
+    assert outcome in OUTCOMES
+    assert (error is None) == (outcome in ("ok", "oom_killed"))
+    assert (outcome == "oom_killed") == bool(oom_kill)
+
+
+@given(st.text(max_size=30), st.text(max_size=10))
+def test_only_known_places_are_filled(argument: str, value: str) -> None:
+    filled = fill(f"{argument}{{file}}", {"file": value, "max_seconds": 5.0})
+    assert filled.endswith(value)
+    assert fill("{print $1} {nothing}", {"file": "x"}) == "{print $1} {nothing}"
+
+
+def run_command(machine: Machine, script: str, **changes: Any) -> Record:
+    workload = Workload("sh", ("-c", script), "command")
+    trial = replace(make_trial(cage=LIGHT, collectors=(), workload=workload), **changes)
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    return list(read_records(machine.records))[-1]
+
+
+def test_a_command_is_measured_from_start_to_exit(machine: Machine) -> None:
+    """What it read is counted even when it is over before anybody could have said go."""
+    record = run_command(machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3')
+    assert record.outcome == "ok"
+    assert record.response["device_read_bytes"] == 4096
+    assert 0.3 <= (record.measured or {})["seconds"] < 10
+    assert record.response["read_seconds"] == (record.measured or {})["seconds"]
+    assert record.workload["argv"][0] == "sh"
+
+
+def test_a_command_that_fails_says_why(machine: Machine) -> None:
+    record = run_command(machine, "echo nothing to serve >&2; exit 3")
+    assert (record.outcome, record.phase, record.error) == ("failed", "run", "nothing to serve")
+
+
+def test_a_command_that_reads_its_input_finds_its_end(machine: Machine) -> None:
+    assert run_command(machine, "cat").outcome == "ok"
+
+
+def test_a_command_that_leaves_something_behind_leaves_nothing(machine: Machine) -> None:
+    record = run_command(machine, 'sleep 60 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0')
+    assert record.outcome == "ok"
+    assert machine.left() == []
+
+
+def test_a_command_that_takes_too_long_is_ended(machine: Machine) -> None:
+    record = run_command(machine, "exec sleep 60", timeout_seconds=0.5)
+    assert record.outcome == "timed_out"
+    assert machine.left() == []
+
+
+def test_places_are_filled_in(machine: Machine) -> None:
+    script = "test -f {file} && test -f {sidecar} && test -d {data_dir} && test {max_seconds} = 5.0"
+    assert run_command(machine, script).outcome == "ok"
+
+
+def test_a_program_that_is_not_there_is_a_failure(machine: Machine) -> None:
+    trial = make_trial("no_such_program.py", cage=LIGHT, collectors=())
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    [record] = read_records(machine.records)
+    assert (record.outcome, record.phase) == ("failed", "run")
+    assert record.workload["sha256"] is None
