@@ -12,8 +12,11 @@ from analysis.cells import Treatment
 from analysis.load import Judged, Run, read_lines, trace_path
 from analysis.wording import label
 from pagecage.errors import PagecageError
+from pagecage.verdicts.readings import measured_seconds
 
 KIB = 1024
+SHORT_SECONDS = 3.0
+"""Parts shorter than this are drawn over 0.2 s instead of 0.5 s."""
 
 
 def trial_frame(run: Run) -> pd.DataFrame:
@@ -51,15 +54,17 @@ def _trial_columns(trial: Judged) -> dict[str, Any]:
 
 def sample_frame(run: Run) -> pd.DataFrame:
     """The 10 Hz series: rates between neighbouring rows; `seconds` counts from `go`."""
-    return _stack(run, lambda r, t: _with_rates(read_lines(r.path, t.record, "sampler")), "t")
+    return _stack(run, _rate_rows, "t")
 
 
-def _with_rates(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time.
+def _rate_rows(run: Run, trial: Judged) -> Iterator[dict[str, Any]]:
+    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time; short parts over less.
 
     A disk that the slice has not touched yet has an empty `io`.
     """
-    for first, last in zip(rows, rows[5:], strict=False):
+    rows = read_lines(run.path, trial.record, "sampler")
+    steps = 2 if (measured_seconds(trial.record) or 0) < SHORT_SECONDS else 5
+    for first, last in zip(rows, rows[steps:], strict=False):
         span = last["t"] - first["t"]
         if span > 0:
             io = [row["io"] for row in (first, last)]

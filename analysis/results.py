@@ -136,7 +136,7 @@ class Results:
     def facts(self) -> Html:
         """What the host is."""
         frame = tables.facts_table(self.run)
-        inner = _table(frame, "long", empty="The host's facts were not recorded.").text
+        inner = _table(frame, "narrow", empty="The host's facts were not recorded.").text
         return Html(f"<details><summary>{len(frame)} facts of the host</summary>{inner}</details>")
 
     @property

@@ -160,14 +160,14 @@ def _trial_row(trial: Judged) -> dict[str, Any]:
         "major faults": said("major_faults"),
         "held back by": verdicts.binding_limit.verdict,
         "host": verdicts.host_quiet.verdict.replace("_", " "),
-        "averaged in": "yes" if trial.is_included else "no: " + ("; ".join(verdicts.reasons) or "no answer"),
+        "averaged in": "yes" if trial.is_included else "no",
         "collectors": _collectors(record.collectors),
     }
 
 
 def _collectors(collectors: Mapping[str, Any]) -> str:
-    bad = [f"{name} {c['status']}: {c['reason']}" for name, c in collectors.items() if c["status"] != "ok"]
-    return "; ".join(bad) or ("all whole" if collectors else "–")
+    bad = [f"{name} {c['status']}" for name, c in collectors.items() if c["status"] != "ok"]
+    return ", ".join(bad) or ("all whole" if collectors else "–")
 
 
 def facts_table(run: Run) -> pd.DataFrame:
@@ -226,5 +226,6 @@ def fault_table(fault_df: pd.DataFrame) -> pd.DataFrame:
     if fault_df.empty:
         return pd.DataFrame()
     summed = fault_df.groupby(["treatment", "vm_flags"], sort=False)["count"].agg(["sum", "size"]).reset_index()
+    summed["sum"] = summed["sum"].map("{:,}".format)
     summed.columns = pd.Index(["treatment", "flags of the mapping", "faults in all trials", "trials"])
     return summed

@@ -69,7 +69,8 @@ results.amplification
 
 # %% [markdown]
 # ## The disk over time
-# Lines: the slice's own I/O, from its `io.stat` ten times a second, over half a second. Marks: iostat's seconds for the whole disk.
+# Lines: the slice's own I/O, from its `io.stat` ten times a second, averaged over half a second (0.2 s where a part is shorter than
+# three). Marks: iostat's seconds for the whole disk, each in the middle of its second.
 
 # %%
 results.timelines
