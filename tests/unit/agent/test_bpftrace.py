@@ -1,0 +1,160 @@
+"""bpftrace by its output: ticks, maps of one inode, lost events, and every way of not attaching."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.agent.children import Children
+from pagecage.agent.collectors.bpftrace import Bpftrace, parse_line, program, tables_of
+
+SCRIPT = """#!/bin/sh
+# bpftrace -f json SCRIPT: counts up, four times a second, until it is interrupted.
+trap 'exit 0' INT
+%s
+n=0
+while :; do
+    n=$((n + 1))
+    printf '{"type": "map", "data": {"@fault": {"7,32977,852": %%d, "8,1,1": 99}}}\\n' $((n * 10))
+    printf '{"type": "map", "data": {"@ra": {"7,32": %%d}}}\\n\\n' "$n"
+    %s
+    now=$(python3 -S -c 'import time; print(time.clock_gettime_ns(time.CLOCK_BOOTTIME))')
+    printf '{"type": "printf", "data": "TICK %%s\\\\n"}\\n' "$now"
+    sleep 0.1
+done
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path
+
+
+def write_bpftrace(directory: Path, first: str = "", each: str = "") -> None:
+    path = directory / "bin/bpftrace"
+    path.write_text(SCRIPT % (first, each))
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def tracer(directory: Path) -> Iterator[Bpftrace]:
+    made = Bpftrace(directory, Children(directory))
+    yield made
+    made.stop()
+
+
+def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(directory: Path, tracer: Bpftrace) -> None:
+    write_bpftrace(directory)
+    tracer.start()
+    assert tracer.reason is None
+    begin = time.monotonic()
+    tracer.wait_for_tick()
+    tracer.wait_for_tick()
+    outcome = tracer.excerpt(7, begin, directory / "bpftrace.jsonl")
+    assert (outcome.status, outcome.lost_events) == ("ok", 0)
+    rows = [json.loads(line) for line in (directory / "bpftrace.jsonl").read_text().splitlines()]
+    assert rows[0]["t"] <= begin < rows[-1]["t"]
+    counts = [row["page_cache_ra_order"][0]["count"] for row in rows]
+    assert counts == sorted(counts)
+    assert counts[-1] > counts[0]
+    [fault] = rows[-1]["filemap_fault"]
+    assert "VM_SEQ_READ" in fault["vm_flag_names"]
+    assert fault["fault_flag_names"][0].startswith("FAULT_FLAG_")
+
+
+def test_waiting_for_a_tick_waits_for_a_later_one(directory: Path, tracer: Bpftrace) -> None:
+    write_bpftrace(directory)
+    tracer.start()
+    for _ in range(3):
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        tracer.wait_for_tick()
+        assert tracer._ticks[-1].boot_ns > now
+
+
+def test_lost_events_are_told(directory: Path, tracer: Bpftrace) -> None:
+    write_bpftrace(directory, each='printf \'{"type": "lost_events", "data": {"events": 5}}\\n\'')
+    tracer.start()
+    begin = time.monotonic()
+    tracer.wait_for_tick()
+    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    assert outcome.status == "partial"
+    assert outcome.lost_events >= 5
+
+
+def test_one_that_is_not_installed(directory: Path, tracer: Bpftrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    tracer.start()
+    begin = time.monotonic()
+    tracer.wait_for_tick()
+    assert time.monotonic() - begin < 0.2, "there is nothing to wait for"
+    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    assert (outcome.status, outcome.reason) == ("missing", "bpftrace is not installed")
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["echo 'ERROR: Could not resolve symbol' >&2; exit 1", "echo 'ERROR: no BTF'; exec >&- 2>&-; sleep 1; exit 1"],
+)
+def test_one_that_cannot_attach_says_why_and_soon(directory: Path, tracer: Bpftrace, first: str) -> None:
+    """Its end is known by its output's end, before the process itself can be waited for."""
+    write_bpftrace(directory, first)
+    begin = time.monotonic()
+    tracer.start()
+    assert time.monotonic() - begin < 15
+    assert tracer.reason is not None
+    assert tracer.reason.startswith("bpftrace did not attach: ERROR: ")
+    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    assert (outcome.status, outcome.reason) == ("missing", tracer.reason)
+
+
+def test_one_that_dies_while_trials_run(directory: Path, tracer: Bpftrace) -> None:
+    write_bpftrace(directory, each='[ "$n" -lt 3 ] || exit 1')
+    tracer.start()
+    begin = time.monotonic()
+    time.sleep(1.0)
+    tracer.wait_for_tick()
+    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    assert (outcome.status, outcome.reason) == ("failed", "bpftrace died while trials ran")
+
+
+def test_stopping_leaves_no_note(directory: Path, tracer: Bpftrace) -> None:
+    write_bpftrace(directory)
+    tracer.start()
+    tracer.stop()
+    assert not list((directory / "children").iterdir())
+
+
+inodes = st.integers(1, 2**40)
+words = st.integers(0, 2**33)
+
+
+@given(st.dictionaries(st.tuples(inodes, words, words), st.integers(1, 2**40), max_size=5), inodes)
+def test_only_the_datasets_inode_counts(faults: dict[tuple[int, int, int], int], inode: int) -> None:
+    maps = {"@fault": {",".join(map(str, key)): count for key, count in faults.items()}, "@ra": {f"{inode},32": 4}}
+    tables = tables_of(maps, inode)
+    expected = sorted((v, f, c) for (i, v, f), c in faults.items() if i == inode)
+    assert sorted((r["vm_flags"], r["fault_flags"], r["count"]) for r in tables["filemap_fault"]) == expected
+    assert tables["page_cache_ra_order"] == [{"pages": 32, "count": 4}]
+
+
+@pytest.mark.parametrize("line", ["", "Attaching 2 probes...", "12", "[]", '"x"', "{", "Lost 5 events"])
+def test_what_is_no_record(line: str) -> None:
+    assert parse_line(line) is None
+
+
+def test_no_maps_are_no_counts() -> None:
+    assert tables_of({}, 7) == {"filemap_fault": [], "page_cache_ra_order": []}
+
+
+def test_the_program_counts_in_the_kernel() -> None:
+    """A printf for every fault costs 40 % of the speed, so there is one print and it is the tick's."""
+    assert program().count("printf") == 1
+    assert "interval:ms:250" in program()

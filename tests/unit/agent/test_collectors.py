@@ -1,0 +1,215 @@
+"""Collectors: proven to record before the workload goes, whole when they end, and honest when they are not."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.agent import facts
+from pagecage.agent.children import Children
+from pagecage.agent.collectors.collector import Collector, Surroundings
+from pagecage.agent.collectors.fault_flags import FAULT_FLAGS, VM_FLAGS, decode
+from pagecage.agent.collectors.sampler import Sampler
+from pagecage.agent.collectors.sysstat import Iostat, Sar
+from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
+from pagecage.agent.session import run_trial
+from pagecage.record import read_records
+from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_bench, make_trial
+
+
+@pytest.fixture
+def around(machine: Machine) -> Surroundings:
+    directory = machine.root / "traces"
+    directory.mkdir()
+    cgroup = machine.cgroups / "slice"
+    cgroup.mkdir()
+    (cgroup / "io.stat").write_text(f"{MAJ_MIN} rbytes=5 wbytes=0 rios=1 wios=0\n")
+    (cgroup / "memory.current").write_text("4096\n")
+    (cgroup / "memory.events").write_text("max 3\noom 0\noom_kill 0\n")
+    dataset = machine.data / DATASET.file_name
+    return Surroundings(directory, facts.resolve_disk(machine.data), cgroup, dataset, Children(machine.spool))
+
+
+def collect(collector: Collector, seconds: float = 0.0) -> Any:
+    collector.start()
+    collector.wait_until_recording()
+    time.sleep(seconds)
+    return collector.stop()
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_sampler_samples_ten_times_a_second(around: Surroundings) -> None:
+    outcome = collect(Sampler(around), 0.55)
+    assert (outcome.status, outcome.reason) == ("ok", None)
+    [path] = outcome.files
+    series = rows(path)
+    assert 4 <= len(series) <= 9
+    assert series[0]["io"] == {"rbytes": 5, "rios": 1, "wbytes": 0, "wios": 0}
+    assert series[0]["memory_events"] == {"max": 3, "oom": 0, "oom_kill": 0}
+    assert series[0]["cpu"] == {}
+    times = [row["t"] for row in series]
+    assert times == sorted(times)
+
+
+def test_the_sampler_takes_a_last_sample_at_the_end(around: Surroundings) -> None:
+    sampler = Sampler(around)
+    sampler.start()
+    sampler.wait_until_recording()
+    (around.cgroup / "io.stat").write_text(f"{MAJ_MIN} rbytes=999 wbytes=0 rios=7 wios=0\n")
+    assert rows(sampler.stop().files[0])[-1]["io"]["rbytes"] == 999
+
+
+def test_a_sampler_that_never_began_can_be_stopped(around: Surroundings) -> None:
+    assert Sampler(around).stop().status in ("ok", "partial", "failed", "missing")
+
+
+def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: Surroundings) -> None:
+    sampler = Sampler(around)
+    sampler.start()
+    sampler.wait_until_recording()
+    for path in around.cgroup.iterdir():
+        path.unlink()
+    around.cgroup.rmdir()
+    time.sleep(0.15)
+    assert sampler.stop().status == "ok"
+
+
+def test_a_sampler_that_dies_says_so(around: Surroundings) -> None:
+    (around.cgroup / "memory.current").write_text("not a number\n")
+    outcome = collect(Sampler(around))
+    assert outcome.status == "failed"
+    assert "sampling ended early" in outcome.reason
+
+
+def test_a_gap_of_over_a_second_is_told(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = Sampler(around)
+    real, slept = sampler._sample, threading.Event()
+
+    def slow() -> dict[str, Any]:
+        if not slept.is_set():
+            slept.set()
+            time.sleep(1.3)
+        return real()
+
+    monkeypatch.setattr(sampler, "_sample", slow)
+    outcome = collect(sampler, 0.2)
+    assert (outcome.status, outcome.reason) == ("partial", "1 gaps of over a second")
+
+
+def test_iostat_ends_with_whole_json(around: Surroundings) -> None:
+    outcome = collect(Iostat(around))
+    assert outcome.status == "ok"
+    assert json.loads(outcome.files[0].read_text())["sysstat"]["hosts"]
+
+
+@pytest.mark.parametrize(
+    ("misbehaviour", "status", "reason"),
+    [("DIES", "failed", "iostat died while the trial ran"), ("CUTS", "partial", "iostat's JSON is cut off")],
+)
+def test_iostat_that_misbehaves(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, misbehaviour: str, status: str, reason: str
+) -> None:
+    monkeypatch.setenv(f"FAKE_{misbehaviour}", "iostat")
+    outcome = collect(Iostat(around), 0.3)
+    assert (outcome.status, outcome.reason) == (status, reason)
+
+
+def test_iostat_that_does_not_end_is_ended(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_STALLS", "iostat")
+    monkeypatch.setattr("pagecage.agent.children._STOP_SECONDS", 0.3)
+    assert collect(Iostat(around)).status == "partial"
+
+
+def test_sar_is_read_back(around: Surroundings) -> None:
+    outcome = collect(Sar(around))
+    assert outcome.status == "ok"
+    assert [path.name for path in outcome.files] == ["sar.bin", "sar.json"]
+
+
+def test_sar_that_cannot_be_read_back(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "sadf")
+    outcome = collect(Sar(around))
+    assert (outcome.status, outcome.reason) == ("partial", "sadf cannot read it: Invalid system activity file")
+    assert [path.name for path in outcome.files] == ["sar.bin"]
+
+
+def test_sar_that_dies(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DIES", "sar")
+    assert collect(Sar(around), 0.3).reason == "sar died while the trial ran"
+
+
+@pytest.mark.parametrize("kind", [Iostat, Sar, Vmtouch])
+def test_a_tool_that_is_not_there_is_missing(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    outcome = collect(kind(around))
+    assert outcome.status == "missing"
+    assert outcome.reason.endswith("is not installed")
+    assert outcome.files == ()
+
+
+def test_vmtouch_draws_its_bars(around: Surroundings) -> None:
+    outcome = collect(Vmtouch(around))
+    assert outcome.status == "ok"
+    first = rows(outcome.files[0])[0]
+    assert (first["resident_pages"], first["total_pages"], first["bar"]) == (128, 256, "O" * 30 + " " * 30)
+
+
+def test_vmtouch_that_prints_no_bar(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "vmtouch")
+    outcome = collect(Vmtouch(around), 0.1)
+    assert (outcome.status, outcome.reason) == ("partial", "vmtouch printed no bar (exit status 1)")
+
+
+def test_without_a_dataset_there_is_nothing_to_look_at(around: Surroundings) -> None:
+    bare = Surroundings(around.directory, around.disk, around.cgroup, None, around.children)
+    assert collect(Vmtouch(bare)).reason == "the trial has no dataset"
+    assert rows(collect(Sampler(bare)).files[0])[0]["resident_pages"] is None
+
+
+@given(st.text("oO ", min_size=60, max_size=60), st.integers(0, 2**40), st.integers(0, 2**40))
+def test_any_bar_is_read(bar: str, resident: int, total: int) -> None:
+    text = f"data.bin\n[{' ' * 60}] 0/{total}\r[{bar}] {resident}/{total}\n\n           Files: 1\n"
+    assert parse_vmtouch(text) == {"resident_pages": resident, "total_pages": total, "bar": bar}
+
+
+@pytest.mark.parametrize("text", ["", "vmtouch: FATAL\n", "[oO] 1/2\n", f"[{'x' * 60}] 1/2\n", f"[{'O' * 60}] a/b\n"])
+def test_what_is_no_bar(text: str) -> None:
+    assert parse_vmtouch(text) is None
+
+
+@given(st.integers(0, 2**40))
+def test_flag_words_are_spelt_out_and_nothing_is_lost(word: int) -> None:
+    for table in (VM_FLAGS, FAULT_FLAGS):
+        values = {name: bit for bit, name in table.items()}
+        names = decode(word, table)
+        assert sum(values.get(name) or int(name, 16) for name in names) == word
+
+
+def test_flags_of_a_random_read_mapping() -> None:
+    assert decode(0x80D1, VM_FLAGS) == [
+        "VM_READ", "VM_MAYREAD", "VM_MAYEXEC", "VM_MAYSHARE", "VM_SEQ_READ",
+    ]  # fmt: skip
+
+
+def test_a_collector_that_died_is_in_the_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DIES", "iostat sar")
+    trial = make_trial(cage=LIGHT)
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    [record] = read_records(machine.records)
+    assert record.outcome == "ok"
+    assert {n: c["status"] for n, c in record.collectors.items()} == {
+        "sampler": "ok", "iostat": "failed", "sar": "failed", "vmtouch": "ok",
+    }  # fmt: skip

@@ -1,0 +1,121 @@
+"""The dataset: kept when it is whole, made when it is not, refused when it does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent.dataset import is_whole, make_dataset, require_room, sidecar_of
+from pagecage.errors import HostError, PagecageError
+from pagecage.trial import Dataset
+from tests.fake_host.machine import DATASET
+from tests.fake_host.machine import make_dataset as write_dataset
+
+PCGEN = """#!/bin/sh
+set -eu
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --out) out=$2 ;;
+    --size-bytes) size=$2 ;;
+    --seed) seed=$2 ;;
+    --fill) fill=$2 ;;
+    esac
+    shift
+done
+echo made >>"$out.calls"
+%s
+"""
+WHOLE = """head -c "$size" /dev/urandom >"$out"
+printf '{"size_bytes": %s, "seed": %s, "fill": "%s"}' "$size" "$seed" "$fill" >"$out.json"
+"""
+
+
+@pytest.fixture
+def pcgen(tmp_path: Path) -> Path:
+    return write_pcgen(tmp_path, WHOLE)
+
+
+def write_pcgen(folder: Path, body: str) -> Path:
+    path = folder / "pcgen"
+    path.write_text(PCGEN.replace("%s\n", body, 1))
+    path.chmod(0o755)
+    return path
+
+
+def calls(path: Path) -> int:
+    noted = path.with_name(path.name + ".calls")
+    return len(noted.read_text().splitlines()) if noted.exists() else 0
+
+
+def test_it_is_made_once_and_kept(on_disk: Path, pcgen: Path) -> None:
+    path = make_dataset(DATASET, on_disk / "data", pcgen)
+    assert path.stat().st_size == DATASET.size_bytes
+    assert make_dataset(DATASET, on_disk / "data", pcgen) == path
+    assert calls(path) == 1
+
+
+def broken_size(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def broken_hole(path: Path) -> None:
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(DATASET.size_bytes)
+
+
+def broken_sidecar(path: Path) -> None:
+    sidecar_of(path).write_text("{")
+
+
+def no_sidecar(path: Path) -> None:
+    sidecar_of(path).unlink()
+
+
+def other_seed(path: Path) -> None:
+    sidecar = json.loads(sidecar_of(path).read_text())
+    sidecar_of(path).write_text(json.dumps({**sidecar, "seed": 2}))
+
+
+def list_sidecar(path: Path) -> None:
+    sidecar_of(path).write_text("[]")
+
+
+@pytest.mark.parametrize("broken", [broken_size, broken_hole, broken_sidecar, no_sidecar, other_seed, list_sidecar])
+def test_one_that_is_not_whole_is_made_again(on_disk: Path, pcgen: Path, broken) -> None:
+    path = write_dataset(on_disk)
+    assert is_whole(path, DATASET)
+    broken(path)
+    assert not is_whole(path, DATASET)
+    assert make_dataset(DATASET, on_disk, pcgen) == path
+    assert is_whole(path, DATASET)
+    assert calls(path) == 1
+
+
+def test_one_that_does_not_fit_is_not_begun(on_disk: Path, pcgen: Path) -> None:
+    huge = Dataset(2**60)
+    with pytest.raises(HostError, match="a dataset of 1048576 TiB does not fit") as caught:
+        make_dataset(huge, on_disk, pcgen)
+    assert "smaller SIZE" in caught.value.hint
+    assert not list(on_disk.iterdir())
+
+
+def test_some_room_is_left_to_others(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_room(on_disk, 0)
+    real = __import__("os").statvfs(on_disk)
+    with pytest.raises(HostError):
+        require_room(on_disk, real.f_bavail * real.f_frsize - 1024)
+
+
+def test_a_maker_that_fails_is_heard(on_disk: Path, tmp_path: Path) -> None:
+    maker = write_pcgen(tmp_path, 'echo "No space left on device" >&2; exit 1\n')
+    with pytest.raises(PagecageError, match="No space left on device"):
+        make_dataset(DATASET, on_disk, maker)
+
+
+def test_a_maker_that_lies_is_not_believed(on_disk: Path, tmp_path: Path) -> None:
+    maker = write_pcgen(tmp_path, 'head -c 10 /dev/urandom >"$out"; echo "{}" >"$out.json"\n')
+    with pytest.raises(HostError, match="incomplete"):
+        make_dataset(DATASET, on_disk, maker)

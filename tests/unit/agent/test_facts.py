@@ -1,0 +1,91 @@
+"""What the agent says of its host: everything it can find, nothing invented, and never a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent import facts
+from pagecage.agent.facts import read_facts, tool_version
+from pagecage.agent.main import main
+from pagecage.requirements import check_host
+from tests.fake_host.machine import Machine
+
+
+def test_a_fit_machine(machine: Machine) -> None:
+    found = read_facts(machine.data, False)
+    assert check_host(found) == []
+    assert found["systemd"] == {"pid1": True, "version": 257, "user": False}
+    assert found["cgroup"]["controllers"] == ["cpuset", "cpu", "io", "memory", "pids"]
+    assert (found["disk"]["name"], found["disk"]["knobs"]["read_ahead_kb"]) == ("fakedisk", "256")
+    assert found["uid"] == os.getuid()
+    assert {"iostat", "sar", "vmtouch", "fio"} <= {name for name, version in found["tools"].items() if version}
+    json.dumps(found)
+
+
+def test_a_user_without_io_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default delegation of systemd gives a user memory and pids, and no io."""
+    manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
+    manager.mkdir(parents=True)
+    (manager / "cgroup.controllers").write_text("memory pids\n")
+    found = read_facts(machine.data, True)
+    assert [missed.requirement.value for missed in check_host(found)] == ["io_controller"]
+
+
+def test_a_machine_with_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (machine.cgroups / "cgroup.controllers").unlink()
+    monkeypatch.setattr(facts, "is_pid1", lambda: False)
+    found = read_facts(machine.data / "not/made/yet", False)
+    assert set(found["tools"].values()) == {None}
+    assert found["systemd"]["version"] == 0
+    assert found["free_bytes"] > 0
+    assert {missed.requirement.value for missed in check_host(found)} == {
+        "systemd_pid1", "cgroup_v2", "memory_controller", "io_controller",
+    }  # fmt: skip
+
+
+def test_a_disk_that_cannot_be_limited_is_said_and_not_raised(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> None:
+        raise facts.PagecageError("/data is on overlay")
+
+    monkeypatch.setattr(facts, "resolve_disk", refuse)
+    assert read_facts(machine.data, False)["disk"] == {"error": "/data is on overlay"}
+
+
+def write_tool(folder: Path, script: str) -> list[str]:
+    (folder / "tool").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "tool").chmod(0o755)
+    return [str(folder / "tool"), "--version"]
+
+
+@pytest.mark.parametrize(
+    ("script", "version"),
+    [
+        ("echo 'sysstat version 12.6.1'", "sysstat version 12.6.1"),
+        ("echo 'usage: x'; echo 'v1.3.1' >&2; exit 1", "v1.3.1"),
+        ("echo hello", "version not stated"),
+        (":", "version not stated"),
+    ],
+)
+def test_a_tools_version(tmp_path: Path, script: str, version: str) -> None:
+    assert tool_version(write_tool(tmp_path, script)) == version
+
+
+def test_a_tool_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = facts.run
+    monkeypatch.setattr(facts, "run", lambda argv, **more: real(argv, **{**more, "timeout_seconds": 0.2}))
+    assert tool_version(write_tool(tmp_path, "exec sleep 30")) == "does not answer"
+    assert tool_version(["no-such-tool"]) is None
+
+
+def test_the_agents_own_verb(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["facts", str(machine.data)]) == 0
+    assert json.loads(capsys.readouterr().out)["disk"]["name"] == "fakedisk"
+    assert main(["sweep", str(machine.spool)]) == 0
+    assert json.loads(capsys.readouterr().out) == []

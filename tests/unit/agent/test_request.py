@@ -1,0 +1,67 @@
+"""The request and the frames: what one side writes the other reads."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.agent.request import Request, request_from_json, request_to_json
+from pagecage.agent.stream import Stream
+from pagecage.record import record_from_json
+from tests.fake_host.machine import frames_of
+from tests.fixtures.records import make_record
+from tests.unit.test_trial import trials
+
+words = st.text(max_size=10)
+requests = st.builds(
+    Request, words, words, words, words, words, words, words, st.booleans(), st.dictionaries(words, words),
+    st.dictionaries(words, words), st.lists(trials, max_size=2).map(tuple), st.dictionaries(words, st.integers(1, 9)),
+)  # fmt: skip
+
+
+@given(requests)
+def test_a_request_travels_unchanged_and_in_one_line(request: Request) -> None:
+    line = json.dumps(request_to_json(request))
+    assert "\n" not in line
+    assert request_from_json(json.loads(line)) == request
+
+
+@given(st.binary(max_size=300), st.text(max_size=20))
+def test_any_bytes_travel_as_a_trace(tmp_path_factory, body: bytes, name: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "trace.bin"
+    path.write_bytes(body)
+    out = io.BytesIO()
+    stream = Stream(out)
+    stream.event("go", trial_id=name)
+    stream.trace("r1", 1, name, path)
+    stream.record(make_record(error="a\nb"))
+    event, trace, record = frames_of(out.getvalue())
+    assert (event["event"], event["trial_id"]) == ("go", name)
+    assert (trace["body"], trace["name"], trace["length"]) == (body, name, len(body))
+    assert record_from_json(record["record"]).error == "a\nb"
+
+
+def test_frames_of_many_threads_do_not_mix(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    stream = Stream(out)
+    path = tmp_path / "trace"
+    path.write_bytes(b"\n{" * 500)
+
+    def write(number: int) -> None:
+        for _ in range(50):
+            stream.event("phase", number=number)
+            stream.trace("r1", number, "x", path)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    frames = frames_of(out.getvalue())
+    assert len(frames) == 4 * 50 * 2
+    assert all(frame["body"] == b"\n{" * 500 for frame in frames if frame["frame"] == "trace")
