@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pagecage.errors import HostError
+from pagecage.errors import PagecageError
 from pagecage.process import Completed, run
 
 _RENDER_SECONDS = 900.0
+_TOP = Path(__file__).resolve().parents[2]
 
 
 def _analysis(*arguments: str | Path) -> Completed:
-    top = Path(__file__).resolve().parents[2]
-    done = run([sys.executable, "-m", "analysis", *arguments], check=False, cwd=top, timeout_seconds=_RENDER_SECONDS)
+    """Run `python -m analysis ...`; its own sentence and exit code when it fails. It writes as wide as our terminal."""
+    width = {"COLUMNS": str(shutil.get_terminal_size().columns)}
+    argv = [sys.executable, "-m", "analysis", *arguments]
+    done = run(argv, check=False, cwd=_TOP, timeout_seconds=_RENDER_SECONDS, env=width)
     if not done.ok:
-        last = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
-        raise HostError(f"the report failed: {last}", f"{sys.executable} -m analysis {' '.join(map(str, arguments))}")
+        sentence, _, mend = done.stderr.strip().rpartition("\n  mend: ")
+        said = (sentence or mend or "it printed no reason").splitlines()[-1]
+        raise PagecageError(f"no report: {said}", mend if sentence else "pagecage show NAME --html", done.status)
     return done
 
 

@@ -130,6 +130,8 @@ class ExperimentFile(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentFile:
+        if not self.factors:
+            raise ValueError("factors is empty: an experiment varies something")
         for factor, levels in self.factors.items():
             if not levels:
                 raise ValueError(f"factors.{factor} has no levels")
