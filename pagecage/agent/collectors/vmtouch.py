@@ -1,4 +1,4 @@
-"""vmtouch up to five times a second: the bar of the article, O for a bucket that is all resident, o for some, blank for none."""
+"""vmtouch, up to five times a second: the bar of the article, O for a bucket all resident, o for some, else blank."""
 
 from __future__ import annotations
 
