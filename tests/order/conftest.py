@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import children
 from tests.fake_host.machine import Machine
+from tests.record_schema import breaches_under
 from tests.tree import ROOT
 
 
@@ -35,6 +36,7 @@ def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]
     made.stand_in(monkeypatch.setattr)
     yield made
     assert not (left := lingering(before)), f"left behind: {left}"
+    assert not breaches_under(on_disk)
 
 
 def lingering(before: set[int]) -> dict[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pagecage.record import Record, read_records
 from pagecage.runs import RunFolder
 from pagecage.trial import Dataset
 from tests.fake_host.hosts import TestHost, scripted
+from tests.record_schema import breaches_under
 from tests.unit.test_plan import BASE, CHOICES, plan_of
 
 KIT = Kit(Path("/nowhere/agent.pyz"), (), "0" * 64)
@@ -55,8 +56,9 @@ class Run:
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Run:
-    return Run(tmp_path)
+def three(tmp_path: Path) -> Iterator[Run]:
+    yield Run(tmp_path)
+    assert not breaches_under(tmp_path)
 
 
 def test_every_trial_in_order_by_one_agent(three: Run) -> None:

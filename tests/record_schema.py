@@ -1,0 +1,39 @@
+"""docs/schema/record.schema.json as a check that every test can make of the records it caused."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from tests.tree import ROOT
+
+PATH = ROOT / "docs/schema/record.schema.json"
+
+
+@cache
+def validator() -> Draft202012Validator:
+    schema = json.loads(PATH.read_text())
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def breaches(record: dict[str, Any]) -> list[str]:
+    """What of a record the schema does not allow."""
+    return [f"{error.json_path}: {error.message[:300]}" for error in validator().iter_errors(record)]
+
+
+def breaches_under(folder: Path) -> list[str]:
+    """The same of every whole record in every records file under a folder."""
+    found = []
+    for path in [*folder.rglob("records.jsonl"), *folder.rglob("host-records.jsonl")]:
+        for line in path.read_bytes().splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # what a kill cut off, by way of test
+            found += breaches(record)
+    return found

@@ -1,0 +1,237 @@
+"""What the documents say is so: commands exist, formats are those of the code, paths lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from cyclopts import CycloptsError, MissingArgumentError
+
+from pagecage import errors
+from pagecage.agent.collectors.collector import Outcome
+from pagecage.agent.phases import PHASES
+from pagecage.agent.procfs import DISKSTATS_FIELDS
+from pagecage.cli.main import app
+from pagecage.definitions.catalogue import schemas
+from pagecage.plan import plan_to_json
+from pagecage.record import OUTCOMES, RECORD_VERSION, Record, record_to_json
+from pagecage.trial import Trial
+from tests.fixtures.records import make_record
+from tests.record_schema import PATH, breaches
+from tests.tree import ROOT, files
+from tests.unit.test_plan import plan_of
+
+DOCUMENTS = [path for path in files(ROOT, ".md") if "notebooks" not in path.parts]
+GUIDES = [path for path in DOCUMENTS if "decisions" not in path.parts]
+FORMAT = (ROOT / "docs/FORMAT.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+FENCED = re.compile(r"^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:^\n)((?: {4}\S[^\n]*\n)+)", re.MULTILINE)
+INLINE = re.compile(r"`((?:make|pagecage) [^`]+)`")
+PATHS = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
+
+
+def shown(text: str) -> Iterator[str]:
+    """Lines of a document's blocks of commands, without prompts, comments and continuations."""
+    for block in [*FENCED.findall(text), *INDENTED.findall(text)]:
+        for line in block.replace("\\\n", " ").splitlines():
+            yield line.strip().removeprefix("$ ")
+
+
+def commands(text: str) -> list[str]:
+    lines = [*shown(text), *INLINE.findall(text)]
+    return [line for line in lines if re.match(r"(make|pagecage) \S", line)]
+
+
+ALL_COMMANDS = sorted({(path.name, command) for path in DOCUMENTS for command in commands(path.read_text())})
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):(?!=)", MAKEFILE, re.MULTILINE))
+
+
+def make_variables() -> set[str]:
+    return set(re.findall(r"^([A-Z]+) \?=", MAKEFILE, re.MULTILINE))
+
+
+def complaint(command: str) -> str | None:
+    """What is wrong with a command that a document shows; nothing is run."""
+    program, *words = shlex.split(command, comments=True)
+    return _make_complaint(words) if program == "make" else _pagecage_complaint(words)
+
+
+def _make_complaint(words: list[str]) -> str | None:
+    targets = [word for word in words if "=" not in word]
+    variables = [word.partition("=")[0] for word in words if "=" in word]
+    unknown = [w for w in targets if w not in make_targets()] + [v for v in variables if v not in make_variables()]
+    if not targets:
+        return "make is given no target"
+    return f"make knows no {unknown[0]}" if unknown else None
+
+
+def _pagecage_complaint(words: list[str]) -> str | None:
+    try:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+    except MissingArgumentError:
+        return None  # a sentence may name a verb without its argument
+    except CycloptsError as error:
+        return str(error)
+    return None
+
+
+def test_the_documents_show_commands() -> None:
+    assert len(ALL_COMMANDS) > 10
+    assert ("README.md", "make experiment NAME=constrained-random") in ALL_COMMANDS
+    assert any(command.startswith("pagecage ") for _, command in ALL_COMMANDS)
+
+
+@pytest.mark.parametrize(("document", "command"), ALL_COMMANDS)
+def test_every_command_that_is_shown_exists(document: str, command: str) -> None:
+    assert complaint(command) is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["make experimnt", "make experiment NAM=x", "make NAME=x", "pagecage rnu x", "pagecage run x --hots vm",
+     "pagecage run x --repeats many", "pagecage host up mv", "pagecage run x --fresh sometimes"],
+)  # fmt: skip
+def test_a_command_that_does_not_exist_is_seen(command: str) -> None:
+    assert complaint(command) is not None
+
+
+def test_blocks_of_either_kind_are_read() -> None:
+    text = "Do\n\n    make list   # all\n\nor\n\n```sh\n$ pagecage run \\\n  x\ncat y\n```\nand `make doctor`.\n"
+    assert [" ".join(c.split()) for c in commands(text)] == [
+        "pagecage run x", "make list # all", "make doctor",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", GUIDES, ids=lambda path: path.name)
+def test_every_path_that_is_named_is_there(document: Path) -> None:
+    """Paths from the top of the project; what a run or a build makes is told by its first folder."""
+    top = {path.name for path in ROOT.iterdir()}
+    named = {
+        match for match in PATHS.findall(document.read_text()) if match.split("/")[0] in top and "NAME" not in match
+    }
+    made = {"runs", "build", "target", ".venv", ".venv-ansible"}
+    gone = [path for path in sorted(named) if path.split("/")[0] not in made and not (ROOT / path).exists()]
+    assert gone == []
+
+
+def table(heading: str) -> dict[str, str]:
+    """The first table under a heading of FORMAT.md: first cell -> the rest."""
+    section = FORMAT.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    rows = [line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")]
+    return {first.strip(): rest for first, rest in rows}
+
+
+def keys(cells: list[str]) -> set[str]:
+    return {key for cell in cells for name in re.findall(r"`([^`]+)`", cell) for key in name.split()}
+
+
+def record_rows() -> dict[str, str]:
+    before_responses = FORMAT.split("## records.jsonl", 1)[1].split("**cgroup counters**", 1)[0]
+    rows = [line.strip("|").split("|", 1) for line in before_responses.splitlines() if line.startswith("| `")]
+    return {first.strip(): rest for first, rest in rows}
+
+
+def documented_responses() -> set[str]:
+    section = FORMAT.split("**Responses**", 1)[1].split("### Traces", 1)[0]
+    return keys([line.strip("|").split("|")[0] for line in section.splitlines() if line.startswith("| `")])
+
+
+def schema_of(path: Path = PATH) -> dict[str, dict[str, object]]:
+    loaded: dict[str, dict[str, object]] = json.loads(path.read_text())
+    return loaded
+
+
+def test_a_records_keys_are_the_same_in_code_schema_and_document() -> None:
+    in_code = {field.name for field in fields(Record)}
+    assert set(schema_of()["properties"]) == in_code
+    assert set(schema_of()["required"]) == in_code
+    assert schema_of()["additionalProperties"] is False
+    assert keys(list(record_rows())) == in_code
+
+
+def test_outcomes_and_phases_are_the_same_in_code_schema_and_document() -> None:
+    schema = json.loads(PATH.read_text())
+    phases = [*(name for name, _ in PHASES), "cleanup"]
+    assert schema["properties"]["outcome"]["enum"] == list(OUTCOMES)
+    assert schema["properties"]["phase"]["enum"] == [*phases[:-1], "record"]
+    assert schema["$defs"]["phase"]["properties"]["name"]["enum"] == phases
+    assert schema["properties"]["record_version"]["const"] == RECORD_VERSION
+    assert " ".join(OUTCOMES) in record_rows()["`outcome`"]
+    assert f"`{' '.join(phases)}`" in record_rows()["`phases`"]
+
+
+def test_responses_are_the_same_in_schema_and_document() -> None:
+    assert set(json.loads(PATH.read_text())["properties"]["response"]["properties"]) == documented_responses()
+
+
+def test_collectors_outcomes_are_as_documented() -> None:
+    entry = json.loads(PATH.read_text())["properties"]["collectors"]["additionalProperties"]
+    assert set(entry["properties"]) == set(Outcome("ok").to_json())
+    assert all(f"`{status}`" in record_rows()["`collectors`"] for status in entry["properties"]["status"]["enum"])
+
+
+def test_a_trial_and_a_plan_are_as_documented() -> None:
+    told = FORMAT.split("A **trial**: `", 1)[1].split("`", 1)[0]
+    told = re.sub(r"\{[^}]*\}", "", told)
+    assert set(told.split()) == {field.name for field in fields(Trial)}
+    assert keys(list(table("plan.json"))) == set(plan_to_json(plan_of()))
+
+
+def test_exit_codes_are_as_documented() -> None:
+    documented = {int(row.split("|")[1]) for row in FORMAT.split("## Exit codes")[1].splitlines() if row[:3] != "|--"
+                  and re.match(r"\| \d", row)}  # fmt: skip
+    in_code = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert documented == in_code
+
+
+def test_the_disks_fields_are_the_kernels() -> None:
+    assert DISKSTATS_FIELDS[:4] == ("reads", "reads_merged", "sectors_read", "read_ms")
+    assert "reads sectors_read" in FORMAT
+
+
+@pytest.mark.parametrize("name", sorted(schemas()))
+def test_the_stored_schemas_are_those_of_the_code(name: str) -> None:
+    """Mended by `pagecage schema`."""
+    assert json.loads((ROOT / "docs/schema" / name).read_text()) == schemas()[name]
+
+
+def as_line(**changes: object) -> dict[str, object]:
+    """A record as it stands in its file."""
+    line: dict[str, object] = json.loads(json.dumps(record_to_json(make_record(**changes))))
+    line["device"] = {"name": "vdb", "maj_min": "254:16", "knobs": {"read_ahead_kb": "128"}}
+    return {**line, "measured": None, "counters": {}, "outer_host": None, **changes}
+
+
+def test_a_right_record_obeys_the_schema() -> None:
+    assert breaches(as_line()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"surprise": 1}, "$"),
+        ({"outcome": "splendid"}, "$.outcome"),
+        ({"phase": "lunch"}, "$.phase"),
+        ({"attempt": 0}, "$.attempt"),
+        ({"response": {"speed": 1.0}}, "$.response"),
+        ({"response": {"read_seconds": "soon"}}, "$.response.read_seconds"),
+        ({"counters": {"during": {}}}, "$.counters"),
+        ({"outer_host": {"before": {"unix_seconds": 1.0}}}, "$.outer_host"),
+        ({"exit": {"status": None}}, "$.exit.status"),
+        ({"cage": {"limits": {}}}, "$.cage"),
+        ({"collectors": {"sar": {"status": "fine", "reason": None, "lost_events": None}}}, "$.collectors.sar.status"),
+        ({"plan_sha256": "0"}, "$.plan_sha256"),
+    ],
+)
+def test_a_wrong_record_is_seen(change: dict[str, object], where: str) -> None:
+    line = {**as_line(), **change}
+    assert [breach for breach in breaches(line) if breach.startswith(where)]
