@@ -5,32 +5,48 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from pagecage.cli.choose import TOP, harness
 from pagecage.errors import PagecageError
 from tests.bench import caps, reading, trials
-from tests.bench.bed import Figure, started
+from tests.bench.bed import Bed, Figure, started
 from tests.bench.say import say
 
 
 def main(wish: str) -> int:
-    """Measure everything, print a table, and write the same to build/bench.json."""
+    """Measure everything, print each figure as it comes, and write them all to build/bench.json."""
+    figures: list[Figure] = []
     try:
         with started(wish) as bed:
-            figures = [*caps.measure(bed), *reading.measure(bed)]
-            bare, host, emulated = trials.bare_scope_seconds(bed), bed.host.name, bed.emulated
+            about = {"host": bed.host.name, "emulated": bed.emulated, "harness": harness()}
+            show(figures, on_the_bed(bed))
+            bare = trials.bare_scope_seconds(bed)
         records = trials.run_trials(wish)
     except PagecageError as error:
         say(f"pagecage: {error}")
         return error.exit_code
-    figures += [trials.fixed_cost(records, bare), trials.collectors_cost(records)]
-    sys.stdout.write("\n".join(map(line, figures)) + "\n")
-    result = {"host": host, "emulated": emulated, "unix_seconds": time.time(), "harness": harness()}
+    show(figures, iter((trials.fixed_cost(records, bare), trials.collectors_cost(records))))
     path = TOP / "build" / "bench.json"
-    path.write_text(json.dumps({**result, "figures": [asdict(figure) for figure in figures]}, indent=1) + "\n")
-    say(f"written: {path.relative_to(TOP)} (host {host}{', emulated' if emulated else ''})")
+    result = {**about, "unix_seconds": time.time(), "figures": [asdict(figure) for figure in figures]}
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    say(f"written: {path.relative_to(TOP)} (host {about['host']}{', emulated' if about['emulated'] else ''})")
     return 0
+
+
+def on_the_bed(bed: Bed) -> Iterator[Figure]:
+    """What needs no trial."""
+    yield from caps.measure(bed)
+    yield from reading.measure(bed)
+
+
+def show(kept: list[Figure], figures: Iterator[Figure]) -> None:
+    """Print and keep each."""
+    for figure in figures:
+        kept.append(figure)
+        sys.stdout.write(line(figure) + "\n")
+        sys.stdout.flush()
 
 
 def line(figure: Figure) -> str:

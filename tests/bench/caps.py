@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from tests.bench.bed import Bed, Figure
 from tests.bench.say import say
@@ -17,9 +18,9 @@ CAPS = (
 )
 
 
-def measure(bed: Bed) -> list[Figure]:
+def measure(bed: Bed) -> Iterator[Figure]:
     """One figure a cap: achieved / cap over ten seconds. It is 1 at best: the first slice of 0.1 s is free."""
-    return [_held(bed, *cap) for cap in CAPS]
+    return (_held(bed, *cap) for cap in CAPS)
 
 
 def _held(bed: Bed, name: str, cap: int, pattern: str, block: str, depth: int) -> Figure:

@@ -20,7 +20,7 @@ from tests.bench.bed import Bed, Figure, ratio_of_pairs, scratch
 from tests.bench.say import say
 
 NOTHINGS = 10
-PAIRS = 6
+PAIRS = 5
 _BARE = """
 import subprocess, sys, time
 for _ in range(int(sys.argv[1])):
