@@ -1,0 +1,384 @@
+"""The command line as a user meets it: each a process of its own, in a copy of the checkout that a test may spoil."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.plan import plan_from_json
+from pagecage.process import PIPE, Completed, run, spawn
+from pagecage.record import append_record
+from pagecage.version import VERSION
+from tests.fixtures.records import make_record
+from tests.tree import ROOT
+
+VERBS = ("list", "plan", "run", "show", "doctor", "schema", "host")
+ASKED = (ROOT / "experiments/smoke.toml").read_text()
+PLAIN = ("--host", "local", "--size", "smoke")
+
+
+ANALYSIS = """import sys
+print("analysis", *sys.argv[1:])
+"""
+
+
+class Checkout:
+    """The harness and its definitions in a folder of their own, and its command line."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        for name in ("pagecage", "experiments", "cgroups"):
+            shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for folder in ("workloads/pcread", "build/host/bin", "docs/schema", "analysis", "told"):
+            (top / folder).mkdir(parents=True)
+        (top / "build/host/bin/pcread").write_text("#!/bin/sh\n")
+        (top / "analysis/__init__.py").touch()
+        (top / "analysis/__main__.py").write_text(ANALYSIS)
+        argv = [sys.executable, str(Path(__file__).with_name("preloaded.py"))]
+        self.preloaded = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top)
+
+    def renew(self) -> None:
+        """Definitions as they were, and no run."""
+        for name in ("experiments", "cgroups"):
+            shutil.rmtree(self.top / name)
+            shutil.copytree(ROOT / name, self.top / name)
+        shutil.rmtree(self.top / "runs", ignore_errors=True)
+
+    def run(self, *words: str) -> Completed:
+        """A command in a process that has its imports behind it."""
+        assert self.preloaded.stdin is not None
+        assert self.preloaded.stdout is not None
+        out, err = self.top / "told/stdout", self.top / "told/stderr"
+        for path in (out, err):
+            path.write_text("")
+        asked = {"argv": words, "cwd": str(self.top), "stdout": str(out), "stderr": str(err)}
+        self.preloaded.stdin.write(json.dumps(asked).encode() + b"\n")
+        status = int(self.preloaded.stdout.readline())
+        return Completed(("pagecage", *words), status, out.read_text(), err.read_text())
+
+    def end(self) -> None:
+        assert self.preloaded.stdin is not None
+        self.preloaded.stdin.close()
+        assert self.preloaded.wait(30) == 0
+
+
+CHECKOUTS: dict[Path, Checkout] = {}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    made = Checkout(tmp_path_factory.mktemp("checkout"))
+    CHECKOUTS[made.top] = made
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def top(copy: Checkout) -> Path:
+    """The folder of a checkout that a test may spoil."""
+    copy.renew()
+    return copy.top
+
+
+def environment(top: Path) -> dict[str, str]:
+    caches = {"XDG_CACHE_HOME": str(top / "cache"), "HOME": str(top), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**caches, "PYTHONPATH": str(top), "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def pagecage(top: Path, *words: str) -> Completed:
+    return CHECKOUTS[top].run(*words)
+
+
+def freshly(top: Path, *words: str) -> Completed:
+    """The same with an interpreter of its own, as a shell would start it."""
+    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
+    return run(argv, check=False, cwd=top, env=environment(top), timeout_seconds=60)
+
+
+def refused(top: Path, *words: str, status: int = 2) -> str:
+    """What is said of bad input: it ends with 2, shows no traceback, prints no data and starts nothing."""
+    done = pagecage(top, *words)
+    assert done.status == status, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (top / "runs").exists()
+    return " ".join(done.stderr.split())
+
+
+def write(top: Path, **changes: str) -> None:
+    """An experiment `asked`, which is `smoke` with one thing replaced: old and new text."""
+    text = ASKED
+    for old, new in (change.split(" -> ") for change in changes.values()):
+        assert old in text
+        text = text.replace(old, new, 1)
+    (top / "experiments/asked.toml").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "says", "mend"),
+    [
+        ("repeats = 1 -> repeets = 1", "asked.toml: unknown key 'repeets'", 'did you mean "repeats"?'),
+        ('["sequential", "random"] -> []', "factors.pattern has no levels", "edit"),
+        ('"pcread" -> "pcraed"', "workload.program: no workload 'pcraed'", 'did you mean "pcread"?'),
+        ('["uncaged", "smoke"] -> ["uncaged", "smok"]', "factors.cage: there is no cage 'smok'", '"smoke"'),
+        ('"vmtouch" -> "vmtuoch"', "asked.toml: collectors.2", "vmtouch"),
+        ('"64MiB" -> "64M"', "sizes.emulated.dataset: '64M' has no clear unit", "MiB"),
+        ('"64MiB" -> "lots"', "sizes.emulated.dataset: 'lots' is no size", "edit"),
+        ('"--file", "{file}" -> "--file", "{flie}"', "no {flie}", "edit"),
+        ('question = "Does -> question = Does', "asked.toml: Invalid value", "toml.io"),
+    ],
+)
+def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str, mend: str) -> None:
+    write(top, change=change)
+    said = refused(top, "run", "asked", *PLAIN)
+    assert says in said
+    assert mend in said.split(says)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "constrained-randm"), "there is no experiment 'constrained-randm' mend: did you mean"),
+        (("plan", "zzz"), "there is no experiment 'zzz' mend: known: constrained-random"),
+        (("run", "smoke", "--host", "mv"), "there is no host 'mv' mend: did you mean \"vm\"?"),
+        (("run", "smoke", "--size", "smal"), "there is no size 'smal'"),
+        (("run", "smoke", "--cage", "tnth"), "there is no cage 'tnth' mend: did you mean \"tenth\"?"),
+        (("run", "smoke", "--repeats", "0"), "repeats"),
+        (("run", "smoke", "--repeats", "many"), "repeats"),
+        (("run", "smoke", "--fresh", "often"), "fresh"),
+        (("run", "smoke", "--hots", "vm"), "--hots"),
+        (("run", "smoke", "--resume"), "there is no run 'smoke'"),
+        (("run", "smoke", "--resume", "--repeats", "3"), "--repeats does not go with --resume"),
+        (("run", "smoke", "--resume", "--dry-run"), "--dry-run"),
+        (("show", "smoke"), "there is no run 'smoke'"),
+        (("run",), "name"),
+        (("rnu", "smoke"), '"run"'),
+        (("plan", "smoke", *PLAIN, "--fresh", "trial"), 'fresh = "trial" needs a saved machine state'),
+        (("host", "up", "mv"), "mv"),
+    ],
+)
+def test_a_wrong_word_is_named_with_its_mend(top: Path, words: tuple[str, ...], says: str) -> None:
+    assert says.lower() in refused(top, *words).lower()
+
+
+def test_a_cage_below_what_the_workload_needs(top: Path) -> None:
+    (top / "cgroups/tiny.toml").write_text('about = "x"\nMemoryMax = "64KiB"\n')
+    said = refused(top, "run", "smoke", *PLAIN, "--cage", "tiny")
+    assert "cgroups/tiny.toml: MemoryMax is 65536 bytes at this size, and pcread needs" in said
+
+
+def test_a_wrong_cage_is_named(top: Path) -> None:
+    (top / "cgroups/smoke.toml").write_text('about = "x"\nMemoryMax = "1G"\n')
+    assert "smoke.toml: MemoryMax: '1G' has no clear unit" in refused(top, "plan", "smoke", *PLAIN)
+
+
+def test_a_dataset_that_does_not_fit_the_disk(top: Path) -> None:
+    write(top, change='dataset = "1GiB" -> dataset = "900TiB"')
+    assert "900 TiB do not fit" in refused(top, "run", "asked", "--host", "local", "--size", "full")
+
+
+def test_a_machine_that_cannot_be_the_host_says_what_it_lacks(top: Path) -> None:
+    """The folder is a tmpfs or systemd is not in charge: whichever it is, nothing is measured there."""
+    (top / "shm").unlink(missing_ok=True)
+    (top / "shm").symlink_to("/dev/shm")
+    done = pagecage(top, "run", "smoke", *PLAIN, "--yes", "--data-dir", str(top / "shm"))
+    assert done.status in (2, 3), done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert "mend:" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("plan", "smoke", *PLAIN, "--seed", "1"), ("run", "smok"), ("list",), ("--help",)])
+def test_a_fresh_interpreter_says_the_same(top: Path, words: tuple[str, ...]) -> None:
+    """The other tests fork from one that has its imports done; this holds them to the real thing."""
+    fresh, forked = freshly(top, *words), pagecage(top, *words)
+    assert (fresh.status, fresh.stdout, fresh.stderr) == (forked.status, forked.stdout, forked.stderr)
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_every_verb_explains_itself(top: Path, verb: str) -> None:
+    done = pagecage(top, *([verb] if verb else []), "--help")
+    assert done.status == 0
+    assert f"Usage: pagecage {verb}".strip() in done.stdout
+    assert done.stderr == ""
+    if not verb:
+        assert all(name in done.stdout for name in VERBS)
+
+
+def test_the_version(top: Path) -> None:
+    assert pagecage(top, "--version").stdout.strip() == VERSION
+
+
+def test_list_for_people_and_for_programs(top: Path) -> None:
+    names = sorted(path.stem for path in (ROOT / "experiments").glob("*.toml"))
+    assert [line.split()[0] for line in pagecage(top, "list").stdout.splitlines()] == names
+    rows = json.loads(pagecage(top, "list", "--json").stdout)
+    assert [row["name"] for row in rows] == names
+    assert rows[0]["treatments"] == 12
+
+
+def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:
+    done = pagecage(top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json")
+    assert done.status == 0
+    data = json.loads(done.stdout)
+    assert (data["seed"], data["repeats"], len(data["trials"])) == (7, 2, 24)
+    assert plan_from_json(data).sha256 == data["plan_sha256"]
+    again = json.loads(
+        pagecage(top, "plan", "constrained-random", *PLAIN, "--seed", "7", "--repeats", "2", "--json").stdout
+    )
+    assert again["trials"] == data["trials"]
+
+
+@pytest.mark.parametrize("words", [("plan", "smoke"), ("run", "smoke", "--dry-run")])
+def test_plan_for_people_shows_the_exact_commands(top: Path, words: tuple[str, ...]) -> None:
+    done = pagecage(top, *words, *PLAIN)
+    assert done.status == 0
+    lines = done.stdout.splitlines()
+    assert "smoke on local: 4 trials, 1 repeats of each treatment" in lines[0]
+    caged = [line for line in lines if line.startswith("systemctl") and "set-property" in line]
+    assert any("'IOReadBandwidthMax=DISK 20000000'" in line and "MemoryMax=6709248" in line for line in caged)
+    assert sum("systemd-run" in line for line in lines) == 4
+    assert not (top / "runs").exists()
+
+
+def test_a_cage_of_ones_own_choice_keeps_the_control(top: Path) -> None:
+    done = pagecage(top, "plan", "smoke", *PLAIN, "--cage", "customer-tenth", "--json")
+    cages = {trial["cage"]["name"] for trial in json.loads(done.stdout)["trials"]}
+    assert cages == {"uncaged", "customer-tenth"}
+
+
+def test_doctor_looks_and_says(top: Path) -> None:
+    done = pagecage(top, "doctor")
+    assert done.status in (0, 3)
+    assert "HOST=local:" in done.stdout
+    assert "HOST=vm:" in done.stdout
+    findings = json.loads(pagecage(top, "doctor", "--json").stdout)
+    assert all({"host", "what", "level", "detail", "mend"} == set(finding) for finding in findings)
+    assert all(finding["mend"] for finding in findings if finding["level"] == "missing")
+
+
+def test_schemas_are_written_where_asked(top: Path) -> None:
+    assert pagecage(top, "schema").status == 0
+    for name in ("cage.schema.json", "experiment.schema.json"):
+        assert (top / "docs/schema" / name).read_text() == (ROOT / "docs/schema" / name).read_text()
+
+
+@pytest.fixture
+def planned(top: Path) -> Path:
+    """A run that was planned and never begun."""
+    data = json.loads(pagecage(top, "plan", "smoke", *PLAIN, "--json").stdout)
+    folder = top / "runs" / data["run_id"]
+    (folder / "trials").mkdir(parents=True)
+    (folder / "facts").mkdir()
+    (folder / "plan.json").write_text(json.dumps(data))
+    (top / "runs/latest-smoke").symlink_to(data["run_id"])
+    return folder
+
+
+def test_a_definition_that_changed_is_not_resumed(top: Path, planned: Path) -> None:
+    path = top / "experiments/smoke.toml"
+    path.write_text(path.read_text() + "\n# changed\n")
+    done = pagecage(top, "run", "smoke", "--resume")
+    assert done.status == 2
+    assert "experiments/smoke.toml has changed since" in done.stderr
+
+
+def test_a_plan_that_was_changed_is_not_resumed(top: Path, planned: Path) -> None:
+    path = planned / "plan.json"
+    path.write_text(path.read_text().replace('"repeat": 1', '"repeat": 9', 1))
+    done = pagecage(top, "run", "smoke", "--resume")
+    assert done.status == 2
+    assert "plan.json was changed after it was written" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["[]", '{"record_version": 99}', '{"record_version": 1, "surprise": 1}'])
+def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) -> None:
+    (planned / "records.jsonl").write_text(f"{line}\n")
+    done = pagecage(top, "run", "smoke", "--resume", "--yes")
+    assert done.status == 2
+    assert "records.jsonl:1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_knob_of_the_disk_under_everything_is_asked_for(top: Path, planned: Path) -> None:
+    """Nobody sits at this terminal to say yes, so the answer is no. Where / is on no disk nobody asks."""
+    (planned / "records.jsonl").touch()
+    done = pagecage(top, "run", "smoke", "--resume", "--data-dir", str(top))
+    assert done.status in (2, 3)
+    assert done.stdout == ""
+    assert "--yes" in done.stderr or "cannot be the host" in done.stderr
+
+
+def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
+    data = json.loads((planned / "plan.json").read_text())
+    for trial in data["trials"]:
+        append_record(
+            planned / "records.jsonl", make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"])
+        )
+    done = pagecage(top, "run", "smoke", "--resume", "--yes")
+    assert done.status == 0
+    assert "0 of 4 trials to run" in done.stderr
+    assert "starting the host" not in done.stderr
+    assert done.stdout == f"analysis show {planned}\n"
+
+
+@pytest.mark.parametrize("words", [("show", "smoke", "--json"), ("show", "smoke"), ("show", "smoke", "--html")])
+def test_showing_is_left_to_the_analysis(top: Path, planned: Path, words: tuple[str, ...]) -> None:
+    done = pagecage(top, *words)
+    expected = {"--json": f"analysis show {planned} --json\n", "smoke": f"analysis show {planned}\n",
+                "--html": f"{planned}/report.html\n"}  # fmt: skip
+    assert (done.status, done.stdout) == (0, expected[words[-1]])
+
+
+@pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_being_asked_to_end_is_no_traceback(top: Path, asking: signal.Signals) -> None:
+    """Held at a pipe for its definition; where it is when the signal comes does not matter."""
+    os.mkfifo(top / "experiments/held.toml")
+    argv = [sys.executable, "-m", "pagecage.cli.main", "run", "held", *PLAIN]
+    process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top), new_session=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    wait_until_held(process.pid)
+    process.send_signal(asking)
+    said = process.stderr.read().decode()
+    assert process.wait(30) == 130
+    assert process.stdout.read() == b""
+    assert "Traceback" not in said
+    assert "--resume" in said
+    process.stdout.close()
+    process.stderr.close()
+
+
+def wait_until_held(pid: int) -> None:
+    """Until the process waits for somebody to write into its pipe."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if (
+            "fifo" in Path(f"/proc/{pid}/wchan").read_text()
+            or "wait_for_partner" in Path(f"/proc/{pid}/wchan").read_text()
+        ):
+            return
+        time.sleep(0.05)
+    time.sleep(1.0)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
+    argv = [sys.executable, "-m", "pagecage.cli.main", "plan", "constrained-random", *PLAIN, "--repeats", "200"]
+    process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    said = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait(60) != 0
+    assert "Traceback" not in said
+    assert "Exception ignored" not in said
