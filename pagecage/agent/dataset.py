@@ -24,9 +24,9 @@ def is_whole(path: Path, dataset: Dataset) -> bool:
     try:
         sidecar = json.loads(sidecar_of(path).read_text())
         stat = path.stat()
-    except (OSError, ValueError):
+        same = (sidecar["size_bytes"], sidecar["seed"], sidecar["fill"])
+    except (OSError, ValueError, KeyError, TypeError):
         return False
-    same = (sidecar.get("size_bytes"), sidecar.get("seed"), sidecar.get("fill"))
     return same == (dataset.size_bytes, dataset.seed, dataset.fill) and (
         stat.st_size == dataset.size_bytes and stat.st_blocks * 512 >= stat.st_size
     )

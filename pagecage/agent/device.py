@@ -53,9 +53,11 @@ def _unescape(text: str) -> str:
 def parse_mountinfo(text: str) -> list[Mount]:
     """All mounts, in order; a later one on the same point hides an earlier one."""
     mounts = []
-    for line in text.splitlines():
+    for line in text.split("\n"):  # a mount point may hold what splitlines() takes for the end of a line
         left, _, right = line.partition(" - ")
-        head, tail = left.split(), right.split()
+        head, tail = left.split(" "), right.split(" ")
+        if len(head) < 5 or len(tail) < 2:
+            continue
         mounts.append(Mount(head[2], _unescape(head[4]), tail[0], tail[1]))
     return mounts
 
@@ -117,7 +119,7 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
     """The disk behind a directory. Raises HostError for overlay, tmpfs, ZFS, network and multi-disk file systems."""
-    text = mountinfo if mountinfo is not None else Path("/proc/self/mountinfo").read_text()
+    text = mountinfo if mountinfo is not None else os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     mount = find_mount(directory, parse_mountinfo(text))
     _refuse(mount, directory)
     start = mount.maj_min

@@ -48,9 +48,15 @@ def set_knobs(attempt: Attempt) -> None:
     """Set read-ahead, remembering what to restore, and note every queue setting."""
     disk, wanted = attempt.bench.disk, attempt.trial.read_ahead_kb
     if wanted is not None:
-        attempt.cleanup.callback(attempt.bench.knobs.restore)
+        attempt.cleanup.callback(_restore_knobs, attempt)
         attempt.bench.knobs.set(disk, "read_ahead_kb", str(wanted))
     attempt.device = {**describe_disk(disk), "knobs": read_knobs(disk)}
+
+
+def _restore_knobs(attempt: Attempt) -> None:
+    """What could not be put back is told: the disk stays changed."""
+    for sentence in attempt.bench.knobs.restore():
+        attempt.error = f"{attempt.error or ''} {sentence}".strip()
 
 
 def calibrate(attempt: Attempt) -> None:

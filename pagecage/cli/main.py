@@ -35,6 +35,7 @@ Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials w
 app = App(
     name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
     help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
+    suppress_keyboard_interrupt=False,
 )  # fmt: skip
 app.command(host_verbs.app)
 app.register_install_completion_command()
