@@ -12,7 +12,7 @@ from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
 from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
 from pagecage.cli.progress import RunProgress, expected_seconds
-from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, PagecageError
+from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.experiment import Experiment
 from pagecage.hosts.host import Host
 from pagecage.hosts.kit import make_kit
@@ -101,10 +101,14 @@ def carry_out(job: Job, say: Say) -> int:
     if not remaining:
         job.host.stop()
         return EXIT_OK
-    with RunProgress(total, total - len(remaining), guess) as progress:
-        summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), progress).run()
+    resume = f"pagecage run {job.plan.document['experiment']} --resume"
+    try:
+        with RunProgress(total, total - len(remaining), guess) as progress:
+            summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), progress).run()
+    except KeyboardInterrupt:
+        raise PagecageError("interrupted; what was recorded stays", resume, EXIT_INTERRUPTED) from None
     if summary.lacking:
-        say(f"{summary.lacking} trials have no answer\n  mend: pagecage run {job.plan.document['experiment']} --resume")
+        say(f"{summary.lacking} trials have no answer\n  mend: {resume}")
         return EXIT_INCOMPLETE
     return EXIT_OK
 

@@ -161,7 +161,7 @@ def main() -> int:
         _say(f"pagecage: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted; what was recorded stays\n  mend: pagecage run NAME --resume")
+        _say("interrupted; nothing was started")
         return EXIT_INTERRUPTED
     except CycloptsError:
         return EXIT_USAGE

@@ -33,14 +33,19 @@ class Monitor:
         """Try until the socket answers; False when it did not in that time."""
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
-            try:
-                self._wait(self._client.connect(str(self._socket)))
+            if self._socket.exists() and self._connect():
                 return True
-            except (QMPError, OSError):
-                self._wait(self._disconnect())
-                self._client = QMPClient("pagecage")
-                time.sleep(0.02)
+            time.sleep(0.01)
         return False
+
+    def _connect(self) -> bool:
+        try:
+            self._wait(self._client.connect(str(self._socket)))
+            return True
+        except (QMPError, OSError):
+            self._wait(self._disconnect())
+            self._client = QMPClient("pagecage")
+            return False
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """The return value of one QMP command; underscores in argument names stand for QMP's dashes."""
