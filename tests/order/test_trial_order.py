@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
+import os
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pagecage.agent.attempt import Bench
+from pagecage.agent.calibrate import Calibrator
+from pagecage.agent.cgroupfs import own_cgroup
+from pagecage.agent.pagecache import Residency, evict, load
 from pagecage.agent.session import run_trial
+from pagecage.agent.systemd import Systemd
 from pagecage.record import Record, read_records
 from pagecage.trial import Trial
-from tests.fake_host.machine import CAGE, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
 
 UNIT = "pagecage-r1_tight.1.slice"
 ORDER = [
@@ -192,3 +199,72 @@ def test_what_died_before_it_was_ready_has_totals_alone(machine: Machine) -> Non
     assert set(record.counters) == {"totals"}
     assert record.measured is None
     assert record.response == {}
+
+
+def test_a_file_that_somebody_holds_is_not_cold(machine: Machine) -> None:
+    """A mapped and touched page cannot be evicted: there is nothing to measure, and nothing is started."""
+    with (
+        (machine.data / DATASET.file_name).open("rb") as file,
+        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as held,
+    ):
+        assert held[0] >= 0
+        record = carry_out(machine, make_trial(cage=LIGHT))
+    assert (record.outcome, record.phase) == ("not_prepared", "cache")
+    assert "bytes are resident, not cold" in (record.error or "")
+    assert not any(line.startswith("workload") for line in machine.told())
+    assert machine.left() == []
+
+
+def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> None:
+    record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
+    assert record.outcome == "ok"
+    assert record.cache["resident_bytes_before"] == record.cache["file_bytes"] == DATASET.size_bytes
+    assert record.cache["resident_bytes_after"] == DATASET.size_bytes
+    assert record.cache["charged_to"] == str(own_cgroup())
+
+
+def test_a_file_that_cannot_be_kept_whole_is_not_resident(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pagecage.agent.phases.load", lambda path: Residency(4096, DATASET.size_bytes, "cachestat"))
+    record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
+    assert (record.outcome, record.phase) == ("not_prepared", "cache")
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: bool) -> None:
+    path = machine.data / DATASET.file_name
+    found = load(path) if resident else evict(path)
+    record = carry_out(machine, make_trial(cage=LIGHT, cache="any"))
+    assert record.cache["resident_bytes_before"] == found.resident_bytes
+    assert record.cache["charged_to"] is None
+
+
+def test_without_a_dataset_there_is_no_cache_to_speak_of(machine: Machine) -> None:
+    record = carry_out(machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace")))
+    assert record.outcome == "ok"
+    assert record.cache == {"requested": "cold", "charged_to": None}
+    assert {name: found["status"] for name, found in record.collectors.items()} == {
+        "sampler": "ok", "vmtouch": "missing", "bpftrace": "missing",
+    }  # fmt: skip
+
+
+def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None:
+    bench = make_bench(machine, io.BytesIO(), make_trial())
+    bench.facts["cgroup"]["controllers"].remove("io")
+    record = carry_out(machine, make_trial(), bench)
+    assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
+    assert record.missed_requirements[0]["requirement"] == "io_controller"
+    assert machine.told() == []
+
+
+def test_a_user_is_measured_by_his_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same order of things; each command is told --user, and the slice lies below user@UID.service."""
+    manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
+    monkeypatch.setenv("FAKE_PARENT", str(manager / "pagecage.slice"))
+    trial = make_trial(cage=LIGHT)
+    bench = make_bench(machine, io.BytesIO(), trial)
+    own = replace(bench, systemd=Systemd(True, 257), calibrator=Calibrator(
+        Systemd(True, 257), bench.disk, machine.data, bench.interruption))  # fmt: skip
+    record = carry_out(machine, trial, own)
+    assert record.outcome == "ok"
+    assert record.cage["slice"].startswith(str(manager))
+    assert machine.left() == []

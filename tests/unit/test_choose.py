@@ -1,0 +1,75 @@
+"""From what the user typed to a host, a size, an experiment with the cage of his choice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pagecage.cli import choose
+from pagecage.cli.choose import choose_host, choose_size, with_cage
+from pagecage.errors import PagecageError
+from pagecage.experiment import Level
+from pagecage.hosts.local import LocalHost
+from pagecage.plan import make_trials
+from tests.fake_host.hosts import TestHost
+from tests.unit.test_plan import BASE, CAGES, CHOICES
+from tests.unit.test_requirements import FIT
+
+CAGED = replace(BASE, factors={"cage": ("uncaged", "tenth"), "pattern": ("a",)}, levels={"pattern": {"a": Level()}})
+
+
+def cages_used(experiment: Any) -> set[str]:
+    return {trial.cage.name for trial in make_trials(experiment, CAGES, CHOICES)}
+
+
+def test_a_chosen_cage_replaces_all_but_the_control() -> None:
+    assert cages_used(CAGED) == {"uncaged", "tenth"}
+    assert cages_used(with_cage(CAGED, "tight")) == {"uncaged", "tight"}
+    assert cages_used(with_cage(CAGED, "uncaged")) == {"uncaged"}
+    assert with_cage(CAGED, None) is CAGED
+
+
+def test_renamed_levels_do_not_outlive_the_choice() -> None:
+    renamed = replace(CAGED, levels={**CAGED.levels, "cage": {"tenth": Level(cage="tenth")}})
+    assert cages_used(with_cage(renamed, "tight")) == {"uncaged", "tight"}
+
+
+def test_an_experiment_without_cages_gets_one() -> None:
+    assert cages_used(with_cage(BASE, "tight")) == {"tight"}
+
+
+def test_an_experiment_that_sets_its_cages_in_other_levels_cannot_be_given_one() -> None:
+    own = replace(BASE, factors={"limits": ("hard",)}, levels={"limits": {"hard": Level(cage="tenth")}})
+    with pytest.raises(PagecageError, match="sets its cages itself"):
+        with_cage(own, "tight")
+
+
+@pytest.mark.parametrize(("wish", "emulated", "size"), [("auto", True, "emulated"), ("smoke", True, "smoke")])
+def test_the_size_and_why(wish: str, emulated: bool, size: str) -> None:
+    host = TestHost((), "/nowhere")
+    chosen, why = choose_size(wish, host, lambda _: None)
+    assert chosen == size
+    assert why
+    assert (why == "asked for") is (wish != "auto")
+
+
+def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(LocalHost, "facts", lambda _: FIT)
+    assert isinstance(choose_host("auto", None, said.append), LocalHost)
+    assert said[-1].startswith("host: local, because")
+
+
+def test_auto_is_the_vm_where_something_is_and_says_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(LocalHost, "facts", lambda _: {**FIT, "systemd": {"pid1": False, "version": 0}})
+    host = choose_host("auto", None, said.append)
+    assert host.name == "vm"
+    assert said == ["host: vm, because systemd is not the first process here"]
+    host.stop()
+
+
+def test_the_harness_names_its_revision() -> None:
+    assert set(choose.harness()) == {"version", "git_revision", "git_dirty"}

@@ -1,0 +1,80 @@
+"""What is told while a run runs: one line a trial, and no text from outside that could break the telling."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from pagecage.cli.progress import RunProgress, describe, expected_seconds
+from pagecage.plan import make_trials
+from pagecage.record import OUTCOMES
+from tests.fixtures.records import make_record
+from tests.unit.test_plan import BASE, CAGES, CHOICES
+
+
+def shown(text: str) -> str:
+    console = Console(width=500, no_color=True, highlight=False)
+    with console.capture() as captured:
+        console.print(text, soft_wrap=True)
+    return captured.get()
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_every_outcome_has_its_line(outcome: str) -> None:
+    line = shown(describe(make_record(outcome=outcome, error=None)))
+    assert ("killed" if outcome == "oom_killed" else outcome) in line
+
+
+def test_a_line_tells_time_rate_and_amplification() -> None:
+    response = {
+        "read_seconds": 10.0, "covered_fraction": 0.05, "device_read_bytes_per_second": 2e7, "amplification": 32.0,
+    }  # fmt: skip
+    line = shown(describe(make_record(response=response)))
+    assert "10 s for 5.0%" in line
+    assert "disk 20 MB/s" in line
+    assert "x32 read" in line
+
+
+@given(st.text(max_size=60))
+@settings(deadline=None)
+def test_no_error_breaks_the_line(error: str) -> None:
+    shown(describe(make_record(outcome="failed", error=error)))
+
+
+@pytest.mark.parametrize("error", ["cannot open [/data/x]", "it reads [mq-deadline] none", "[/]", "[bold]x[/bold]"])
+def test_brackets_are_shown_as_they_are(error: str) -> None:
+    assert error in shown(describe(make_record(outcome="failed", error=error)))
+
+
+@pytest.mark.parametrize("text", ["[/x]", "plain", "[red]"])
+def test_every_event_can_be_told(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress(2, 0, 10.0) as progress:
+        for event in (
+            {"event": "step", "text": text},
+            {"event": "trial", "trial_id": text},
+            {"event": "phase", "phase": text},
+            {"event": "swept", "unit": text},
+            {"event": "record", "record": make_record(trial_id=text, error=text)},
+            {"event": "agent_ended", "status": 1, "said": text},
+        ):
+            progress(event)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count(text) >= 4
+
+
+def test_the_bar_knows_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress(3, 1, 10.0) as progress:
+        progress({"event": "trial", "trial_id": "a"})
+        progress({"event": "record", "record": make_record(trial_id="a", outcome="ok")})
+        progress({"event": "record", "record": make_record(trial_id="b", outcome="failed")})
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].split()[:2] == ["2/3", "a"]
+    assert lines[1].split()[:2] == ["2/3", "b"]
+
+
+def test_the_first_guess_grows_with_the_plan() -> None:
+    few, many = make_trials(BASE, CAGES, CHOICES), make_trials(BASE, CAGES, CHOICES) * 3
+    assert 0 < expected_seconds(few) < expected_seconds(many)
