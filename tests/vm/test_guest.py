@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -118,6 +119,17 @@ def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host
     assert before - error_seconds <= inside <= after
     assert told(host, "cat", "/data/kept") == "kept"
     assert not run(host.command(["test", "-e", "/root/gone"]), check=False).ok
+
+
+def test_what_a_guest_writes_never_reaches_the_saved_state(host: VmHost) -> None:
+    cache = Cache.of_user()
+    guest = read_guest(cache)
+    assert guest is not None
+    disk = cache.states / guest.state_id.split("-")[0] / "disk.qcow2"
+    before = hashlib.sha256(disk.read_bytes()).hexdigest()
+    told(host, "sh", "-c", "head -c 4M /dev/urandom > /root/noise && sync")
+    host.restart()
+    assert hashlib.sha256(disk.read_bytes()).hexdigest() == before
 
 
 def test_the_machine_around_it_is_seen(host: VmHost) -> None:
