@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.errors import HostError
 from pagecage.hosts.host import HostNeed
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
-from pagecage.hosts.vm.fitting import play
+from pagecage.hosts.vm.fitting import WITHOUT_AGENT, play
 from pagecage.hosts.vm.guest_record import read_guest
 from pagecage.hosts.vm.host import VmHost
 from pagecage.process import run
@@ -143,7 +144,7 @@ def test_the_machine_around_it_is_seen(host: VmHost) -> None:
 
 
 def test_a_second_fitting_changes_nothing(host: VmHost, tmp_path: Path) -> None:
-    again = play(PROJECT_DIR, tmp_path, host.target, "site.yml")
+    again = play(PROJECT_DIR, tmp_path, host.target, "site.yml", WITHOUT_AGENT)
     assert "changed=0" in again
     assert "failed=0" in again
 
@@ -163,13 +164,48 @@ def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: st
     try:
         told(host, "sh", "-c", breaking)
         if complaint:
-            with pytest.raises(Exception, match=complaint):
+            with pytest.raises(HostError, match=complaint):
                 play(PROJECT_DIR, tmp_path, host.target, "verify.yml")
         else:
             play(PROJECT_DIR, tmp_path, host.target, "verify.yml")
     finally:
         if complaint:
             host.restart()
+
+
+def put_data_on(host: VmHost, scratch: Path, device: str) -> str:
+    settings = json.dumps({"pagecage_data_dir": "/mnt/data", "pagecage_data_device": device})
+    return play(PROJECT_DIR, scratch, host.target, "site.yml", ["--tags", "storage", "-e", settings])
+
+
+def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="not blank and not ours"):
+        put_data_on(host, tmp_path, "/dev/vdb")
+    assert told(host, "findmnt", "--noheadings", "--output", "SOURCE", "/data") == "/dev/vdb"
+
+
+def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> None:
+    """A file system of ours is taken as it is, with what it holds; one with another label is not ours."""
+    loop = told(host, "sh", "-c", "truncate -s 64M /dev/shm/blank && losetup --find --show /dev/shm/blank")
+    assert "changed=0" not in put_data_on(host, tmp_path, loop)
+    told(host, "sh", "-c", "echo kept > /mnt/data/kept")
+    assert "changed=0" in put_data_on(host, tmp_path, loop)
+    assert told(host, "cat", "/mnt/data/kept") == "kept"
+    told(host, "sh", "-c", f"umount /mnt/data && e2label {loop} somebodys")
+    with pytest.raises(HostError, match="not blank and not ours"):
+        put_data_on(host, tmp_path, loop)
+    host.restart()
+
+
+def test_the_agent_role_installs_what_was_built(host: VmHost, tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="is not there; run: make build"):
+        play(PROJECT_DIR, tmp_path, host.target, "site.yml", ["--tags", "agent", "-e", f"agent_build_dir={tmp_path}"])
+    (tmp_path / "bin").mkdir()
+    for name in ("agent.pyz", "bin/pcread"):
+        (tmp_path / name).write_text("#!/bin/sh\necho ran\n")
+    play(PROJECT_DIR, tmp_path, host.target, "site.yml", ["--tags", "agent", "-e", f"agent_build_dir={tmp_path}"])
+    assert told(host, "/opt/pagecage/bin/pcread") == "ran"
+    assert told(host, "/opt/pagecage/agent.pyz") == "ran"
 
 
 def test_an_ordinary_user_can_cap_io(host: VmHost) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.errors import HostError
@@ -14,12 +15,25 @@ from pagecage.hosts.ssh import SshTarget, ssh_settings
 from pagecage.process import Completed, run
 
 FITTING_SECONDS = 900
-_INPUTS = ("ansible", "cgroups/50-pagecage-delegation.conf", "cgroups/pagecage.slice")
+_INPUTS = (
+    *(
+        "ansible/ansible.cfg",
+        "ansible/site.yml",
+        "ansible/roles/base",
+        "ansible/roles/delegation",
+        "ansible/roles/storage",
+    ),
+    *("cgroups/50-pagecage-delegation.conf", "cgroups/pagecage.slice"),
+)
+"""What is applied to the guest; the roles for the controller and for the agent are not."""
 GUEST_SETTINGS = {
     "pagecage_data_dir": "/data",
     "pagecage_delegated_users": ["bench"],
 }
 """What the guest sets of the roles' variables; no data device, because the disk is plugged in at every start."""
+
+WITHOUT_AGENT = ("--skip-tags", "agent")
+"""Harness and workloads are no part of the saved state: they are pushed at every start, as newest."""
 
 
 def fitting_key(project_dir: Path) -> str:
@@ -39,14 +53,23 @@ def _files(path: Path) -> list[Path]:
 def fit_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Progress) -> None:
     """Apply site.yml to the guest. Raises HostError naming the task that failed."""
     progress("fitting the guest by its Ansible roles (about 60 s, once)")
-    play(project_dir, scratch, target, "site.yml")
+    play(project_dir, scratch, target, "site.yml", WITHOUT_AGENT)
 
 
-def play(project_dir: Path, scratch: Path, target: SshTarget, playbook: str) -> str:
-    """Run one of our playbooks on the guest; returns Ansible's output. Raises HostError naming the task that failed."""
+def play(project_dir: Path, scratch: Path, target: SshTarget, playbook: str, words: Sequence[str] = ()) -> str:
+    """Run one of our playbooks on the guest, with more words for Ansible; returns its output.
+
+    Raises HostError naming the task that failed.
+    """
     inventory = scratch / "inventory.json"
     inventory.write_text(json.dumps(guest_inventory(target)))
-    argv = playbook_argv(project_dir, inventory, playbook)
+    argv: list[str | Path] = [
+        playbook_program(project_dir),
+        "-i",
+        inventory,
+        *words,
+        project_dir / "ansible" / playbook,
+    ]
     settings = {
         "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_HOME": str(scratch / "ansible"),
         "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1",
@@ -58,13 +81,13 @@ def play(project_dir: Path, scratch: Path, target: SshTarget, playbook: str) -> 
     return done.stdout
 
 
-def playbook_argv(project_dir: Path, inventory: Path, playbook: str) -> list[str]:
-    """The ansible-playbook command. Harness and workloads are left out: they are pushed at every start, as newest."""
+def playbook_program(project_dir: Path) -> str:
+    """The project's own ansible-playbook, or the one on PATH. Raises HostError when there is none."""
     own = project_dir / ".venv-ansible" / "bin" / "ansible-playbook"
     program = str(own) if own.exists() else shutil.which("ansible-playbook")
     if program is None:
         raise HostError("ansible-playbook is not installed", "make setup")
-    return [program, "-i", str(inventory), "--skip-tags", "agent", str(project_dir / "ansible" / playbook)]
+    return program
 
 
 def guest_inventory(target: SshTarget) -> dict[str, object]:
