@@ -351,8 +351,7 @@ def test_being_asked_to_end_is_no_traceback(top: Path, asking: signal.Signals) -
     said = process.stderr.read().decode()
     assert process.wait(30) == 130
     assert process.stdout.read() == b""
-    assert "Traceback" not in said
-    assert "--resume" in said
+    assert said == "interrupted; nothing was started\n"
     process.stdout.close()
     process.stderr.close()
 

@@ -187,3 +187,12 @@ def resident_bytes() -> int:
 def test_its_processes_are_out_of_reach_of_the_terminals_interrupt() -> None:
     with talk(["sleep", "30"], speaks=False) as conversation:
         assert os.getsid(conversation.process.pid) == conversation.process.pid
+
+
+def test_what_is_waiting_to_be_read_does_not_move_the_deadline() -> None:
+    """A workload that prints faster than it is read would otherwise never be out of time."""
+    with talk(["sleep", "30"]) as conversation:
+        for kind in ("sample", "sample", "ready"):
+            conversation._lines.put({"type": kind})
+        assert not conversation.wait_for("ready", time.monotonic() - 0.001)
+        assert conversation.wait_for("ready", soon())
