@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ PR_SET_CHILD_SUBREAPER = 36  # prctl(2): whoever loses its parent below us becom
 
 
 def pytest_configure() -> None:
+    # A shell that starts us with `&` has SIGINT ignored, and whoever ignores a signal hands that on to its children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
