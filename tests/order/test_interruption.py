@@ -16,7 +16,7 @@ from pagecage.agent.session import run_trial
 from pagecage.cage import Cage
 from pagecage.errors import HostError
 from pagecage.record import Record, read_records
-from tests.fake_host.machine import CAGE, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench, make_trial
 
 NAMES = [name for name, _ in PHASES]
 NO_LIMITS = Cage("uncaged", {})
@@ -86,17 +86,22 @@ def test_an_interruption_around_every_phase(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, name: str, moment: str
 ) -> None:
     cut_short(monkeypatch, name, moment, Interrupted())
-    record = run_interrupted(machine, interruption)
+    record = run_interrupted(machine, interruption, LIGHT)
     assert (record.outcome, record.phase) == ("interrupted", name)
     assert machine.left() == []
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), HostError("no"), KeyError("defect")])
-@pytest.mark.parametrize("name", NAMES)
+ERRORS = (OSError(28, "No space left on device"), HostError("no"), KeyError("defect"))
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [*((name, ERRORS[n % len(ERRORS)]) for n, name in enumerate(NAMES)), *(("run", error) for error in ERRORS)],
+)
 def test_an_error_after_every_phase(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception
 ) -> None:
-    trial = make_trial()
+    trial = make_trial(cage=LIGHT)
     cut_short(monkeypatch, name, "after", error)
     run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
     record = only_record(machine)

@@ -169,7 +169,9 @@ def test_vmtouch_draws_its_bars(around: Surroundings) -> None:
 
 def test_vmtouch_that_prints_no_bar(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "vmtouch")
+    begin = time.monotonic()
     outcome = collect(Vmtouch(around), 0.1)
+    assert time.monotonic() - begin < 3.0, "a bar that will not come is not waited for"
     assert (outcome.status, outcome.reason) == ("partial", "vmtouch printed no bar (exit status 1)")
 
 
