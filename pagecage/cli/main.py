@@ -153,7 +153,8 @@ def _command() -> str:
 
 def main() -> int:
     """Entry point: a user's mistake is a sentence and its mend, never a traceback."""
-    for number in (signal.SIGTERM, signal.SIGHUP):  # leave as cleanly as on Ctrl-C
+    # Leave as cleanly as on Ctrl-C; and Ctrl-C itself, because a shell's `&` and cron start programs that ignore it.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
         return int(app(sys.argv[1:], exit_on_error=False, print_error=True, result_action="return_value") or EXIT_OK)
