@@ -140,20 +140,25 @@ def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: Kit) -> None:
     assert machine.left() == []
 
 
-def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: Kit) -> None:
+@pytest.mark.parametrize("program", ["never_ends.py", "floods_for_ever.py"])
+def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: Kit, program: str) -> None:
     """kill -9 of the controller closes the agent's input: it cleans up, and its record stands on its host's disk."""
     host = on_fakes(kit.agent, machine)
-    request = make_request(machine, make_trial("never_ends.py"))
-    agent = spawn(host.command([]), stdin=PIPE, stdout=PIPE, new_session=True)
+    request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
+    agent = spawn(host.command([]), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
+    assert agent.stderr is not None
     agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
     told = b""
     while b'"event":"go"' not in told:
         told += agent.stdout.readline()
     agent.stdin.close()
     agent.stdout.close()
+    said = agent.stderr.read().decode()
+    agent.stderr.close()
     assert agent.wait(30) != 0
+    assert "Traceback" not in said
     assert machine.left() == []
     [record] = read_records(machine.records)
     assert record.outcome == "interrupted"
