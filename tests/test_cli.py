@@ -3,104 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pagecage.plan import plan_from_json
-from pagecage.process import PIPE, Completed, run, spawn
-from pagecage.record import append_record
 from pagecage.version import VERSION
-from tests.fixtures.records import make_record
+from tests.checkout import PLAIN, copy, freshly, pagecage, top
 from tests.tree import ROOT
 
+__all__ = ["copy", "top"]
 VERBS = ("list", "plan", "run", "show", "doctor", "schema", "host")
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
-PLAIN = ("--host", "local", "--size", "smoke")
-
-
-ANALYSIS = """import sys
-print("analysis", *sys.argv[1:])
-"""
-
-
-class Checkout:
-    """The harness and its definitions in a folder of their own, and its command line."""
-
-    def __init__(self, top: Path) -> None:
-        self.top = top
-        for name in ("pagecage", "experiments", "cgroups"):
-            shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for folder in ("workloads/pcread", "build/host/bin", "docs/schema", "analysis", "told"):
-            (top / folder).mkdir(parents=True)
-        (top / "build/host/bin/pcread").write_text("#!/bin/sh\n")
-        (top / "analysis/__init__.py").touch()
-        (top / "analysis/__main__.py").write_text(ANALYSIS)
-        argv = [sys.executable, str(Path(__file__).with_name("preloaded.py"))]
-        self.preloaded = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top)
-
-    def renew(self) -> None:
-        """Definitions as they were, and no run."""
-        for name in ("experiments", "cgroups"):
-            shutil.rmtree(self.top / name)
-            shutil.copytree(ROOT / name, self.top / name)
-        shutil.rmtree(self.top / "runs", ignore_errors=True)
-
-    def run(self, *words: str) -> Completed:
-        """A command in a process that has its imports behind it."""
-        assert self.preloaded.stdin is not None
-        assert self.preloaded.stdout is not None
-        out, err = self.top / "told/stdout", self.top / "told/stderr"
-        for path in (out, err):
-            path.write_text("")
-        asked = {"argv": words, "cwd": str(self.top), "stdout": str(out), "stderr": str(err)}
-        self.preloaded.stdin.write(json.dumps(asked).encode() + b"\n")
-        status = int(self.preloaded.stdout.readline())
-        return Completed(("pagecage", *words), status, out.read_text(), err.read_text())
-
-    def end(self) -> None:
-        assert self.preloaded.stdin is not None
-        self.preloaded.stdin.close()
-        assert self.preloaded.wait(30) == 0
-
-
-CHECKOUTS: dict[Path, Checkout] = {}
-
-
-@pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    made = Checkout(tmp_path_factory.mktemp("checkout"))
-    CHECKOUTS[made.top] = made
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def top(copy: Checkout) -> Path:
-    """The folder of a checkout that a test may spoil."""
-    copy.renew()
-    return copy.top
-
-
-def environment(top: Path) -> dict[str, str]:
-    caches = {"XDG_CACHE_HOME": str(top / "cache"), "HOME": str(top), "PYTHONDONTWRITEBYTECODE": "1"}
-    return {**caches, "PYTHONPATH": str(top), "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
-
-
-def pagecage(top: Path, *words: str) -> Completed:
-    return CHECKOUTS[top].run(*words)
-
-
-def freshly(top: Path, *words: str) -> Completed:
-    """The same with an interpreter of its own, as a shell would start it."""
-    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
-    return run(argv, check=False, cwd=top, env=environment(top), timeout_seconds=60)
 
 
 def refused(top: Path, *words: str, status: int = 2) -> str:
@@ -269,115 +183,3 @@ def test_schemas_are_written_where_asked(top: Path) -> None:
     assert pagecage(top, "schema").status == 0
     for name in ("cage.schema.json", "experiment.schema.json"):
         assert (top / "docs/schema" / name).read_text() == (ROOT / "docs/schema" / name).read_text()
-
-
-@pytest.fixture
-def planned(top: Path) -> Path:
-    """A run that was planned and never begun."""
-    data = json.loads(pagecage(top, "plan", "smoke", *PLAIN, "--json").stdout)
-    folder = top / "runs" / data["run_id"]
-    (folder / "trials").mkdir(parents=True)
-    (folder / "facts").mkdir()
-    (folder / "plan.json").write_text(json.dumps(data))
-    (top / "runs/latest-smoke").symlink_to(data["run_id"])
-    return folder
-
-
-def test_a_definition_that_changed_is_not_resumed(top: Path, planned: Path) -> None:
-    path = top / "experiments/smoke.toml"
-    path.write_text(path.read_text() + "\n# changed\n")
-    done = pagecage(top, "run", "smoke", "--resume")
-    assert done.status == 2
-    assert "experiments/smoke.toml has changed since" in done.stderr
-
-
-def test_a_plan_that_was_changed_is_not_resumed(top: Path, planned: Path) -> None:
-    path = planned / "plan.json"
-    path.write_text(path.read_text().replace('"repeat": 1', '"repeat": 9', 1))
-    done = pagecage(top, "run", "smoke", "--resume")
-    assert done.status == 2
-    assert "plan.json was changed after it was written" in done.stderr
-
-
-@pytest.mark.parametrize("line", ["[]", '{"record_version": 99}', '{"record_version": 1, "surprise": 1}'])
-def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) -> None:
-    (planned / "records.jsonl").write_text(f"{line}\n")
-    done = pagecage(top, "run", "smoke", "--resume", "--yes")
-    assert done.status == 2
-    assert "records.jsonl:1" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_knob_of_the_disk_under_everything_is_asked_for(top: Path, planned: Path) -> None:
-    """Nobody sits at this terminal to say yes, so the answer is no. Where / is on no disk nobody asks."""
-    (planned / "records.jsonl").touch()
-    done = pagecage(top, "run", "smoke", "--resume", "--data-dir", str(top))
-    assert done.status in (2, 3)
-    assert done.stdout == ""
-    assert "--yes" in done.stderr or "cannot be the host" in done.stderr
-
-
-def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
-    data = json.loads((planned / "plan.json").read_text())
-    for trial in data["trials"]:
-        append_record(
-            planned / "records.jsonl", make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"])
-        )
-    done = pagecage(top, "run", "smoke", "--resume", "--yes")
-    assert done.status == 0
-    assert "0 of 4 trials to run" in done.stderr
-    assert "starting the host" not in done.stderr
-    assert done.stdout == f"analysis show {planned}\n"
-
-
-@pytest.mark.parametrize("words", [("show", "smoke", "--json"), ("show", "smoke"), ("show", "smoke", "--html")])
-def test_showing_is_left_to_the_analysis(top: Path, planned: Path, words: tuple[str, ...]) -> None:
-    done = pagecage(top, *words)
-    expected = {"--json": f"analysis show {planned} --json\n", "smoke": f"analysis show {planned}\n",
-                "--html": f"{planned}/report.html\n"}  # fmt: skip
-    assert (done.status, done.stdout) == (0, expected[words[-1]])
-
-
-@pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_being_asked_to_end_is_no_traceback(top: Path, asking: signal.Signals) -> None:
-    """Held at a pipe for its definition; where it is when the signal comes does not matter."""
-    os.mkfifo(top / "experiments/held.toml")
-    argv = [sys.executable, "-m", "pagecage.cli.main", "run", "held", *PLAIN]
-    process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top), new_session=True)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    wait_until_held(process.pid)
-    process.send_signal(asking)
-    said = process.stderr.read().decode()
-    assert process.wait(30) == 130
-    assert process.stdout.read() == b""
-    assert said == "interrupted; nothing was started\n"
-    process.stdout.close()
-    process.stderr.close()
-
-
-def wait_until_held(pid: int) -> None:
-    """Until the process waits for somebody to write into its pipe."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if (
-            "fifo" in Path(f"/proc/{pid}/wchan").read_text()
-            or "wait_for_partner" in Path(f"/proc/{pid}/wchan").read_text()
-        ):
-            return
-        time.sleep(0.05)
-    time.sleep(1.0)
-
-
-def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
-    argv = [sys.executable, "-m", "pagecage.cli.main", "plan", "constrained-random", *PLAIN, "--repeats", "200"]
-    process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top))
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.read(10)
-    process.stdout.close()
-    said = process.stderr.read().decode()
-    process.stderr.close()
-    assert process.wait(60) != 0
-    assert "Traceback" not in said
-    assert "Exception ignored" not in said

@@ -1,0 +1,92 @@
+"""A copy of the checkout that a test may spoil, and its command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.process import PIPE, Completed, run, spawn
+from tests.tree import ROOT
+
+PLAIN = ("--host", "local", "--size", "smoke")
+ANALYSIS = """import sys
+print("analysis", *sys.argv[1:])
+"""
+
+
+class Checkout:
+    """The harness and its definitions in a folder of their own, and its command line."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        for name in ("pagecage", "experiments", "cgroups"):
+            shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for folder in ("workloads/pcread", "build/host/bin", "docs/schema", "analysis", "told"):
+            (top / folder).mkdir(parents=True)
+        (top / "build/host/bin/pcread").write_text("#!/bin/sh\n")
+        (top / "analysis/__init__.py").touch()
+        (top / "analysis/__main__.py").write_text(ANALYSIS)
+        argv = [sys.executable, str(ROOT / "tests/preloaded.py")]
+        self.preloaded = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top)
+
+    def renew(self) -> None:
+        """Definitions as they were, and no run."""
+        for name in ("experiments", "cgroups"):
+            shutil.rmtree(self.top / name)
+            shutil.copytree(ROOT / name, self.top / name)
+        shutil.rmtree(self.top / "runs", ignore_errors=True)
+
+    def run(self, *words: str) -> Completed:
+        """A command in a process that has its imports behind it."""
+        assert self.preloaded.stdin is not None
+        assert self.preloaded.stdout is not None
+        out, err = self.top / "told/stdout", self.top / "told/stderr"
+        for path in (out, err):
+            path.write_text("")
+        asked = {"argv": words, "cwd": str(self.top), "stdout": str(out), "stderr": str(err)}
+        self.preloaded.stdin.write(json.dumps(asked).encode() + b"\n")
+        status = int(self.preloaded.stdout.readline())
+        return Completed(("pagecage", *words), status, out.read_text(), err.read_text())
+
+    def end(self) -> None:
+        assert self.preloaded.stdin is not None
+        self.preloaded.stdin.close()
+        assert self.preloaded.wait(30) == 0
+
+
+CHECKOUTS: dict[Path, Checkout] = {}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    made = Checkout(tmp_path_factory.mktemp("checkout"))
+    CHECKOUTS[made.top] = made
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def top(copy: Checkout) -> Path:
+    """The folder of a checkout that a test may spoil."""
+    copy.renew()
+    return copy.top
+
+
+def environment(top: Path) -> dict[str, str]:
+    caches = {"XDG_CACHE_HOME": str(top / "cache"), "HOME": str(top), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**caches, "PYTHONPATH": str(top), "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def pagecage(top: Path, *words: str) -> Completed:
+    return CHECKOUTS[top].run(*words)
+
+
+def freshly(top: Path, *words: str) -> Completed:
+    """The same with an interpreter of its own, as a shell would start it."""
+    argv = [sys.executable, "-m", "pagecage.cli.main", *words]
+    return run(argv, check=False, cwd=top, env=environment(top), timeout_seconds=60)

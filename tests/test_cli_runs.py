@@ -1,0 +1,131 @@
+"""The command line over runs that stand on the disk: resumed, shown, interrupted, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pagecage.process import PIPE, spawn
+from pagecage.record import append_record
+from tests.checkout import PLAIN, copy, environment, pagecage, top
+from tests.fixtures.records import make_record
+
+__all__ = ["copy", "top"]
+
+
+@pytest.fixture
+def planned(top: Path) -> Path:
+    """A run that was planned and never begun."""
+    data = json.loads(pagecage(top, "plan", "smoke", *PLAIN, "--json").stdout)
+    folder = top / "runs" / data["run_id"]
+    (folder / "trials").mkdir(parents=True)
+    (folder / "facts").mkdir()
+    (folder / "plan.json").write_text(json.dumps(data))
+    (top / "runs/latest-smoke").symlink_to(data["run_id"])
+    return folder
+
+
+def test_a_definition_that_changed_is_not_resumed(top: Path, planned: Path) -> None:
+    path = top / "experiments/smoke.toml"
+    path.write_text(path.read_text() + "\n# changed\n")
+    done = pagecage(top, "run", "smoke", "--resume")
+    assert done.status == 2
+    assert "experiments/smoke.toml has changed since" in done.stderr
+
+
+def test_a_plan_that_was_changed_is_not_resumed(top: Path, planned: Path) -> None:
+    path = planned / "plan.json"
+    path.write_text(path.read_text().replace('"repeat": 1', '"repeat": 9', 1))
+    done = pagecage(top, "run", "smoke", "--resume")
+    assert done.status == 2
+    assert "plan.json was changed after it was written" in done.stderr
+
+
+@pytest.mark.parametrize("line", ["[]", '{"record_version": 99}', '{"record_version": 1, "surprise": 1}'])
+def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) -> None:
+    (planned / "records.jsonl").write_text(f"{line}\n")
+    done = pagecage(top, "run", "smoke", "--resume", "--yes")
+    assert done.status == 2
+    assert "records.jsonl:1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_knob_of_the_disk_under_everything_is_asked_for(top: Path, planned: Path) -> None:
+    """Nobody sits at this terminal to say yes, so the answer is no. Where / is on no disk nobody asks."""
+    (planned / "records.jsonl").touch()
+    done = pagecage(top, "run", "smoke", "--resume", "--data-dir", str(top))
+    assert done.status in (2, 3)
+    assert done.stdout == ""
+    assert "--yes" in done.stderr or "cannot be the host" in done.stderr
+
+
+def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
+    data = json.loads((planned / "plan.json").read_text())
+    for trial in data["trials"]:
+        append_record(
+            planned / "records.jsonl", make_record(trial_id=trial["trial_id"], plan_sha256=data["plan_sha256"])
+        )
+    done = pagecage(top, "run", "smoke", "--resume", "--yes")
+    assert done.status == 0
+    assert "0 of 4 trials to run" in done.stderr
+    assert "starting the host" not in done.stderr
+    assert done.stdout == f"analysis show {planned}\n"
+
+
+@pytest.mark.parametrize("words", [("show", "smoke", "--json"), ("show", "smoke"), ("show", "smoke", "--html")])
+def test_showing_is_left_to_the_analysis(top: Path, planned: Path, words: tuple[str, ...]) -> None:
+    done = pagecage(top, *words)
+    expected = {"--json": f"analysis show {planned} --json\n", "smoke": f"analysis show {planned}\n",
+                "--html": f"{planned}/report.html\n"}  # fmt: skip
+    assert (done.status, done.stdout) == (0, expected[words[-1]])
+
+
+@pytest.mark.parametrize("asking", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_being_asked_to_end_is_no_traceback(top: Path, asking: signal.Signals) -> None:
+    """Held at a pipe for its definition; where it is when the signal comes does not matter."""
+    os.mkfifo(top / "experiments/held.toml")
+    argv = [sys.executable, "-m", "pagecage.cli.main", "run", "held", *PLAIN]
+    process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top), new_session=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    wait_until_held(process.pid)
+    process.send_signal(asking)
+    said = process.stderr.read().decode()
+    assert process.wait(30) == 130
+    assert process.stdout.read() == b""
+    assert said == "interrupted; nothing was started\n"
+    process.stdout.close()
+    process.stderr.close()
+
+
+def wait_until_held(pid: int) -> None:
+    """Until the process waits for somebody to write into its pipe."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if (
+            "fifo" in Path(f"/proc/{pid}/wchan").read_text()
+            or "wait_for_partner" in Path(f"/proc/{pid}/wchan").read_text()
+        ):
+            return
+        time.sleep(0.05)
+    time.sleep(1.0)
+
+
+def test_a_reader_that_goes_away_is_no_traceback(top: Path) -> None:
+    argv = [sys.executable, "-m", "pagecage.cli.main", "plan", "constrained-random", *PLAIN, "--repeats", "200"]
+    process = spawn(argv, stdout=PIPE, stderr=PIPE, cwd=top, env=environment(top))
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    said = process.stderr.read().decode()
+    process.stderr.close()
+    assert process.wait(60) != 0
+    assert "Traceback" not in said
+    assert "Exception ignored" not in said
