@@ -1,0 +1,68 @@
+"""SIGKILL at every command that the agent waits for: whatever it leaves, the next start takes away."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+
+import pytest
+
+from pagecage.agent.request import request_to_json
+from pagecage.agent.session import run_trial
+from pagecage.hosts.kit import Kit
+from pagecage.process import PIPE, spawn
+from pagecage.record import read_records
+from tests.fake_host.hosts import on_fakes
+from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_request, make_trial
+from tests.order.test_whole_run import kit
+
+__all__ = ["kit"]
+EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]
+
+
+def serve(kit: Kit, machine: Machine) -> tuple[int, bytes]:
+    """One agent from its request to its end: status, and what it streamed."""
+    agent = spawn(on_fakes(kit.agent, machine).command([]), stdin=PIPE, stdout=PIPE, new_session=True)
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    agent.stdin.write(json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n")
+    status = agent.wait(60)
+    agent.stdin.close()
+    streamed = b"" if status < 0 else agent.stdout.read()
+    agent.stdout.close()
+    return status, streamed
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_the_next_start_takes_away_what_a_killed_agent_left(
+    machine: Machine, kit: Kit, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    monkeypatch.setenv("FAKE_SIGNALS", event)
+    monkeypatch.setenv("FAKE_SIGNAL", "KILL")
+    assert serve(kit, machine)[0] == -9
+    assert machine.left() != []
+    time.sleep(0.4)  # what it had just asked of systemd still happens
+    monkeypatch.delenv("FAKE_SIGNALS")
+    status, streamed = serve(kit, machine)
+    assert status == 0
+    assert machine.left() == []
+    assert machine.read_ahead_kb() == "256"
+    frames = frames_of(streamed)
+    assert frames[-1]["record"]["outcome"] == "ok"
+    assert list(read_records(machine.records))[-1].outcome == "ok"
+
+
+def test_a_trial_after_a_killed_one_finds_the_knobs_as_they_were(
+    machine: Machine, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is put back is what was there before the first agent, not what the killed one had set."""
+    monkeypatch.setenv("FAKE_SIGNALS", "scope")
+    monkeypatch.setenv("FAKE_SIGNAL", "KILL")
+    serve(kit, machine)
+    monkeypatch.delenv("FAKE_SIGNALS")
+    assert machine.read_ahead_kb() == "128"
+    serve(kit, machine)
+    trial = make_trial(cage=LIGHT, read_ahead_kb=None)
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    assert list(read_records(machine.records))[-1].device["knobs"]["read_ahead_kb"] == "256"
