@@ -31,7 +31,10 @@ class RunFolder:
     def create(cls, runs: Path, plan: Plan) -> RunFolder:
         """Make the folder, write the plan, and point latest-<experiment> at it."""
         folder = cls(runs / plan.run_id)
-        (folder.path / "facts").mkdir(parents=True)
+        try:
+            (folder.path / "facts").mkdir(parents=True)
+        except FileExistsError:
+            raise PagecageError(f"runs/{plan.run_id} is there already: two runs in one second", "try again") from None
         (folder.path / "trials").mkdir()
         (folder.path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
         latest = runs / f"latest-{plan.document['experiment']}"

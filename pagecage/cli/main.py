@@ -61,7 +61,10 @@ def list_experiments(*, as_json: Json = False) -> int:
 
 @app.command
 def plan(name: str, wishes: Wishes = Wishes(), *, as_json: Json = False) -> int:  # noqa: B008 - frozen
-    """Print the trials of a run in order, and the exact commands of each; start nothing."""
+    """Print the trials of a run in order, and the exact commands of each; no trial is started.
+
+    With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
+    """
     made, host = carry_out.plan_for(name, wishes, _command(), _say)
     host.stop()
     if as_json:
@@ -162,7 +165,7 @@ def main() -> int:
         _say(f"pagecage: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted; nothing was started")
+        _say("interrupted")
         return EXIT_INTERRUPTED
     except CycloptsError:
         return EXIT_USAGE

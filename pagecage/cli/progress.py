@@ -28,7 +28,7 @@ class RunProgress:
     """Listens to a campaign and shows it. A context manager, so that the terminal is always left clean."""
 
     def __init__(self, total: int, done: int, guess_seconds: float) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False, emoji=False)
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"), console=self._console, disable=not self._console.is_terminal,
@@ -61,9 +61,9 @@ class RunProgress:
                 self._console.print(f"[yellow]the agent ended with status {event['status']}[/] {escape(event['said'])}")
 
     def _say(self, text: str) -> None:
-        self._bar.update(self._task, description=text)
+        self._bar.update(self._task, description=escape(text))
         if not self._console.is_terminal:
-            self._console.print(f"{text} ...")
+            self._console.print(f"{escape(text)} ...")
 
     def _record(self, record: Record) -> None:
         self._finished += 1

@@ -49,7 +49,7 @@ class Vmtouch:
     def wait_until_recording(self) -> None:
         """Wait for the first bar: it shows the cache before the workload touched it."""
         deadline = time.monotonic() + 5.0
-        while self._thread.is_alive() and not self._rows and time.monotonic() < deadline:
+        while self._thread.is_alive() and not (self._rows or self._error) and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def stop(self) -> Outcome:
