@@ -42,7 +42,8 @@ def _run() -> int:
     except BrokenPipeError:
         return EXIT_INTERRUPTED
     except OSError as error:
-        stream.event("error", message=f"{error.filename or 'the host'}: {error.strerror}", hint="look at that path on the host")
+        what = f"{error.filename or 'the host'}: {error.strerror}"
+        stream.event("error", message=what, hint="look at that path on the host")
         return EXIT_HOST
     return EXIT_OK
 
