@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pagecage.agent import session
+from pagecage.agent import knobs, session
 from pagecage.agent.attempt import Attempt
+from pagecage.agent.device import Disk
 from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.phases import PHASES
 from pagecage.agent.session import run_trial
@@ -179,6 +180,22 @@ def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
     assert record.outcome == "ok"
     assert "the knob is stuck" in (record.error or "")
     assert not list(machine.cgroups.glob("**/pagecage-*"))
+
+
+def test_a_knob_that_cannot_be_put_back_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial, bench = make_trial(cage=LIGHT), make_bench(machine, io.BytesIO())
+    real = knobs.write_knob
+
+    def refuse_the_old(disk: Disk, knob: str, value: str) -> None:
+        if value == "256":
+            raise HostError("the disk is gone")
+        real(disk, knob, value)
+
+    monkeypatch.setattr(knobs, "write_knob", refuse_the_old)
+    run_trial(bench, trial, 1)
+    record = only_record(machine)
+    assert record.outcome == "ok"
+    assert "read_ahead_kb could not be put back to 256: the disk is gone" in (record.error or "")
 
 
 def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(

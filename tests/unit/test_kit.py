@@ -28,6 +28,8 @@ def checkout_of(tmp_path: Path) -> Path:
 
 def test_equal_sources_make_equal_bytes() -> None:
     assert agent_bytes() == agent_bytes()
+    times = {entry.date_time for entry in zipfile.ZipFile(io.BytesIO(agent_bytes())).infolist()}
+    assert times == {(1980, 1, 1, 0, 0, 0)}, "the hour of packing would name another agent"
 
 
 def test_only_what_the_host_needs_travels() -> None:

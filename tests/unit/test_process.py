@@ -13,6 +13,7 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.process import PIPE, replay, run, spawn
+from tests.tree import ROOT
 
 
 def python(code: str) -> list[str]:
@@ -31,7 +32,10 @@ def test_input_and_environment_reach_the_program(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_is_read_from_our_own_input() -> None:
-    assert run(python("import sys; print(repr(sys.stdin.read()))")).stdout == "''\n"
+    """What stands on our standard input is another's: the agent's is the controller's word that it still lives."""
+    code = "from pagecage.process import run; print(repr(run(['cat']).stdout))"
+    inner = run([sys.executable, "-c", code], input_text="not for cat", cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    assert inner.stdout == "''\n"
 
 
 def test_bytes_that_are_no_text_do_not_hurt() -> None:

@@ -53,10 +53,10 @@ def test_every_event_can_be_told(text: str, capsys: pytest.CaptureFixture[str]) 
     with RunProgress(2, 0, 10.0) as progress:
         for event in (
             {"event": "step", "text": text},
-            {"event": "trial", "trial_id": text},
+            {"event": "trial", "trial_id": "r1_x"},
             {"event": "phase", "phase": text},
             {"event": "swept", "unit": text},
-            {"event": "record", "record": make_record(trial_id=text, error=text)},
+            {"event": "record", "record": make_record(trial_id="r1_x", error=text)},
             {"event": "agent_ended", "status": 1, "said": text},
         ):
             progress(event)

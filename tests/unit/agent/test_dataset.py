@@ -94,10 +94,11 @@ def test_one_that_is_not_whole_is_made_again(on_disk: Path, pcgen: Path, broken)
     assert calls(path) == 1
 
 
-def test_one_that_does_not_fit_is_not_begun(on_disk: Path, pcgen: Path) -> None:
-    huge = Dataset(2**60)
+def test_one_that_does_not_fit_is_not_begun(on_disk: Path, tmp_path: Path) -> None:
+    """The maker here writes nothing but that it was called: a guard that breaks must not fill a disk."""
+    maker = write_pcgen(tmp_path, "exit 1\n")
     with pytest.raises(HostError, match="a dataset of 1048576 TiB does not fit") as caught:
-        make_dataset(huge, on_disk, pcgen)
+        make_dataset(Dataset(2**60), on_disk, maker)
     assert "smaller SIZE" in caught.value.hint
     assert not list(on_disk.iterdir())
 

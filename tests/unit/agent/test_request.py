@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,8 +48,18 @@ def test_any_bytes_travel_as_a_trace(tmp_path_factory, body: bytes, name: str) -
     assert record_from_json(record["record"]).error == "a\nb"
 
 
+class SlowPipe(io.BytesIO):
+    """Takes a write piece by piece, and lets others run in between."""
+
+    def write(self, data: Any) -> int:
+        for place in range(0, len(data), 100):
+            super().write(data[place : place + 100])
+            time.sleep(0)
+        return len(data)
+
+
 def test_frames_of_many_threads_do_not_mix(tmp_path: Path) -> None:
-    out = io.BytesIO()
+    out = SlowPipe()
     stream = Stream(out)
     path = tmp_path / "trace"
     path.write_bytes(b"\n{" * 500)
