@@ -118,7 +118,7 @@ def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
     if yes or not isinstance(host, LocalHost) or all(trial.read_ahead_kb is None for trial in plan.trials):
         return
     disk = host.facts()["disk"]
-    if disk.get("maj_min") != _disk_of_root():
+    if "error" in disk or disk["maj_min"] != _disk_of_root():  # an unknown disk is refused by prepare()
         return
     question = f"set read_ahead_kb on {disk['node']}, which holds /, for the time of each trial?"
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
