@@ -60,7 +60,8 @@ def _restore_knobs(attempt: Attempt) -> None:
 
 
 def calibrate(attempt: Attempt) -> None:
-    """Over-drive the cage's caps, the first time that this machine state meets it."""
+    """Over-drive the cage's caps, the first time that this machine state meets it; on a machine at rest."""
+    attempt.bench.tracer.wait_until_attached()
     attempt.cage["calibration"] = dict(attempt.bench.calibrator.calibrate(attempt.trial.cage, attempt.dataset))
 
 

@@ -76,7 +76,7 @@ def _bench(request: Request, facts: dict[str, Any], stream: Stream, interruption
     try:
         if any("bpftrace" in trial.collectors for trial in request.trials):
             stream.event("step", text="attaching bpftrace")
-            tracer.start()
+            tracer.begin()
         yield Bench(request, facts, disk, systemd, calibrator, tracer, knobs, children, interruption, stream)
     finally:
         with interruption.held():

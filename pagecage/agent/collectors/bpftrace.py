@@ -106,6 +106,11 @@ class Bpftrace:
 
     def start(self) -> None:
         """Attach, and return at the first tick; what prevents it is kept in `reason`."""
+        self.begin()
+        self.wait_until_attached()
+
+    def begin(self) -> None:
+        """Begin to attach, which takes seconds; other preparations may go on meanwhile."""
         if not shutil.which("bpftrace"):
             self.reason = "bpftrace is not installed"
             return
@@ -113,6 +118,11 @@ class Bpftrace:
         argv = ["bpftrace", "-f", "json", str(self._script)]
         self._process = self._children.start(argv, stdout=PIPE, stderr=STDOUT)
         threading.Thread(target=self._read, daemon=True).start()
+
+    def wait_until_attached(self) -> None:
+        """Return at the first tick, at once if that has been; nothing that is measured may run before."""
+        if self._process is None or self.reason:
+            return
         with self._ticked:
             attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._dead(), _ATTACH_SECONDS)
         if not attached or not self._ticks:
