@@ -31,9 +31,16 @@ def _slowness(item: pytest.Item) -> int:
 
 def children() -> dict[int, str]:
     """Living children of this process, by id, with their command lines."""
-    tasks = Path("/proc/self/task").iterdir()
-    pids = (int(pid) for task in tasks for pid in (task / "children").read_text().split())
+    pids = (int(pid) for task in Path("/proc/self/task").iterdir() for pid in _children_of(task))
     return {pid: line for pid in pids if (line := command_line(pid))}
+
+
+def _children_of(task: Path) -> list[str]:
+    """The children of one of our threads; none for a thread that has just ended."""
+    try:
+        return (task / "children").read_text().split()
+    except OSError:
+        return []
 
 
 def command_line(pid: int) -> str:
