@@ -50,3 +50,10 @@ class Experiment:
     claims: tuple[Mapping[str, Any], ...]
     definition_sha256: str
     definition: Mapping[str, Any] = field(default_factory=dict)
+
+    def cage_names(self) -> set[str]:
+        """Every cage that a level names: in its table, or, for the factor `cage`, by its own name."""
+        own = {level.cage for levels in self.levels.values() for level in levels.values() if level.cage}
+        tables = self.levels.get("cage", {})
+        named = {name for name in self.factors.get("cage", ()) if not (name in tables and tables[name].cage)}
+        return own | named

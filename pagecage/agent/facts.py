@@ -68,12 +68,16 @@ def _cgroup(systemd: Systemd) -> dict[str, Any]:
     return {"v2": v2, "controllers": controllers, "manager": manager, "parent": str(parent)}
 
 
-def _disk(data_dir: Path) -> dict[str, Any]:
-    directory = data_dir
+def _existing(directory: Path) -> Path:
+    """The directory, or the nearest one above it that is there: it will be made on the same disk."""
     while not directory.exists():
         directory = directory.parent
+    return directory
+
+
+def _disk(data_dir: Path) -> dict[str, Any]:
     try:
-        disk = resolve_disk(directory)
+        disk = resolve_disk(_existing(data_dir))
     except (PagecageError, OSError) as error:
         return {"error": getattr(error, "message", str(error))}
     return describe_disk(disk)
@@ -85,10 +89,7 @@ def describe_disk(disk: Disk) -> dict[str, Any]:
 
 
 def _free_bytes(data_dir: Path) -> int | None:
-    directory = data_dir
-    while not directory.exists():
-        directory = directory.parent
-    free = os.statvfs(directory)
+    free = os.statvfs(_existing(data_dir))
     return free.f_bavail * free.f_frsize
 
 

@@ -13,7 +13,6 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.dataset import make_dataset
-from pagecage.agent.device import read_knobs
 from pagecage.agent.facts import describe_disk
 from pagecage.agent.pagecache import evict, load, measure_residency
 from pagecage.agent.systemd import start_slice, stop_slice, unit_name
@@ -50,7 +49,7 @@ def set_knobs(attempt: Attempt) -> None:
     if wanted is not None:
         attempt.cleanup.callback(_restore_knobs, attempt)
         attempt.bench.knobs.set(disk, "read_ahead_kb", str(wanted))
-    attempt.device = {**describe_disk(disk), "knobs": read_knobs(disk)}
+    attempt.device = describe_disk(disk)
 
 
 def _restore_knobs(attempt: Attempt) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
 from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
-from pagecage.cli.progress import RunProgress, expected_seconds
+from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.experiment import Experiment
 from pagecage.hosts.host import Host
@@ -37,7 +37,7 @@ def summary_row(experiment: Experiment) -> dict[str, Any]:
     """What `pagecage list` shows of an experiment; the time is a guess for an emulated host."""
     count = len(list(treatments(experiment)))
     size = experiment.sizes["emulated"]
-    seconds = count * (size.repeats or experiment.repeats) * (4.0 + 0.2 * (size.max_seconds or 10.0))
+    seconds = count * (size.repeats or experiment.repeats) * expected_trial_seconds(size.max_seconds)
     return {
         "name": experiment.name, "question": experiment.question, "treatments": count,
         "factors": {name: list(levels) for name, levels in experiment.factors.items()},

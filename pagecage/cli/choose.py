@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from pagecage.cage import UNCAGED
 from pagecage.definitions.catalogue import Definitions, nearest
 from pagecage.errors import PagecageError
 from pagecage.experiment import SIZES, Experiment, Level
@@ -116,7 +117,7 @@ def build_plan(wishes: Wishes, experiment: Experiment, host: Host, command: str,
     dataset_bytes = experiment.sizes[size].dataset_bytes
     if dataset_bytes and isinstance(host, LocalHost):
         host.require_room(dataset_bytes)
-    cages = {name: definitions().cage(name, dataset_bytes) for name in _cage_names(experiment)}
+    cages = {name: definitions().cage(name, dataset_bytes) for name in experiment.cage_names() | {UNCAGED}}
     fresh = wishes.fresh or experiment.fresh
     if host.name == "local" and fresh != "never":
         raise PagecageError(f'fresh = "{fresh}" needs a saved machine state, which host local has not', "use --host vm")
@@ -126,13 +127,6 @@ def build_plan(wishes: Wishes, experiment: Experiment, host: Host, command: str,
         seed=wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32),
     )  # fmt: skip
     return make_plan(new_run_id(experiment.name, host.name), experiment, cages, choices, command, harness())
-
-
-def _cage_names(experiment: Experiment) -> set[str]:
-    own = {level.cage for levels in experiment.levels.values() for level in levels.values() if level.cage}
-    tables = experiment.levels.get("cage", {})
-    named = {name for name in experiment.factors.get("cage", ()) if not (name in tables and tables[name].cage)}
-    return own | named | {"uncaged"}
 
 
 def harness() -> dict[str, object]:

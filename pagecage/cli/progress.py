@@ -21,7 +21,12 @@ _MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a
 
 def expected_seconds(trials: tuple[Trial, ...]) -> float:
     """A first guess of the time a list of trials takes: only cold random reads in a cage come near `max_seconds`."""
-    return sum(_OVERHEAD_SECONDS + 0.2 * (trial.max_seconds or 10.0) for trial in trials)
+    return sum(expected_trial_seconds(trial.max_seconds) for trial in trials)
+
+
+def expected_trial_seconds(max_seconds: float | None) -> float:
+    """The same for one trial."""
+    return _OVERHEAD_SECONDS + 0.2 * (max_seconds or 10.0)
 
 
 class RunProgress:

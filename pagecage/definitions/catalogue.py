@@ -90,8 +90,9 @@ class Definitions:
             table = ExperimentFile.model_validate(data)
         except ValidationError as error:
             raise _complain(path, error) from None
-        self._check_names(path, table)
-        return _experiment(name, table, data, path)
+        experiment = _experiment(name, table, data, path)
+        self._check_names(path, experiment)
+        return experiment
 
     def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
         """One cage with every value resolved against the dataset's size."""
@@ -108,14 +109,11 @@ class Definitions:
             raise PagecageError(f"{place}there is no {kind} {name!r}", nearest(name, known))
         return folder / f"{name}.toml"
 
-    def _check_names(self, path: Path, table: ExperimentFile) -> None:
-        if table.workload.kind == "handshake" and table.workload.program not in self._programs:
-            known = nearest(table.workload.program, self._programs)
-            raise PagecageError(f"{path.name}: workload.program: no workload {table.workload.program!r}", known)
-        own = {level.cage for levels in table.levels.values() for level in levels.values() if level.cage}
-        renamed = table.levels.get("cage", {})
-        named = {level for level in table.factors.get("cage", []) if not (level in renamed and renamed[level].cage)}
-        for cage in sorted(own | named):
+    def _check_names(self, path: Path, experiment: Experiment) -> None:
+        if experiment.workload_kind == "handshake" and experiment.program not in self._programs:
+            known = nearest(experiment.program, self._programs)
+            raise PagecageError(f"{path.name}: workload.program: no workload {experiment.program!r}", known)
+        for cage in sorted(experiment.cage_names()):
             self._path(self._cages, cage, "cage", self.cage_names(), f"{path.name}: factors.cage")
 
 
