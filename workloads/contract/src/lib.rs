@@ -2,13 +2,21 @@
 //!
 //! `workloads/README.md` states the contract in full; the modules here are its parts.
 
+pub mod bus_error;
 pub mod bytesum;
 pub mod command_line;
+pub mod cpus;
+pub mod expectation;
 pub mod failure;
 pub mod handshake;
+pub mod latency;
 pub mod line;
 pub mod mix;
+pub mod options;
+pub mod page;
+pub mod permutation;
 pub mod sidecar;
+pub mod usage;
 
 pub use failure::Failure;
 pub use handshake::Handshake;
