@@ -102,6 +102,7 @@ class Bpftrace:
         self._ticked = threading.Condition()
         self._lost_events = 0
         self._text: list[str] = []
+        self._said_all = False
         self.reason: str | None = None
 
     def start(self) -> None:
@@ -124,7 +125,8 @@ class Bpftrace:
         if self._process is None or self.reason:
             return
         with self._ticked:
-            attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._dead(), _ATTACH_SECONDS)
+            # Not `_dead`: its last words may still lie unread in the pipe, and they are the reason.
+            attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._said_all, _ATTACH_SECONDS)
         if not attached or not self._ticks:
             self.stop()
             self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it said nothing'}"
@@ -169,6 +171,7 @@ class Bpftrace:
             self._take(raw.decode(errors="replace").strip())
         self._process.wait()  # so that whoever is told finds it dead
         with self._ticked:
+            self._said_all = True
             self._ticked.notify_all()
 
     def _take(self, line: str) -> None:
