@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 /// The unit in which a sidecar keeps partial sums.
 pub const BLOCK_BYTES: u64 = 1 << 20;
 
+/// The stride of [`Sidecar::stride512_sum`]; a divisor of [`BLOCK_BYTES`].
+pub const STRIDE_BYTES: usize = 512;
+
 /// How a dataset was made and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sidecar {
@@ -20,6 +23,8 @@ pub struct Sidecar {
     pub size_bytes: u64,
     /// Sum of all bytes.
     pub byte_sum: u64,
+    /// Sum of every 512th byte, from the first one on: for readers that touch and do not read.
+    pub stride512_sum: u64,
     /// CRC-32C (Castagnoli) of the whole file.
     pub crc32c: u32,
     /// Sum of the bytes of each [`BLOCK_BYTES`], the last one possibly short.
@@ -60,6 +65,7 @@ impl Sidecar {
             "fill": self.fill,
             "size_bytes": self.size_bytes,
             "byte_sum": line::checksum(Some(self.byte_sum)),
+            "stride512_sum": line::checksum(Some(self.stride512_sum)),
             "crc32c": format!("{:08x}", self.crc32c),
             "block_bytes": BLOCK_BYTES,
             "block_byte_sums": self.block_byte_sums,
@@ -75,6 +81,7 @@ impl Sidecar {
             fill: value["fill"].as_str()?.to_owned(),
             size_bytes: value["size_bytes"].as_u64()?,
             byte_sum: value["byte_sum"].as_str()?.parse().ok()?,
+            stride512_sum: value["stride512_sum"].as_str()?.parse().ok()?,
             crc32c: u32::from_str_radix(value["crc32c"].as_str()?, 16).ok()?,
             block_byte_sums: value["block_byte_sums"]
                 .as_array()?
@@ -116,6 +123,7 @@ mod tests {
             fill: "random".into(),
             size_bytes: (sums.len() as u64 - 1) * BLOCK_BYTES + last_bytes,
             byte_sum: sums.iter().sum(),
+            stride512_sum: seed / 512,
             crc32c: 0x00c0_ffee,
             block_byte_sums: sums,
         }

@@ -1,7 +1,7 @@
 //! Filling a file from front to back while adding up what went in.
 
 use crate::pattern::Fill;
-use contract::sidecar::BLOCK_BYTES;
+use contract::sidecar::{BLOCK_BYTES, STRIDE_BYTES};
 use contract::{bytesum, Failure};
 use std::io::Write;
 
@@ -10,14 +10,17 @@ use std::io::Write;
 pub struct Sums {
     /// CRC-32C of everything so far.
     pub crc32c: u32,
+    /// Sum of every 512th byte so far.
+    pub stride512_sum: u64,
     /// Sum of the bytes of each block.
     pub block_byte_sums: Vec<u64>,
 }
 
 impl Sums {
-    /// Adds one block.
+    /// Adds one block, whose length is a multiple of the stride unless it is the last.
     pub fn add(&mut self, block: &[u8]) {
         self.crc32c = crc32c::crc32c_append(self.crc32c, block);
+        self.stride512_sum += block.iter().step_by(STRIDE_BYTES).map(|byte| u64::from(*byte)).sum::<u64>();
         self.block_byte_sums.push(bytesum::fastest()(block));
     }
 

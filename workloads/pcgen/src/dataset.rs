@@ -84,6 +84,7 @@ fn describe(request: &Request, sums: Sums) -> Sidecar {
         fill: request.fill.name().to_owned(),
         size_bytes: request.size_bytes,
         byte_sum: sums.byte_sum(),
+        stride512_sum: sums.stride512_sum,
         crc32c: sums.crc32c,
         block_byte_sums: sums.block_byte_sums,
     }

@@ -14,5 +14,5 @@ pub use dataset::{make, Made, Request};
 pub use pattern::Fill;
 pub use verification::verify;
 
-/// Changes whenever the same seed would give other bytes.
-pub const GENERATOR_VERSION: u64 = 1;
+/// Changes whenever the same seed would give other bytes, or the sidecar another key.
+pub const GENERATOR_VERSION: u64 = 2;

@@ -47,6 +47,9 @@ fn compare(sums: &Sums, sidecar: &Sidecar) -> Result<(), String> {
     if let Some(block) = pairs.into_iter().position(|(found, expected)| found != expected) {
         return Err(format!("in the 1 MiB block that begins at byte {}", block as u64 * BLOCK_BYTES));
     }
+    if sums.stride512_sum != sidecar.stride512_sum {
+        return Err("in the sum of every 512th byte, though every block's sum agrees".to_owned());
+    }
     if sums.crc32c != sidecar.crc32c {
         return Err("in the order of its bytes: every sum agrees and the CRC-32C does not".to_owned());
     }

@@ -74,6 +74,10 @@ fn what_is_made_is_whole_and_verified() {
     assert!(status.blocks() * 512 >= SIZE_BYTES);
     let sum: u64 = std::fs::read(folder.data()).unwrap().iter().map(|byte| u64::from(*byte)).sum();
     assert_eq!(made["byte_sum"], sum.to_string());
+    let bytes = std::fs::read(folder.data()).unwrap();
+    let strided: u64 = (0..bytes.len()).step_by(512).map(|place| u64::from(bytes[place])).sum();
+    let sidecar: Value = serde_json::from_slice(&std::fs::read(folder.0.join("data.json")).unwrap()).unwrap();
+    assert_eq!(sidecar["stride512_sum"], strided.to_string());
     assert_eq!(end(&folder.verify())["verified"], true);
 }
 
@@ -122,10 +126,21 @@ fn swapped_bytes_are_found_though_every_sum_agrees() {
     let folder = Folder::new("swapped");
     end(&folder.make("--size-bytes 5000"));
     let mut bytes = std::fs::read(folder.data()).unwrap();
-    let other = bytes.iter().position(|byte| *byte != bytes[0]).unwrap();
-    bytes.swap(0, other);
+    let other = (2..512).find(|place| bytes[*place] != bytes[1]).unwrap();
+    bytes.swap(1, other);
     std::fs::write(folder.data(), bytes).unwrap();
     assert_refused(&folder.verify(), 1, "CRC-32C");
+}
+
+#[test]
+fn a_wrong_sum_of_every_512th_byte_is_found() {
+    let folder = Folder::new("stride");
+    end(&folder.make("--size-bytes 5000"));
+    let path = folder.0.join("data.json");
+    let mut sidecar: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    sidecar["stride512_sum"] = "1".into();
+    std::fs::write(&path, sidecar.to_string()).unwrap();
+    assert_refused(&folder.verify(), 1, "512th");
 }
 
 #[test]
