@@ -33,7 +33,7 @@ def at_published_size(record):
 
 def test_every_claim_of_the_article_has_a_row(tmp_path):
     found = results(tmp_path)
-    assert list(found) == [f"003-{line}" for line in range(178, 198)]
+    assert list(found) == [f"003-{line}" for line in range(177, 197)]
     assert all(result.why for result in found.values())
 
 
@@ -42,15 +42,15 @@ def test_absolute_figures_are_never_held_under_emulation_or_at_another_size(tmp_
         found = results(tmp_path / name, change, **plan)
         absolute = [c["id"] for c in DEFINITION["claims"] if c["needs"] == "published_size"]
         assert {found[line].verdict for line in absolute} == {"not_comparable"}
-        assert "10GiB" in found["003-178"].why or name == "c"
-        assert ("emulated" in found["003-178"].why) == (name != "b")
+        assert "10GiB" in found["003-177"].why or name == "c"
+        assert ("emulated" in found["003-177"].why) == (name != "b")
 
 
 def test_absolute_figures_are_judged_at_the_published_size_on_real_hardware(tmp_path):
     found = results(tmp_path, at_published_size, size="full")
-    assert found["003-178"].verdict == "held"
-    assert found["003-189"].verdict == "held"
-    assert found["003-196"].verdict == "not_held"  # 3.8 GB were read, for 328 were published
+    assert found["003-177"].verdict == "held"
+    assert found["003-188"].verdict == "held"
+    assert found["003-195"].verdict == "not_held"  # 3.8 GB were read, for 328 were published
 
 
 def test_killed_is_held_only_when_all_were_killed(tmp_path):
@@ -59,14 +59,14 @@ def test_killed_is_held_only_when_all_were_killed(tmp_path):
             record["outcome"] = "ok"
 
     found = results(tmp_path, survives)
-    assert (found["003-184"].verdict, found["003-185"].verdict) == ("held", "not_held")
-    assert found["003-185"].why == "2 of 3 were killed for memory"
+    assert (found["003-183"].verdict, found["003-184"].verdict) == ("held", "not_held")
+    assert found["003-184"].why == "2 of 3 were killed for memory"
 
 
 def test_ratios_that_the_emulated_cpu_decides_are_not_comparable(tmp_path):
     found = results(tmp_path)
-    assert found["003-190"].verdict == "not_comparable"
-    assert "numerator and denominator" in found["003-190"].why
+    assert found["003-189"].verdict == "not_comparable"
+    assert "numerator and denominator" in found["003-189"].why
 
 
 def test_ratios_that_a_limit_decides_are_judged_under_emulation_too(tmp_path):
@@ -77,14 +77,14 @@ def test_ratios_that_a_limit_decides_are_judged_under_emulation_too(tmp_path):
             record["traces"] = {}
 
     found = results(tmp_path, held_by_the_disk)
-    assert found["003-191"].verdict == "held"
-    assert "cut short" in found["003-191"].why
+    assert found["003-190"].verdict == "held"
+    assert "cut short" in found["003-190"].why
 
 
 def test_ratios_are_held_within_a_factor_of_two(tmp_path):
     found = results(tmp_path, native)
     assert {c["tolerance_factor"] for c in DEFINITION["claims"] if c["rule"] == "ratio"} == {2.0}
-    assert found["003-190"].verdict == "held"
+    assert found["003-189"].verdict == "held"
 
     def even(record):
         native(record)
@@ -92,7 +92,7 @@ def test_ratios_are_held_within_a_factor_of_two(tmp_path):
             record["response"]["full_pass_seconds"] = 0.7
 
     found = results(tmp_path / "even", even)
-    assert {found[f"003-{line}"].verdict for line in (190, 191, 192)} == {"not_held"}
+    assert {found[f"003-{line}"].verdict for line in (189, 190, 191)} == {"not_held"}
 
     def far_too_slow(record):
         native(record)
@@ -100,7 +100,7 @@ def test_ratios_are_held_within_a_factor_of_two(tmp_path):
             record["response"]["full_pass_seconds"] *= 10
 
     found = results(tmp_path / "slow", far_too_slow)
-    assert {found[f"003-{line}"].verdict for line in (190, 191)} == {"not_held"}
+    assert {found[f"003-{line}"].verdict for line in (189, 190)} == {"not_held"}
 
 
 def test_half_a_cpu_is_enough_to_make_an_emulated_time_the_emulators(tmp_path):
@@ -111,13 +111,13 @@ def test_half_a_cpu_is_enough_to_make_an_emulated_time_the_emulators(tmp_path):
             record["traces"] = {}
 
     found = results(tmp_path, torn)
-    assert found["003-190"].verdict == "held"
-    assert found["003-191"].verdict == "not_comparable"
-    assert "its numerator is mostly" in found["003-192"].why
+    assert found["003-189"].verdict == "held"
+    assert found["003-190"].verdict == "not_comparable"
+    assert "its numerator is mostly" in found["003-191"].why
 
 
 def test_amplification_is_a_count_and_is_judged_anywhere(tmp_path):
-    found = results(tmp_path)["003-197"]
+    found = results(tmp_path)["003-196"]
     assert found.verdict == "held"
     assert found.measured == pytest.approx(28.4, abs=0.1)
 
@@ -128,18 +128,18 @@ def test_excluded_trials_prove_nothing(tmp_path):
             record["cache"]["resident_bytes_before"] = 4096
 
     found = results(tmp_path, noisy)
-    assert found["003-197"].verdict == "no_data"
-    assert "excluded" in found["003-197"].why
-    assert found["003-178"].verdict == "not_comparable"
+    assert found["003-196"].verdict == "no_data"
+    assert "excluded" in found["003-196"].why
+    assert found["003-177"].verdict == "not_comparable"
 
 
 def test_a_claim_about_what_was_never_run_has_no_data(tmp_path):
     definition = copy.deepcopy(DEFINITION)
     definition["claims"][0]["response"] = "no_such_seconds"
     found = results(tmp_path, definition=definition)
-    assert found["003-178"].verdict == "no_data"
+    assert found["003-177"].verdict == "no_data"
 
 
 def test_totals_of_a_cut_off_pass_stand_for_the_whole(tmp_path):
-    found = results(tmp_path)["003-196"]
+    found = results(tmp_path)["003-195"]
     assert found.measured == pytest.approx(28.4 * 0.134217728, rel=0.01)
