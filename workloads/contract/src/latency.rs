@@ -19,6 +19,12 @@ pub struct Histogram {
     max_ns: u64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Histogram {
     /// An empty histogram.
     #[must_use]

@@ -2,6 +2,7 @@
 //!
 //! `workloads/README.md` states the contract in full; the modules here are its parts.
 
+pub mod amount;
 pub mod bus_error;
 pub mod bytesum;
 pub mod command_line;
@@ -14,8 +15,10 @@ pub mod line;
 pub mod mix;
 pub mod options;
 pub mod page;
+pub mod page_cache;
 pub mod permutation;
 pub mod sidecar;
+pub mod smaps;
 pub mod usage;
 
 pub use failure::Failure;
