@@ -6,26 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagecage.trial import Step, Workload
+
 SIZES = ("full", "default", "emulated", "smoke")
 
 
 @dataclass(frozen=True)
 class Level:
-    """What one level of a factor changes: workload arguments, the cache state, the read-ahead, the cage."""
+    """What one level of a factor changes; None changes nothing. `machine_memory_fraction` is of all files together."""
 
     arguments: tuple[str, ...] = ()
     cache: str | None = None
     read_ahead_kb: int | None = None
     cage: str | None = None
+    workload: Workload | None = None
+    before: Step | None = None
+    storage: str | None = None
+    storage_latency_us: int | None = None
+    machine_memory_bytes: int | None = None
+    machine_memory_fraction: float | None = None
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a run is: the dataset and how long one measured part may take."""
+    """How large a run is: `files` files of `dataset_bytes` each, how long one measured part may take, which treatments.
+
+    `treatments` is "all" or "covering".
+    """
 
     dataset_bytes: int | None
     max_seconds: float | None
     repeats: int | None = None
+    files: int = 1
+    treatments: str = "all"
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Bytes of all files together."""
+        return None if self.dataset_bytes is None else self.dataset_bytes * self.files
 
 
 @dataclass(frozen=True)
@@ -50,6 +68,7 @@ class Experiment:
     claims: tuple[Mapping[str, Any], ...]
     definition_sha256: str
     definition: Mapping[str, Any] = field(default_factory=dict)
+    fill: str = "random"
 
     def cage_names(self) -> set[str]:
         """Every cage that a level names: in its table, or, for the factor `cage`, by its own name."""
@@ -57,3 +76,11 @@ class Experiment:
         tables = self.levels.get("cage", {})
         named = {name for name in self.factors.get("cage", ()) if not (name in tables and tables[name].cage)}
         return own | named
+
+    def programs(self) -> set[str]:
+        """Every program of workloads/ that a trial may need."""
+        tables = [level for levels in self.levels.values() for level in levels.values()]
+        base = Workload(self.program, (), self.workload_kind)
+        workloads = [base, *(level.workload for level in tables if level.workload)]
+        steps = {level.before.program for level in tables if level.before}
+        return steps | {workload.program for workload in workloads if workload.kind == "handshake"}

@@ -7,13 +7,15 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pagecage.cage import Cage
+from pagecage.cage import UNCAGED, Cage
+from pagecage.covering import Treatment, selected, treatments
 from pagecage.experiment import Experiment, Level, Size
 from pagecage.trial import Dataset, Trial, Workload, trial_from_json, trial_to_json
+from pagecage.units import page_floor_bytes
 
 PLAN_VERSION = 1
 _NAME_LENGTH = 100
@@ -46,23 +48,14 @@ class Choices:
     fresh: str
 
 
-def treatments(experiment: Experiment) -> Iterator[dict[str, str]]:
-    """Every combination of levels, in the definition's order, without the excluded ones."""
-    names = list(experiment.factors)
-    for levels in itertools.product(*experiment.factors.values()):
-        treatment = dict(zip(names, levels, strict=True))
-        if not any(all(treatment[k] == v for k, v in out.items()) for out in experiment.exclude):
-            yield treatment
-
-
 def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: Choices) -> tuple[Trial, ...]:
-    """All trials in the order they will run. A block holds one repeat of every treatment, shuffled."""
+    """All trials in the order they will run. A block holds one repeat of every chosen treatment, shuffled."""
     shuffle = random.Random(choices.seed)
     size = experiment.sizes[choices.size]
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
     for repeat in range(1, choices.repeats + 1):
-        block = list(treatments(experiment))
+        block = selected(experiment, choices.size)
         shuffle.shuffle(block)
         for treatment in block:
             trial_id = _trial_id(repeat, names[tuple(treatment.values())])
@@ -74,26 +67,49 @@ def _make_trial(
     experiment: Experiment,
     cages: Mapping[str, Cage],
     size: Size,
-    treatment: dict[str, str],
+    treatment: Treatment,
     trial_id: str,
     repeat: int,
     position: int,
 ) -> Trial:
     levels = [_level(experiment, factor, level) for factor, level in treatment.items()]
-    cage_names = [level.cage for level in levels if level.cage]
-    arguments = experiment.arguments + tuple(a for level in levels for a in level.arguments)
-    read_aheads = [level.read_ahead_kb for level in levels if level.read_ahead_kb is not None]
-    caches = [level.cache for level in levels if level.cache]
+    read_ahead_kb = _last(levels, "read_ahead_kb")
+    storage = [level for level in levels if level.storage]
     return Trial(
         trial_id=trial_id, experiment=experiment.name, treatment=treatment, repeat=repeat,
-        block=repeat, position=position,
-        workload=Workload(experiment.program, arguments, experiment.workload_kind, experiment.min_memory_bytes),
-        cage=cages[cage_names[-1] if cage_names else "uncaged"], cache=caches[-1] if caches else "any",
-        dataset=Dataset(size.dataset_bytes) if size.dataset_bytes else None,
-        read_ahead_kb=read_aheads[-1] if read_aheads else experiment.read_ahead_kb,
+        block=repeat, position=position, workload=_workload(experiment, levels),
+        cage=cages[_last(levels, "cage") or UNCAGED], cache=_last(levels, "cache") or "any",
+        dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
+        read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         collectors=experiment.collectors, max_seconds=size.max_seconds,
         timeout_seconds=(size.max_seconds or 600.0) + _SETUP_SECONDS,
+        files=size.files, before=_last(levels, "before"),
+        storage=(storage[-1].storage if storage else None) or "data",
+        storage_latency_us=storage[-1].storage_latency_us if storage else None,
+        machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
     )  # fmt: skip
+
+
+def _last(levels: list[Level], key: str) -> Any:
+    """What the last of the levels that say anything about it says, or None."""
+    told = [value for level in levels if (value := getattr(level, key)) is not None]
+    return told[-1] if told else None
+
+
+def _workload(experiment: Experiment, levels: list[Level]) -> Workload:
+    """The last level's own program, or the experiment's; the arguments of all levels come after its."""
+    own = Workload(experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes)
+    chosen: Workload = _last(levels, "workload") or own
+    return replace(chosen, arguments=chosen.arguments + tuple(a for level in levels for a in level.arguments))
+
+
+def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int | None:
+    for level in reversed(levels):
+        if level.machine_memory_bytes is not None:
+            return level.machine_memory_bytes
+        if level.machine_memory_fraction is not None:
+            return page_floor_bytes(round((total_bytes or 0) * level.machine_memory_fraction))
+    return None
 
 
 def _level(experiment: Experiment, factor: str, level: str) -> Level:
@@ -101,7 +117,7 @@ def _level(experiment: Experiment, factor: str, level: str) -> Level:
     return replace(known, cage=known.cage or level) if factor == "cage" else known
 
 
-def _names(all_treatments: list[dict[str, str]]) -> dict[tuple[str, ...], str]:
+def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
     """A readable name for each treatment; all numbered where two would be equal, or one too long for a unit's name."""
     words = {
         tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values()) for t in all_treatments
@@ -129,7 +145,8 @@ def make_plan(
     document = {
         "plan_version": PLAN_VERSION, "run_id": run_id, "experiment": experiment.name,
         "definition": dict(experiment.definition), "definition_sha256": experiment.definition_sha256,
-        **vars(choices), "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
+        **vars(choices), "treatments": experiment.sizes[choices.size].treatments,
+        "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
     }  # fmt: skip
     return Plan(run_id, trials, document)
 

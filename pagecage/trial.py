@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pagecage.cage import Cage, cage_from_json, cage_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace")
+STORAGES = ("data", "null_blk", "dm_delay")
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class Dataset:
 class Workload:
     """The program to run. `handshake` programs speak the contract in workloads/README.md; a `command` is timed whole.
 
-    `arguments` may hold {file}, {sidecar}, {data_dir} and {max_seconds}; `min_memory_bytes` is the smallest MemoryMax
-    in which it is known to work.
+    The `arguments` of `fio` are options of one job. Otherwise
+    `arguments` may hold {file}, {sidecar}, {data_dir} and {max_seconds}, and {files} as one of them; `min_memory_bytes`
+    is the smallest MemoryMax in which it is known to work.
     """
 
     program: str
@@ -41,8 +43,21 @@ class Workload:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A program of workloads/ run to its end before the counters begin; `slice` is the trial's own or another."""
+
+    program: str
+    arguments: tuple[str, ...]
+    slice: str = "same"
+
+
+@dataclass(frozen=True)
 class Trial:
-    """One row of a plan. `max_seconds` bounds the measured part, `timeout_seconds` the workload's whole life."""
+    """One row of a plan. `max_seconds` bounds the measured part, `timeout_seconds` the workload's whole life.
+
+    There are `files` files like `dataset`, with the seeds 1 to `files`. `storage` other than "data" is made for the
+    trial; `machine_memory_bytes` is what is left of the machine's memory.
+    """
 
     trial_id: str
     experiment: str
@@ -58,6 +73,22 @@ class Trial:
     collectors: tuple[str, ...] = ()
     max_seconds: float | None = None
     timeout_seconds: float = 600.0
+    files: int = 1
+    before: Step | None = None
+    storage: str = "data"
+    storage_latency_us: int | None = None
+    machine_memory_bytes: int | None = None
+
+    @property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """Every file of the trial, in order; none where it reads none."""
+        first = self.dataset
+        return () if first is None else tuple(replace(first, seed=first.seed + n) for n in range(self.files))
+
+    @property
+    def dataset_bytes(self) -> int:
+        """Bytes of all its files together."""
+        return sum(dataset.size_bytes for dataset in self.datasets)
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -68,6 +99,7 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "cage": cage_to_json(trial.cage),
         "collectors": list(trial.collectors),
         "workload": {**asdict(trial.workload), "arguments": list(trial.workload.arguments)},
+        "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)} if trial.before else None,
     }
 
 
@@ -81,5 +113,10 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
             "cage": cage_from_json(data["cage"]),
             "dataset": Dataset(**data["dataset"]) if data["dataset"] else None,
             "collectors": tuple(data["collectors"]),
+            "before": _step(data.get("before")),
         }
     )
+
+
+def _step(data: Mapping[str, Any] | None) -> Step | None:
+    return Step(data["program"], tuple(data["arguments"]), data["slice"]) if data else None

@@ -15,8 +15,8 @@ from tests.tree import ROOT, files
 # A module imports only what stands to its left, or its own package. A new module is put where it belongs.
 ORDER = (
     *("version", "errors", "units", "process"),
-    *("cage", "experiment", "trial", "record"),
-    *("plan", "requirements", "verdicts", "agent"),
+    *("cage", "trial", "experiment", "record"),
+    *("covering", "plan", "requirements", "verdicts", "agent"),
     *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}

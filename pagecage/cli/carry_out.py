@@ -12,12 +12,13 @@ from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
 from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
+from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.experiment import Experiment
 from pagecage.hosts.host import Host
 from pagecage.hosts.kit import make_kit
 from pagecage.hosts.local import LocalHost
-from pagecage.plan import Plan, treatments
+from pagecage.plan import Plan
 from pagecage.runs import RunFolder, find_run
 from pagecage.units import format_seconds
 
@@ -35,7 +36,7 @@ class Job:
 
 def summary_row(experiment: Experiment) -> dict[str, Any]:
     """What `pagecage list` shows of an experiment; the time is a guess for an emulated host."""
-    count = len(list(treatments(experiment)))
+    count = len(selected(experiment, "emulated"))
     size = experiment.sizes["emulated"]
     seconds = count * (size.repeats or experiment.repeats) * expected_trial_seconds(size.max_seconds)
     return {
@@ -49,7 +50,7 @@ def plan_for(name: str, wishes: Wishes, command: str, say: Say) -> tuple[Plan, H
     """The plan and its host; everything that can be wrong with the input is found before anything starts."""
     experiment = definitions().experiment(name)
     if wishes.cage is not None:
-        definitions().cage(wishes.cage, experiment.sizes["full"].dataset_bytes)
+        definitions().cage(wishes.cage, experiment.sizes["full"].total_bytes)
     host = choose_host(wishes.host, wishes.data_dir, say)
     try:
         plan = build_plan(wishes, with_cage(experiment, wishes.cage), host, command, say)

@@ -14,6 +14,7 @@ from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED
 from pagecage.definitions.catalogue import Definitions, nearest
+from pagecage.definitions.programs import known_programs
 from pagecage.errors import PagecageError
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host
@@ -27,7 +28,7 @@ from pagecage.version import VERSION
 
 TOP = Path(__file__).resolve().parents[2]
 RUNS = Path(os.environ.get("PAGECAGE_RUNS", TOP / "runs"))
-PROGRAMS = sorted(path.name for path in (TOP / "workloads").glob("pc*") if path.is_dir())
+PROGRAMS = known_programs(TOP)
 HOSTS = ("auto", "local", "vm")
 Say = Callable[[str], None]
 
@@ -114,7 +115,7 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
 def build_plan(wishes: Wishes, experiment: Experiment, host: Host, command: str, say: Say) -> Plan:
     """The whole plan, every value resolved."""
     size, reason = choose_size(wishes.size, host, say)
-    dataset_bytes = experiment.sizes[size].dataset_bytes
+    dataset_bytes = experiment.sizes[size].total_bytes
     if dataset_bytes and isinstance(host, LocalHost):
         host.require_room(dataset_bytes)
     cages = {name: definitions().cage(name, dataset_bytes) for name in experiment.cage_names() | {UNCAGED}}

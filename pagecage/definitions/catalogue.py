@@ -11,18 +11,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pagecage.cage import UNCAGED, Cage
-from pagecage.definitions.tables import (
-    CageFile,
-    ClaimTable,
-    ExperimentFile,
-    Fraction,
-    LevelTable,
-    SizeTable,
-    Source,
-    WorkloadTable,
-)
+from pagecage.definitions.articles import Row, check_config_key, complete_claim, read_articles
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, Source
+from pagecage.definitions.tables import CageFile, ExperimentFile, Fraction, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError
 from pagecage.experiment import Experiment, Level, Size
+from pagecage.trial import Step, Workload
 from pagecage.units import page_floor_bytes
 
 
@@ -60,7 +54,7 @@ def _keys_hint(path: Path, key: str) -> str:
     """The nearest key of the same table; docs/schema/ has them all."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
-        "source": Source, "MemoryMax": Fraction,
+        "findings": FindingTable, "source": Source, "MemoryMax": Fraction,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
@@ -90,6 +84,7 @@ class Definitions:
             table = ExperimentFile.model_validate(data)
         except ValidationError as error:
             raise _complain(path, error) from None
+        data |= {"claims": self._claims(name, table, data, path)} if table.claims else {}
         experiment = _experiment(name, table, data, path)
         self._check_names(path, experiment)
         return experiment
@@ -109,10 +104,21 @@ class Definitions:
             raise PagecageError(f"{place}there is no {kind} {name!r}", nearest(name, known))
         return folder / f"{name}.toml"
 
+    def _claims(self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+        """Its claims, whole: a plan that holds them needs no other file to be judged."""
+        rows: dict[str, Row] | None = read_articles(self._experiments / "articles")
+        try:
+            whole = [complete_claim(claim, rows, name) for claim in table.claims]
+            for claim in whole:
+                check_config_key(claim, data)
+        except PagecageError as error:
+            raise PagecageError(f"{path.name}: {error.message}", error.hint) from None
+        return whole
+
     def _check_names(self, path: Path, experiment: Experiment) -> None:
-        if experiment.workload_kind == "handshake" and experiment.program not in self._programs:
-            known = nearest(experiment.program, self._programs)
-            raise PagecageError(f"{path.name}: workload.program: no workload {experiment.program!r}", known)
+        for program in sorted(experiment.programs() - set(self._programs)):
+            known = nearest(program, self._programs)
+            raise PagecageError(f"{path.name}: workload.program: no workload {program!r}", known)
         for cage in sorted(experiment.cage_names()):
             self._path(self._cages, cage, "cage", self.cage_names(), f"{path.name}: factors.cage")
 
@@ -124,14 +130,32 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         response=table.response, repeats=table.repeats, fresh=table.fresh, read_ahead_kb=table.read_ahead_kb,
         collectors=tuple(table.collectors), factors={k: tuple(v) for k, v in table.factors.items()},
         levels={f: {n: _level(level) for n, level in levels.items()} for f, levels in table.levels.items()},
-        exclude=tuple(table.exclude), claims=tuple(claim.model_dump() for claim in table.claims),
-        sizes={n: Size(s.dataset, s.max_seconds, s.repeats) for n, s in table.sizes.items()},
-        definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data,
+        exclude=tuple(table.exclude), claims=tuple(data.get("claims", ())),
+        sizes={n: _size(n, s) for n, s in table.sizes.items()},
+        definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data, fill=table.fill,
     )  # fmt: skip
 
 
+def _size(name: str, table: SizeTable) -> Size:
+    """A smoke run shows every level once, and no more, unless its table says otherwise."""
+    chosen = table.treatments or ("covering" if name == "smoke" else "all")
+    return Size(table.dataset, table.max_seconds, table.repeats, table.files, chosen)
+
+
 def _level(table: LevelTable) -> Level:
-    return Level(tuple(table.arguments), table.cache, table.read_ahead_kb, table.cage)
+    memory, step, workload = table.machine_memory_bytes, table.before, table.workload
+    return Level(
+        tuple(table.arguments), table.cache, table.read_ahead_kb, table.cage,
+        workload=_workload(workload) if workload else None,
+        before=Step(step.program, tuple(step.arguments), step.slice) if step else None,
+        storage=table.storage, storage_latency_us=table.storage_latency_us,
+        machine_memory_bytes=memory if isinstance(memory, int) else None,
+        machine_memory_fraction=memory.dataset_fraction if isinstance(memory, Fraction) else None,
+    )  # fmt: skip
+
+
+def _workload(table: WorkloadTable) -> Workload:
+    return Workload(table.program, tuple(table.arguments), table.kind, table.min_memory_bytes or 0)
 
 
 def _cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:

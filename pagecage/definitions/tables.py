@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, Source, Strict
 from pagecage.errors import PagecageError
 from pagecage.units import parse_size_bytes
 
@@ -27,31 +28,37 @@ SizeBytes = Annotated[
     BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=_SIZE_PATTERN)]),
     Field(gt=0),
 ]
-PLACES = ("file", "sidecar", "data_dir", "max_seconds")
+PLACES = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace"]
+Storage = Literal["data", "null_blk", "dm_delay"]
+# What the agent writes into a job file itself (pagecage/agent/fio_job.py).
+_OURS_IN_A_JOB = (
+    "filename", "directory", "readonly", "invalidate", "group_reporting", "name", "new_group", "output", "stonewall",
+    "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec",
+)  # fmt: skip
+_READS_ONLY = ("read", "randread")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+def wrong_job_option(option: str) -> str | None:
+    """Why this cannot be one option of a fio job, or None."""
+    name, _, value = option.partition("=")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or "\n" in option:
+        return f'{option!r} is no fio job option, as in "rw=randread"'
+    if name in _OURS_IN_A_JOB:
+        return f"{name} is written into the job file by pagecage itself"
+    if name in ("rw", "readwrite") and value not in _READS_ONLY:
+        return f"rw={value} would write to the dataset; known: {', '.join(_READS_ONLY)}"
+    return None
 
 
-class Source(_Strict):
-    """Where a question or a figure comes from."""
-
-    title: str = ""
-    author: str = ""
-    date: str = ""
-    url: str = ""
-
-
-class Fraction(_Strict):
+class Fraction(Strict):
     """A size as a share of the dataset's."""
 
     dataset_fraction: Annotated[float, Field(gt=0)]
 
 
-class CageFile(_Strict):
+class CageFile(Strict):
     """One file of cgroups/. Limits are systemd properties, verbatim (systemd.resource-control(5)); absent: no limit."""
 
     about: str
@@ -68,54 +75,77 @@ class CageFile(_Strict):
     source: Source | None = None
 
 
-class WorkloadTable(_Strict):
-    """The program: one of workloads/ (`handshake`), or any command."""
+class WorkloadTable(Strict):
+    """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command."""
 
     program: str
-    kind: Literal["handshake", "command"] = "handshake"
+    kind: Literal["handshake", "command", "fio"] = "handshake"
     arguments: list[str] = []
     min_memory_bytes: SizeBytes | None = None
 
+    @model_validator(mode="after")
+    def _speaks_fio(self) -> WorkloadTable:
+        if self.kind == "fio" and self.program != "fio":
+            raise ValueError('program must be "fio" where kind is "fio"')
+        for option in self.arguments if self.kind == "fio" else []:
+            if complaint := wrong_job_option(option):
+                raise ValueError(f"arguments: {complaint}")
+        return self
 
-class SizeTable(_Strict):
-    """How large a run of this size is; `max_seconds` bounds one measured part."""
+
+class SizeTable(Strict):
+    """How large a run of this size is: `files` files of `dataset` bytes each; `max_seconds` bounds one measured part.
+
+    `treatments` is all, or covering: the fewest that hold every level once (what smoke does unless told otherwise).
+    """
 
     dataset: SizeBytes | None = None
+    files: Annotated[int, Field(gt=0, le=4096)] = 1
     max_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     repeats: Annotated[int, Field(gt=0)] | None = None
+    treatments: Literal["all", "covering"] | None = None
 
 
-class LevelTable(_Strict):
-    """What one level changes."""
+class BeforeTable(Strict):
+    """A step run to its end before the counters begin, in the trial's own slice or in a sibling with its limits."""
+
+    program: str
+    arguments: list[str] = []
+    slice: Literal["same", "other"] = "same"
+
+
+class LevelTable(Strict):
+    """What one level changes. A `workload` replaces the experiment's; `arguments` of all levels come after it."""
 
     arguments: list[str] = []
     cache: CacheState | None = None
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     cage: str | None = None
+    workload: WorkloadTable | None = None
+    before: BeforeTable | None = None
+    storage: Storage | None = Field(None, description="the disk behind the data directory, or one made for the trial")
+    storage_latency_us: Annotated[int, Field(gt=0)] | None = None
+    machine_memory_bytes: SizeBytes | Fraction | None = Field(
+        None, description="how much of the machine's memory is left; the rest is taken away for the trial"
+    )
+
+    @model_validator(mode="after")
+    def _latency(self) -> LevelTable:
+        is_made = self.storage in ("null_blk", "dm_delay")
+        if is_made != (self.storage_latency_us is not None):
+            raise ValueError("storage_latency_us goes with storage null_blk or dm_delay, and they with it")
+        if self.storage == "dm_delay" and (self.storage_latency_us or 0) % 1000:
+            raise ValueError("storage_latency_us: dm-delay counts whole milliseconds")
+        return self
 
 
-class ClaimTable(_Strict):
-    """A published figure and the rule by which it counts as reproduced."""
-
-    id: str
-    says: str
-    published: float | str
-    unit: str
-    response: str
-    rule: Literal["absolute", "outcome", "ratio"]
-    where: dict[str, str]
-    over: dict[str, str] | None = None
-    tolerance_factor: Annotated[float, Field(ge=1)] = 2.0
-    needs: Literal["published_size", "any_size"] = "any_size"
-    remark: str = ""
-
-
-class ExperimentFile(_Strict):
+class ExperimentFile(Strict):
     """One file of experiments/: a question, the factors varied to answer it, the sizes it can be run at, its claims."""
 
     question: str
     story: str = ""
     source: Source | None = None
+    fill: Literal["random", "zero", "index"] = Field("random", description="what pcgen fills the dataset with")
     workload: WorkloadTable
     response: str = "full_pass_seconds"
     repeats: Annotated[int, Field(gt=0)] = 5
@@ -127,6 +157,7 @@ class ExperimentFile(_Strict):
     exclude: list[dict[str, str]] = []
     sizes: dict[Literal["full", "default", "emulated", "smoke"], SizeTable]
     claims: list[ClaimTable] = []
+    findings: list[FindingTable] = []
 
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentFile:
@@ -142,6 +173,7 @@ class ExperimentFile(_Strict):
                 if level not in self.factors.get(factor, []):
                     raise ValueError(f"levels.{factor}.{level} is no level of factors.{factor}")
         self._check_treatments()
+        self._check_wheres()
         self._check_places()
         if missing := {"full", "default", "emulated", "smoke"} - set(self.sizes):
             raise ValueError(f"sizes.{min(missing)} is missing")
@@ -157,20 +189,39 @@ class ExperimentFile(_Strict):
             if bare and factor != "cage":
                 raise ValueError(f"levels.{factor}.{bare[0]} is missing: a level without a table would change nothing")
 
+    def _check_wheres(self) -> None:
+        """What a claim or a finding names must be levels of this experiment."""
+        told: list[tuple[str, ClaimTable | FindingTable]] = [(f"claims.{claim.id}", claim) for claim in self.claims]
+        told += [(f"findings[{number}]", finding) for number, finding in enumerate(self.findings)]
+        for name, table in told:
+            for key, where in (("where", table.where), ("over", table.over or {})):
+                if unknown := _outside(where, self.factors):
+                    raise ValueError(f"{name}.{key}: {unknown} is no level here")
+
     def _check_places(self) -> None:
         """A {place} in an argument must be one that the agent fills in, and have something to be filled with."""
         tables = [table for levels in self.levels.values() for table in levels.values()]
         for argument in [*self.workload.arguments, *(a for table in tables for a in table.arguments)]:
-            for place in re.findall(r"\{([a-z_]+)\}", argument):
-                if place not in PLACES and self.workload.kind == "handshake":
-                    raise ValueError(f"workload.arguments: no {{{place}}}; known: {', '.join(PLACES)}")
-                bare = [n for n, size in self.sizes.items() if place in PLACES and not _fills(place, size)]
-                if bare:
-                    raise ValueError(f"sizes.{bare[0]} gives nothing for {{{place}}}")
+            self._check_argument(argument, self.workload.kind == "handshake", "workload.arguments")
+        for workload in (table.workload for table in tables if table.workload):
+            for argument in workload.arguments:
+                self._check_argument(argument, workload.kind == "handshake", "levels.*.workload.arguments")
+        for argument in (a for table in tables if table.before for a in table.before.arguments):
+            self._check_argument(argument, True, "levels.*.before.arguments")
+
+    def _check_argument(self, argument: str, strict: bool, where: str) -> None:
+        for place in re.findall(r"\{([a-z_]+)\}", argument):
+            if place not in PLACES and strict:
+                raise ValueError(f"{where}: no {{{place}}}; known: {', '.join(PLACES)}")
+            if place == "files" and strict and argument != "{files}":
+                raise ValueError(f"{where}: {argument!r}: {{files}} becomes several arguments, so it stands alone")
+            bare = [n for n, size in self.sizes.items() if place in PLACES and not _fills(place, size)]
+            if bare:
+                raise ValueError(f"sizes.{bare[0]} gives nothing for {{{place}}}")
 
 
 def _fills(place: str, size: SizeTable) -> bool:
-    if place in ("file", "sidecar"):
+    if place in ("file", "files", "sidecar"):
         return size.dataset is not None
     return place != "max_seconds" or size.max_seconds is not None
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.covering import treatments
 from pagecage.definitions.catalogue import Definitions, nearest
+from pagecage.definitions.programs import known_programs
 from pagecage.errors import PagecageError
-from pagecage.plan import treatments
 from tests.tree import ROOT
 
 CAGES = {
@@ -118,12 +119,12 @@ def test_a_share_needs_a_dataset(top: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "experiments").glob("*.toml")))
 def test_every_experiment_of_the_project_is_right(name: str) -> None:
-    known = Definitions(ROOT, sorted(path.name for path in (ROOT / "workloads").glob("pc*")))
+    known = Definitions(ROOT, known_programs(ROOT))
     experiment = known.experiment(name)
     cages = {level for level in experiment.factors.get("cage", ()) if level in known.cage_names()}
     for size in experiment.sizes.values():
         for cage in cages:
-            known.cage(cage, size.dataset_bytes)
+            known.cage(cage, size.total_bytes)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cage import Cage
+from pagecage.covering import covering, selected, treatments
 from pagecage.experiment import Experiment, Level, Size
-from pagecage.plan import Choices, Plan, blocks, make_plan, make_trials, plan_from_json, plan_to_json, treatments
+from pagecage.plan import Choices, Plan, blocks, make_plan, make_trials, plan_from_json, plan_to_json
+from pagecage.trial import Step, Workload
 
 SIZES = {name: Size(2**20, 5.0) for name in ("full", "default", "emulated", "smoke")}
 BASE = Experiment(
@@ -155,3 +158,62 @@ def test_groups_are_what_shares_a_machine_state(experiment: Experiment, wanted: 
         assert tuple(trial for group in groups for trial in group) == trials
         assert len(groups) == count
     assert blocks((), "never") == []
+
+
+def level_pairs(chosen: list[dict[str, str]]) -> set[tuple[str, str]]:
+    return {pair for treatment in chosen for pair in treatment.items()}
+
+
+@given(experiments, st.data())
+def test_covering_treatments_show_every_level_and_none_that_is_excluded(experiment: Experiment, data: Any) -> None:
+    every = list(treatments(experiment))
+    out = tuple(data.draw(st.lists(st.sampled_from(every), max_size=3))) if experiment.factors else ()
+    left = list(treatments(replace(experiment, exclude=out)))
+    chosen = covering(left)
+    assert level_pairs(chosen) == level_pairs(left)
+    assert all(treatment in left for treatment in chosen)
+    assert len(chosen) <= len(left)
+    assert chosen == covering(left)
+
+
+@given(experiments)
+def test_a_full_product_needs_as_many_treatments_as_its_largest_factor_has_levels(experiment: Experiment) -> None:
+    chosen = covering(list(treatments(experiment)))
+    assert len(chosen) == max(map(len, experiment.factors.values()), default=1)
+
+
+def test_a_size_says_whether_all_treatments_run() -> None:
+    sizes = {**SIZES, "smoke": replace(SIZES["smoke"], treatments="covering")}
+    experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, sizes=sizes)
+    assert selected(experiment, "smoke") == [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
+    assert len(selected(experiment, "full")) == 4
+    plan = plan_of(experiment)
+    assert len(plan.trials) == 2 * CHOICES.repeats
+    assert plan.document["treatments"] == "covering"
+
+
+def test_a_levels_workload_replaces_the_experiments_and_all_arguments_follow_it() -> None:
+    c = Workload("pcscan-c", ("--files", "{files}"), "handshake", 9)
+    levels = {
+        "tool": {"own": Level(), "c": Level(("--c",), workload=c)},
+        "pattern": {"random": Level(("--pattern", "random"))},
+    }  # fmt: skip
+    experiment = replace(BASE, factors={"tool": ("own", "c"), "pattern": ("random",)}, levels=levels)
+    ran = {t.treatment["tool"]: t.workload for t in make_trials(experiment, CAGES, CHOICES)}
+    assert ran["own"] == Workload("pcread", ("--file", "{file}", "--pattern", "random"))
+    assert ran["c"] == Workload("pcscan-c", ("--files", "{files}", "--c", "--pattern", "random"), "handshake", 9)
+
+
+def test_a_level_brings_a_step_a_storage_and_the_machines_memory() -> None:
+    step = Step("pcread", ("--file", "{file}"), "other")
+    levels = {
+        "a": {"x": Level(before=step, storage="null_blk", storage_latency_us=500, machine_memory_fraction=1.5)},
+        "b": {"y": Level()},
+    }  # fmt: skip
+    experiment = replace(BASE, factors={"a": ("x",), "b": ("y",)}, levels=levels)
+    sizes = {**SIZES, "smoke": Size(2**20, 5.0, files=3)}
+    [trial, _] = make_trials(replace(experiment, sizes=sizes, fill="index"), CAGES, CHOICES)
+    assert (trial.before, trial.storage, trial.storage_latency_us) == (step, "null_blk", 500)
+    assert trial.machine_memory_bytes == 3 * 2**20 * 3 // 2
+    assert [d.file_name for d in trial.datasets] == [f"index-1048576-{n}.bin" for n in (1, 2, 3)]
+    assert trial.dataset_bytes == 3 * 2**20

@@ -1,0 +1,91 @@
+"""The tables of an experiment that hold it against what was published: claims, and findings of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Published = float | str | list[float] | list[str]
+Rule = Literal[
+    "absolute", "ratio", "range", "ordering", "at_most", "at_least", "outcome", "decoded", "config"
+]  # fmt: skip
+_ORDERINGS = ("less", "greater", "about_equal")
+_OUTCOMES = ("killed", "ran")
+_DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
+
+
+class Strict(BaseModel):
+    """A table in which a key that nobody knows is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Source(Strict):
+    """Where a question or a figure comes from."""
+
+    title: str = ""
+    author: str = ""
+    date: str = ""
+    url: str = ""
+
+
+class ClaimTable(Strict):
+    """A published figure and the rule by which it counts as reproduced.
+
+    `says`, `published`, `unit` and `remark` come from the row of experiments/articles/*.csv with this id unless they
+    are given here. `over` is the other side of a ratio or an ordering; `key` what of the definition `config` compares.
+    """
+
+    id: str
+    rule: Rule
+    says: str | None = None
+    published: Published | None = None
+    unit: str | None = None
+    response: str | None = None
+    key: str | None = None
+    where: dict[str, str] = {}
+    over: dict[str, str] | None = None
+    tolerance_factor: Annotated[float, Field(ge=1)] = 2.0
+    needs: Literal["published_size", "any_size"] = "any_size"
+    remark: str | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> ClaimTable:
+        if self.rule in ("ratio", "ordering") and self.over is None:
+            raise ValueError(f"rule {self.rule!r} compares two sides and has no over")
+        if self.rule == "config" and self.key is None:
+            raise ValueError("rule 'config' needs the key of the definition that it compares")
+        if self.rule not in ("config", "outcome") and self.response is None:
+            raise ValueError(f"rule {self.rule!r} needs a response")
+        if self.rule == "decoded" and self.response not in _DECODED:
+            raise ValueError(f"response of rule 'decoded' is one of {', '.join(_DECODED)}")
+        return self
+
+
+class FindingTable(Strict):
+    """A sentence of our own, with {value} for the measured figure, its unit and interval; `over` makes it a ratio."""
+
+    question: str = Field("", description="Q01 to Q38, or nothing")
+    says: str
+    response: str
+    where: dict[str, str] = {}
+    over: dict[str, str] | None = None
+
+
+def wrong_published(rule: str, published: Any) -> str | None:
+    """Why a figure does not fit its rule, or None."""
+    if rule in ("absolute", "ratio", "at_most", "at_least"):
+        return None if _is_number(published) else "a number"
+    if rule == "range":
+        pair = isinstance(published, list) and len(published) == 2 and all(map(_is_number, published))
+        return None if pair and published[0] <= published[1] else "two numbers, the lower first"
+    if rule == "ordering":
+        return None if published in _ORDERINGS else f"one of {', '.join(_ORDERINGS)}"
+    if rule == "outcome":
+        return None if published in _OUTCOMES else f"one of {', '.join(_OUTCOMES)}"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

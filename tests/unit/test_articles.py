@@ -1,0 +1,124 @@
+"""Claims and the published figures they stand on: a claim is completed by its row, and contradicts nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.definitions.articles import number_or_text, read_articles
+from pagecage.errors import PagecageError
+from tests.unit.test_definitions import EXPERIMENT, definitions, refusal, top
+
+__all__ = ["top"]  # a fixture
+ROWS = """id,experiment,condition,metric,unit,published,kind,remark,untestable
+003-1,asked,jobs=24,time,s,~1.5,measured,rounded,
+003-2,asked,jobs=24,outcome,qual,killed,measured,,
+003-3,other,jobs=24,time,s,1,measured,,
+003-4,asked,vendor,IOPS,1/s,1 million,vendor,,a vendor's figure
+003-5,other asked,both,time,s,2,measured,,
+"""
+CLAIM = """
+[[claims]]
+id = "003-1"
+rule = "absolute"
+response = "read_seconds"
+where = { cage = "tenth" }
+"""
+
+
+@pytest.fixture
+def rows(top: Path) -> Path:
+    (top / "experiments/articles").mkdir()
+    (top / "experiments/articles/003-tour.csv").write_text(ROWS)
+    return top
+
+
+def claims_of(top: Path, text: str):
+    (top / "experiments/asked.toml").write_text(EXPERIMENT + text)
+    return definitions(top).experiment("asked")
+
+
+def test_a_claim_is_completed_by_its_row_and_stands_whole_in_the_definition(rows: Path) -> None:
+    told = claims_of(rows, CLAIM)
+    [claim] = told.definition["claims"]
+    assert claim == {
+        "id": "003-1", "rule": "absolute", "says": "jobs=24: time", "published": 1.5, "unit": "s",
+        "response": "read_seconds", "key": None, "where": {"cage": "tenth"}, "over": None, "tolerance_factor": 2.0,
+        "needs": "any_size", "remark": "rounded",
+    }  # fmt: skip
+    assert list(told.claims) == told.definition["claims"]
+
+
+def test_what_the_claim_says_itself_stands(rows: Path) -> None:
+    told = claims_of(rows, CLAIM + 'published = 3\nsays = "mine"\nremark = ""\n')
+    assert [(c["published"], c["says"], c["remark"]) for c in told.claims] == [(3, "mine", "")]
+
+
+def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
+    assert claims_of(rows, CLAIM.replace("003-1", "003-5")).claims[0]["published"] == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("003-1", "003-9", "no article has a row '003-9'"),
+        ("003-1", "003-3", "claims.003-3 belongs to other"),
+        ("003-1", "003-4", "untestable"),
+        ("003-1", "003-2", "claims.003-2.published: 'killed' is not a number"),
+        ('"tenth"', '"tnth"', "claims.003-1.where: cage = 'tnth' is no level here"),
+        ('"absolute"', '"ratio"', "compares two sides and has no over"),
+        ('"absolute"', '"config"', "needs the key"),
+        ('"absolute"', '"config"\nkey = "sizes.full.filse"', "the definition has no sizes.full.filse"),
+        ('"absolute"', '"decoded"', "vm_flags, fault_flags"),
+        ('"absolute"', '"range"', "1.5 is not two numbers"),
+        ('"absolute"', '"range"\npublished = [3.0, 2.0]', "is not two numbers, the lower first"),
+        ('"absolute"', '"ordering"\nover = { cage = "uncaged" }', "is not one of less, greater"),
+        ('"absolute"', '"outcome"', "is not one of killed, ran"),
+        ('"absolute"', '"best"', "rule"),
+        ('response = "read_seconds"', "", "rule 'absolute' needs a response"),
+    ],
+)
+def test_a_wrong_claim_is_named(rows: Path, old: str, new: str, word: str) -> None:
+    assert word in refusal(rows, EXPERIMENT + CLAIM.replace(old, new)).message
+
+
+@pytest.mark.parametrize("rule", ['"range"\npublished = [1.0, 2.0]', '"outcome"\npublished = "ran"',
+                                  '"ordering"\npublished = "less"\nover = { cage = "uncaged" }',
+                                  '"config"\nkey = "sizes.full.max_seconds"', '"at_most"', '"at_least"'])  # fmt: skip
+def test_every_rule_can_be_right(rows: Path, rule: str) -> None:
+    assert len(claims_of(rows, CLAIM.replace('"absolute"', rule)).claims) == 1
+
+
+def test_without_articles_a_claim_tells_its_own_figure(top: Path) -> None:
+    own = CLAIM + 'says = "x"\npublished = 1.0\nunit = "s"\n'
+    assert claims_of(top, own).claims[0]["remark"] == ""
+    assert "claims.003-1.published is missing" in refusal(top, EXPERIMENT + own.replace("published = 1.0", "")).message
+
+
+def test_findings_name_levels_that_are_there(top: Path) -> None:
+    text = EXPERIMENT + '[[findings]]\nquestion = "Q08"\nsays = "{value}"\nresponse = "r"\nwhere = { cage = "tenth" }\n'
+    assert claims_of(top, text.removeprefix(EXPERIMENT)).definition["findings"][0]["question"] == "Q08"
+    assert "findings[0].where: cage = 'tnth'" in refusal(top, text.replace('"tenth" }\n', '"tnth" }\n')).message
+
+
+def test_an_id_that_stands_twice_is_named(rows: Path) -> None:
+    (rows / "experiments/articles/004-log.csv").write_text("\n".join(ROWS.splitlines()[:2]))
+    with pytest.raises(PagecageError, match="003-1 stands twice"):
+        read_articles(rows / "experiments/articles")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("~740", 740), (">5", 5), ("1.0G", 2**30), ("804.4M", 804.4 * 2**20), ("0.0k", 0), ("killed", "killed"),
+     ("2.5-3", "2.5-3"), ("-1", -1), ("1 million", "1 million"), ("", "")],
+)  # fmt: skip
+def test_a_published_figure_is_a_number_where_it_is_one(text: str, value: float | str) -> None:
+    assert number_or_text(text) == value
+
+
+@given(st.text(max_size=12))
+def test_no_figure_is_a_crash(text: str) -> None:
+    assert isinstance(number_or_text(text), float | str)
