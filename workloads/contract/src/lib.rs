@@ -10,6 +10,7 @@ pub mod cpus;
 pub mod expectation;
 pub mod failure;
 pub mod handshake;
+pub mod index;
 pub mod latency;
 pub mod line;
 pub mod mix;

@@ -17,7 +17,7 @@ pub struct Sidecar {
     pub generator_version: u64,
     /// Seed of the generator.
     pub seed: u64,
-    /// `random` or `zero`.
+    /// `random`, `zero` or `index`.
     pub fill: String,
     /// Length of the data file.
     pub size_bytes: u64,

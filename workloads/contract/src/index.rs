@@ -1,0 +1,227 @@
+//! The layout of an index file: a hash table with open addressing, written once and only read from then on.
+//!
+//! A file is an array of buckets of 4 KiB, one page each where pages are that small, so that a lookup needs one page:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..8 | `pcindex1` |
+//! | 8..16 | number of the bucket |
+//! | 16..40 | one bit a slot: whether it is taken |
+//! | 40..64 | filler |
+//! | 64..4096 | 168 slots: key (two words), value (one word); filler where nothing is stored |
+//!
+//! Words are little-endian. Filler is random, so that no layer below can shrink the file. The n-th key of a file is a
+//! function of the file's seed and n: whoever knows the seed can ask for any key and knows the answer beforehand.
+
+use crate::mix::{mix, GOLDEN_GAMMA};
+
+/// Length of a bucket.
+pub const BUCKET_BYTES: usize = 4096;
+
+/// Slots in a bucket.
+pub const SLOTS: usize = (BUCKET_BYTES - HEADER_BYTES) / SLOT_BYTES;
+
+/// What every bucket begins with.
+pub const MAGIC: [u8; 8] = *b"pcindex1";
+
+const HEADER_BYTES: usize = 64;
+const SLOT_BYTES: usize = 24;
+const TAKEN_AT: usize = 16;
+
+/// Sixteen bytes that look like a UUID of version 4 (RFC 9562), as users' own identifiers mostly do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    high: u64,
+    low: u64,
+}
+
+impl Key {
+    /// The key of that number in the file of that seed.
+    #[inline]
+    #[must_use]
+    pub const fn of(seed: u64, number: u64) -> Self {
+        let drawn = mix(mix(seed).wrapping_add(number.wrapping_mul(GOLDEN_GAMMA)));
+        Self { high: drawn & !0xf000 | 0x4000, low: mix(drawn ^ GOLDEN_GAMMA) & !(0b11 << 62) | (0b10 << 62) }
+    }
+
+    /// What is stored under this key.
+    #[inline]
+    #[must_use]
+    pub const fn value(self) -> u64 {
+        mix(self.high ^ self.low.rotate_left(32))
+    }
+
+    /// Bucket and slot at which the search for this key begins.
+    #[inline]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation)] // the high half of a product is below both of its factors
+    pub const fn home(self, buckets: u64) -> (u64, usize) {
+        let hash = mix(self.high ^ mix(self.low));
+        let bucket = ((hash as u128 * buckets as u128) >> 64) as u64;
+        let slot = ((hash & 0xffff_ffff) * SLOTS as u64) >> 32;
+        (bucket, slot as usize)
+    }
+}
+
+/// How many buckets a file of that length has.
+#[inline]
+#[must_use]
+pub const fn buckets(size_bytes: u64) -> u64 {
+    size_bytes / BUCKET_BYTES as u64
+}
+
+/// How many keys a file of so many buckets holds: seven slots of ten are taken.
+#[inline]
+#[must_use]
+pub const fn entries(buckets: u64) -> u64 {
+    buckets * SLOTS as u64 * 7 / 10
+}
+
+/// The value stored under a key, if it is there. The search goes round the slots of the key's bucket, then on through
+/// the following buckets, and ends at the first slot that is free.
+#[inline]
+#[must_use]
+pub fn find(table: &[u8], key: Key) -> Option<u64> {
+    match search(table, key) {
+        Place::Taken(at) => Some(word(table, at + 16)),
+        Place::Free { .. } | Place::None => None,
+    }
+}
+
+/// Stores a key with its value where the search for it ends. False where every slot is taken.
+pub fn insert(table: &mut [u8], key: Key) -> bool {
+    match search(table, key) {
+        Place::Taken(_) => true,
+        Place::None => false,
+        Place::Free { bucket_at, slot } => {
+            table[bucket_at + TAKEN_AT + slot / 8] |= 1 << (slot % 8);
+            let at = bucket_at + HEADER_BYTES + slot * SLOT_BYTES;
+            for (index, word) in [key.high, key.low, key.value()].into_iter().enumerate() {
+                table[at + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
+            }
+            true
+        }
+    }
+}
+
+/// Makes a bucket of `table` an empty one with its number.
+pub fn clear(table: &mut [u8], bucket: usize) {
+    let header = &mut table[bucket * BUCKET_BYTES..][..HEADER_BYTES];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..16].copy_from_slice(&(bucket as u64).to_le_bytes());
+    header[TAKEN_AT..TAKEN_AT + SLOTS.div_ceil(64) * 8].fill(0);
+}
+
+/// Where a search ended.
+enum Place {
+    /// At the slot that holds the key and begins at this byte.
+    Taken(usize),
+    /// At a free slot: the key is not there.
+    Free { bucket_at: usize, slot: usize },
+    /// Nowhere: every slot of the table is taken by another key.
+    None,
+}
+
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // a bucket of a slice
+fn search(table: &[u8], key: Key) -> Place {
+    let buckets = table.len() / BUCKET_BYTES;
+    let (home, first) = key.home(buckets as u64);
+    for step in 0..buckets {
+        let bucket_at = (home as usize + step) % buckets * BUCKET_BYTES;
+        for slot in (first..SLOTS).chain(0..first) {
+            if table[bucket_at + TAKEN_AT + slot / 8] & 1 << (slot % 8) == 0 {
+                return Place::Free { bucket_at, slot };
+            }
+            let at = bucket_at + HEADER_BYTES + slot * SLOT_BYTES;
+            if word(table, at) == key.high && word(table, at + 8) == key.low {
+                return Place::Taken(at);
+            }
+        }
+    }
+    Place::None
+}
+
+#[inline]
+fn word(table: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&table[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn table(buckets: usize, seed: u64, entries: u64) -> Vec<u8> {
+        let mut table = vec![0xff; buckets * BUCKET_BYTES];
+        (0..buckets).for_each(|bucket| clear(&mut table, bucket));
+        assert!((0..entries).all(|number| insert(&mut table, Key::of(seed, number))));
+        table
+    }
+
+    #[test]
+    fn a_bucket_is_filled_to_its_last_byte() {
+        assert_eq!(HEADER_BYTES + SLOTS * SLOT_BYTES, BUCKET_BYTES);
+        assert!(TAKEN_AT + SLOTS.div_ceil(8) <= HEADER_BYTES);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn what_was_stored_is_found_and_nothing_else(buckets in 1_usize..8, seed: u64, asked: u64) {
+            let entries = entries(buckets as u64);
+            let table = table(buckets, seed, entries);
+            for number in 0..entries {
+                let key = Key::of(seed, number);
+                prop_assert_eq!(find(&table, key), Some(key.value()));
+            }
+            prop_assert_eq!(find(&table, Key::of(seed, asked.max(entries))), None);
+        }
+
+        #[test]
+        fn homes_lie_inside(seed: u64, number: u64, buckets in 1_u64..1 << 40) {
+            let (bucket, slot) = Key::of(seed, number).home(buckets);
+            prop_assert!(bucket < buckets && slot < SLOTS);
+        }
+    }
+
+    #[test]
+    fn a_full_table_refuses_more_and_still_ends_every_search() {
+        let all = 2 * SLOTS as u64;
+        let mut table = table(2, 3, all);
+        assert!(!insert(&mut table, Key::of(3, all)));
+        assert_eq!(find(&table, Key::of(3, all)), None);
+        // Nearly half of the keys no longer fitted into their own bucket, or into their own slot.
+        assert!((0..all).all(|number| find(&table, Key::of(3, number)) == Some(Key::of(3, number).value())));
+    }
+
+    #[test]
+    fn keys_are_version_4_identifiers_and_differ() {
+        let keys: Vec<Key> = (0..100_000).map(|number| Key::of(9, number)).collect();
+        assert!(keys.iter().all(|key| key.high >> 12 & 0xf == 4 && key.low >> 62 == 0b10));
+        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len());
+        assert_ne!(Key::of(9, 0), Key::of(10, 0));
+    }
+
+    #[test]
+    fn buckets_are_hit_evenly() {
+        let mut hits = [0_u32; 64];
+        for number in 0..64_000 {
+            hits[usize::try_from(Key::of(1, number).home(64).0).unwrap()] += 1;
+        }
+        // A thousand each, and four times the square root of that to either side.
+        assert!(hits.iter().all(|hit| (870..1130).contains(hit)), "{hits:?}");
+    }
+
+    #[test]
+    fn the_layout_of_version_1_stays_what_it_is() {
+        let key = Key::of(1, 2);
+        assert_eq!((key, key.value(), key.home(512)), (PINNED, 2_661_352_014_540_570_368, (135, 97)));
+    }
+
+    /// Taken from the first build; the program in Java has the same figures.
+    const PINNED: Key = Key { high: 6_869_446_166_584_642_119, low: 13_706_602_213_450_304_873 };
+}
