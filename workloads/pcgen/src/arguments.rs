@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   pcgen --out data.bin --size-bytes 134217728 --seed 1     make 128 MiB, or find it there already
   pcgen --out data.bin --size-bytes 4096 --seed 2 --force  replace it
+  pcgen --out i.bin --size-bytes 2097152 --fill index      a hash table with verifiable entries
   pcgen --verify data.bin                                  read it back and compare with data.bin.json
 
 Exit codes: 0 done, 1 failed, 2 bad arguments.";
@@ -61,9 +62,9 @@ fn command() -> Command {
         .arg(
             Arg::new("fill")
                 .long("fill")
-                .value_parser(PossibleValuesParser::new(["random", "zero"]))
+                .value_parser(PossibleValuesParser::new(Fill::ALL.map(Fill::name)))
                 .default_value("random")
-                .help("What to fill it with"),
+                .help("Random bytes, zero bytes, or a hash table for `pcindex`"),
         )
         .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Replace another file of that name"))
         .arg(path("verify").conflicts_with_all(["out", "size-bytes", "force"]).help("Compare FILE with its sidecar"))

@@ -1,6 +1,6 @@
 //! Filling a file from front to back while adding up what went in.
 
-use crate::pattern::Fill;
+use crate::content::Content;
 use contract::sidecar::{BLOCK_BYTES, STRIDE_BYTES};
 use contract::{bytesum, Failure};
 use std::io::Write;
@@ -31,16 +31,16 @@ impl Sums {
     }
 }
 
-/// Writes `size_bytes` of the fill, in blocks of the sidecar's size.
+/// Writes `size_bytes` of the content, in blocks of the sidecar's size.
 ///
 /// # Errors
 /// When the file system refuses; the sentence names the byte at which it did.
-pub fn write(out: &mut impl Write, fill: Fill, seed: u64, size_bytes: u64) -> Result<Sums, Failure> {
+pub fn write(out: &mut impl Write, content: &Content, size_bytes: u64) -> Result<Sums, Failure> {
     let mut sums = Sums::default();
     let mut buffer = vec![0; block_len(size_bytes)];
     for offset_bytes in (0..size_bytes).step_by(buffer.len().max(1)) {
         let block = &mut buffer[..block_len(size_bytes - offset_bytes)];
-        fill.write_to(block, seed, offset_bytes);
+        content.write_to(block, offset_bytes);
         out.write_all(block)
             .map_err(|cause| Failure::of(format!("cannot write at byte {offset_bytes}"), cause))?;
         sums.add(block);

@@ -1,5 +1,6 @@
 //! Making one dataset, or finding that it is there already.
 
+use crate::content::Content;
 use crate::data::{self, Sums};
 use crate::part_file::{require_no_holes, sync_folder_of, with_suffix, PartFile};
 use crate::pattern::Fill;
@@ -67,8 +68,9 @@ fn fitting(request: &Request) -> Option<Sidecar> {
 
 /// The data file gets its name last: whoever sees it under that name finds it whole, with its sidecar beside it.
 fn write(request: &Request) -> Result<Sidecar, Failure> {
+    let content = Content::new(request.fill, request.seed, request.size_bytes)?;
     let mut part = PartFile::create(&request.out, request.size_bytes)?;
-    let sums = data::write(part.file(), request.fill, request.seed, request.size_bytes)?;
+    let sums = data::write(part.file(), &content, request.size_bytes)?;
     part.settle()?;
     let sidecar = describe(request, sums);
     remove_old(&request.out)?;

@@ -4,6 +4,7 @@
 //! position alone, so any part can be made again; the file has no holes, so every read reaches the disk.
 
 pub mod arguments;
+mod content;
 mod data;
 mod dataset;
 mod part_file;

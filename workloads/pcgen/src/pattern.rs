@@ -11,13 +11,18 @@ pub enum Fill {
     Random,
     /// Zero bytes, really written: for repeating measurements that were made on such files.
     Zero,
+    /// A hash table of random identifiers, [`contract::index`], for readers that look things up.
+    Index,
 }
 
 impl Fill {
+    /// Every fill there is.
+    pub const ALL: [Self; 3] = [Self::Random, Self::Zero, Self::Index];
+
     /// The fill of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Random, Self::Zero].into_iter().find(|fill| fill.name() == name)
+        Self::ALL.into_iter().find(|fill| fill.name() == name)
     }
 
     /// The name that arguments and sidecars use.
@@ -26,21 +31,14 @@ impl Fill {
         match self {
             Self::Random => "random",
             Self::Zero => "zero",
-        }
-    }
-
-    /// Writes the bytes that belong at `offset_bytes`, which must be a multiple of eight, into `buffer`.
-    pub fn write_to(self, buffer: &mut [u8], seed: u64, offset_bytes: u64) {
-        match self {
-            Self::Random => random(buffer, seed, offset_bytes),
-            Self::Zero => buffer.fill(0),
+            Self::Index => "index",
         }
     }
 }
 
 /// Counter mode: word n is a bijective scramble of seed + n, so no two words of a file are equal, and no block of it
-/// can be stored once for two places.
-fn random(buffer: &mut [u8], seed: u64, offset_bytes: u64) {
+/// can be stored once for two places. Writes what belongs at `offset_bytes`, a multiple of eight.
+pub fn random(buffer: &mut [u8], seed: u64, offset_bytes: u64) {
     debug_assert_eq!(offset_bytes % WORD_BYTES, 0);
     let start = mix(seed ^ GOLDEN_GAMMA);
     let mut counter = start.wrapping_add((offset_bytes / WORD_BYTES).wrapping_mul(GOLDEN_GAMMA));
@@ -58,7 +56,7 @@ mod tests {
 
     fn whole(seed: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        Fill::Random.write_to(&mut bytes, seed, 0);
+        random(&mut bytes, seed, 0);
         bytes
     }
 
@@ -67,7 +65,7 @@ mod tests {
         fn any_part_can_be_made_again(seed: u64, start in 0_usize..500, len in 0_usize..500) {
             let start = start * 8;
             let mut part = vec![0; len];
-            Fill::Random.write_to(&mut part, seed, start as u64);
+            random(&mut part, seed, start as u64);
             prop_assert_eq!(&part, &whole(seed, 8192)[start..start + len]);
         }
     }

@@ -209,3 +209,16 @@ fn bad_arguments_and_missing_folders_are_told_apart() {
     assert_refused(&output.unwrap(), 1, "/nowhere/at");
     assert_refused(&folder.verify(), 1, "data.json");
 }
+
+#[test]
+fn an_index_is_whole_and_verified_and_no_random_file() {
+    let folder = Folder::new("index");
+    assert_refused(&folder.make("--fill index --size-bytes 5000"), 2, "buckets of 4096 bytes");
+    assert_eq!(folder.names(), Vec::<String>::new());
+    end(&folder.make("--fill index --size-bytes 2097152 --seed 3"));
+    assert_eq!(end(&folder.verify())["verified"], true);
+    assert_eq!(end(&folder.make("--fill index --size-bytes 2097152 --seed 3"))["reused"], true);
+    assert_refused(&folder.make("--fill random --size-bytes 2097152 --seed 3"), 1, "--force");
+    let bytes = std::fs::read(folder.data()).unwrap();
+    assert!(bytes.chunks(4096).all(|bucket| bucket.starts_with(b"pcindex1")));
+}
