@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.cells import Treatment
+from analysis.decoded import grown
 from analysis.load import Judged, Run, read_lines, trace_path
 from analysis.wording import label
 from pagecage.errors import PagecageError
@@ -119,26 +120,13 @@ def fault_frame(run: Run) -> pd.DataFrame:
 def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
     rows = []
     for trial in run.trials:
-        for value, count in _grown(run, trial, probe, key).items():
+        for value, count in grown(run, trial, probe, lambda entry: _name(entry, key)).items():
             rows.append({**_identity(trial), key: value, "count": count})
     return pd.DataFrame(rows, columns=[*_identity(run.trials[0]), key, "count"])
 
 
-def _grown(run: Run, trial: Judged, probe: str, key: str) -> dict[Any, int]:
-    """Counts are cumulative: what the last line has more than the last line before `go`."""
-    if not trial.record.measured:
-        return {}
-    lines, start = read_lines(run.path, trial.record, "bpftrace"), trial.record.measured["start_monotonic_seconds"]
-    before = _table([line for line in lines if line["t"] <= start][-1:], probe, key)
-    return {k: n - before.get(k, 0) for k, n in _table(lines[-1:], probe, key).items() if n > before.get(k, 0)}
-
-
-def _table(lines: list[dict[str, Any]], probe: str, key: str) -> dict[Any, int]:
-    table: dict[Any, int] = {}
-    for entry in (lines[0].get(probe) or []) if lines else []:
-        name = " ".join(entry["vm_flag_names"]) if key == "vm_flags" and entry.get("vm_flag_names") else entry[key]
-        table[name] = table.get(name, 0) + entry["count"]
-    return table
+def _name(entry: Mapping[str, Any], key: str) -> Any:
+    return " ".join(entry["vm_flag_names"]) if key == "vm_flags" and entry.get("vm_flag_names") else entry[key]
 
 
 def _identity(trial: Judged) -> dict[str, Any]:

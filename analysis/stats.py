@@ -53,15 +53,24 @@ def _rank(n: int) -> int:
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:
-    """Median of `over` by median of `under`: BCa bootstrap interval from six values a side, below that the extremes."""
+    """Median of `over` by median of `under`: BCa bootstrap interval from six values a side, below that the extremes.
+
+    Something by nothing is infinite, nothing by nothing is 1: two sides that are the same.
+    """
     if not over or not under:
         raise ValueError("no values")
-    middle = statistics.median(over) / statistics.median(under)
+    middle = _quotient(statistics.median(over), statistics.median(under))
     n = min(len(over), len(under))
-    if n < FEWEST:
-        return Summary(n, middle, min(over) / max(under), max(over) / min(under), "range")
+    if n < FEWEST or not min(under):
+        return Summary(n, middle, _quotient(min(over), max(under)), _quotient(max(over), min(under)), "range")
     low, high = _bootstrap(over, under)
     return Summary(n, middle, low, high, "95 %")
+
+
+def _quotient(over: float, under: float) -> float:
+    if not under:
+        return math.inf if over else 1.0
+    return over / under
 
 
 def _bootstrap(over: Sequence[float], under: Sequence[float]) -> tuple[float, float]:

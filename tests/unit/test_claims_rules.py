@@ -1,0 +1,171 @@
+"""Each rule alone: what it holds for, what it does not, and what it says."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+
+import pytest
+
+from analysis.decoded import compare
+from analysis.quantities import base_of, in_unit, is_timely, scale_of
+from analysis.rules import judge_config, judge_figure
+from analysis.stats import Summary, ratio, summarise
+from pagecage.errors import PagecageError
+from tests.tree import ROOT
+
+
+def holds(rule, published, measured, factor=2.0):
+    summary = measured if isinstance(measured, Summary) else summarise([measured])
+    return judge_figure({"rule": rule, "published": published, "tolerance_factor": factor}, summary)[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "published", "held", "not_held"),
+    [
+        ("absolute", 10, (5, 10, 20), (4.9, 20.1)),
+        ("absolute", 0, (0,), (0.001, 7)),
+        ("ratio", 67, (34, 134), (33, 135)),
+        ("range", [2.5, 3.0], (1.25, 2.7, 6.0), (1.2, 6.1)),
+        ("at_most", 0.65, (0.1, 0.65), (0.66,)),
+        ("at_most", 0, (0,), (1,)),
+        ("at_least", 200, (200, 5000), (199,)),
+        ("ordering", "less", (0.5, 0.99), (1.0, 1.5)),
+        ("ordering", "greater", (1.01, 9), (0.9, 1.0)),
+        ("ordering", "about_equal", (0.5, 1, 2), (0.49, 2.01)),
+    ],
+)
+def test_a_rule_holds_within_its_bounds_and_no_further(rule, published, held, not_held):
+    assert [value for value in held if not holds(rule, published, value)] == []
+    assert [value for value in not_held if holds(rule, published, value)] == []
+
+
+def test_a_tighter_factor_holds_less():
+    assert holds("absolute", 10, 12, 1.25)
+    assert not holds("absolute", 10, 13, 1.25)
+    assert holds("range", [1, 2], 2.0, 1.0)
+    assert not holds("range", [1, 2], 2.1, 1.0)
+
+
+def test_an_ordering_says_when_it_is_not_sure():
+    sure = Summary(3, 0.5, 0.4, 0.6, "range")
+    unsure = Summary(3, 0.9, 0.7, 1.3, "range")
+    claim = {"rule": "ordering", "published": "less", "tolerance_factor": 2.0}
+    assert "overlap" not in judge_figure(claim, sure)[1]
+    assert "overlap" in judge_figure(claim, unsure)[1]
+
+
+def test_a_ratio_to_nothing_is_infinite_and_nothing_to_nothing_is_one():
+    assert holds("ordering", "greater", ratio([3.0], [0.0]))
+    assert ratio([0.0, 0.0], [0.0]).middle == 1.0
+    assert not holds("ratio", 5, ratio([3.0] * 7, [0.0] * 7))
+
+
+@pytest.mark.parametrize(
+    ("response", "value", "unit", "expected"),
+    [
+        ("read_seconds", 1.5, "s", 1.5),
+        ("read_seconds", 0.049, "ms", 49),
+        ("read_seconds", 900, "min", 15),
+        ("heartbeat_p999_us", 2500, "ms", 2.5),
+        ("heartbeat_p999_us", 2500, "us", 2500),
+        ("covered_fraction", 0.177, "%", 17.7),
+        ("device_read_bytes", 10 * 2**30, "GiB", 10),
+        ("device_read_bytes", 4096 * 7, "pages", 7),
+        ("resident_pages", 262144, "GiB", 1),
+        ("resident_pages", 12, "pages", 12),
+        ("bytes_per_second", 943 * 2**20, "MiB/s", 943),
+        ("bytes_per_second", 4.9e9, "GB/s", 4.9),
+        ("reads_per_second", 242_000, "k/s", 242),
+        ("reads_per_second", 5000, "1/s", 5000),
+        ("request_bytes", 131072, "KiB", 128),
+        ("amplification", 32, "x", 32),
+        ("bytes_per_second", 2**30 / 8, "GB/s (really Gibit/s)", 1),
+    ],
+)
+def test_a_response_is_told_in_the_claims_unit(response, value, unit, expected):
+    assert in_unit(response, value, unit) == pytest.approx(expected)
+
+
+def test_every_unit_of_the_articles_is_known_and_a_strange_one_is_a_sentence():
+    units = {
+        row["unit"] for file in (ROOT / "experiments/articles").glob("*.csv") for row in csv.DictReader(file.open())
+    }
+    assert len(units) > 20
+    assert all(scale_of(unit) > 0 for unit in units)
+    with pytest.raises(PagecageError, match="furlong"):
+        in_unit("read_seconds", 1.0, "furlong")
+
+
+def test_times_and_rates_depend_on_the_cpu_and_counts_do_not():
+    assert all(map(is_timely, ("read_seconds", "heartbeat_p99_us", "bytes_per_second")))
+    assert not any(map(is_timely, ("amplification", "device_read_bytes", "major_faults", "covered_fraction")))
+    assert base_of("major_faults") == 1.0
+
+
+DEFINITION = {"sizes": {"full": {"files": 8, "dataset": "256MiB"}}, "factors": {"exec": ["a", "b"]}, "kind": "fio"}
+
+
+@pytest.mark.parametrize(
+    ("key", "published", "unit", "held", "measured"),
+    [
+        ("sizes.full.files", 8, "count", True, 8),
+        ("sizes.full.files", 7, "count", False, 8),
+        ("sizes.full.dataset", 256, "MiB", True, 256),
+        ("sizes.full.dataset", 0.25, "GiB", True, 0.25),
+        ("sizes.full.dataset", 256, "MB", False, pytest.approx(268.4, abs=0.1)),
+        ("factors.exec", 2, "count", True, 2),
+        ("factors.exec", 3, "count", False, 2),
+        ("factors.exec", ["a", "b"], "qual", True, "a, b"),
+        ("kind", "fio", "qual", True, "fio"),
+        ("kind", "8", "qual", False, "fio"),
+        ("sizes.full.nothing", 8, "count", False, None),
+        ("sizes.full.files.deeper", 8, "count", False, None),
+    ],
+)
+def test_a_config_claim_is_answered_by_the_definition(key, published, unit, held, measured):
+    answer = judge_config({"key": key, "published": published}, DEFINITION, scale_of(unit))
+    assert answer[:2] == (measured, held)
+
+
+NAMES = {0x80100D1: ["READ", "MAYREAD", "RAND_READ"], 0xD1: ["READ", "MAYREAD"]}
+
+
+@pytest.mark.parametrize(
+    ("published", "unit", "held"),
+    [
+        (["VM_READ", "VM_MAYREAD", "VM_RAND_READ"], "flags", True),
+        ("READ|MAYREAD|RAND_READ", "flags", True),
+        (["READ", "MAYREAD"], "flags", False),
+        (["READ", "MAYREAD", "RAND_READ", "SOFTDIRTY"], "flags", False),
+        ("80100D1", "hex", True),
+        (["0x80100d1"], "hex", True),
+        ("80100D2", "hex", False),
+        (134283473, "dec", True),
+        (1254.0, "hex", False),
+    ],
+)
+def test_flags_are_the_same_or_they_are_not(published, unit, held):
+    assert compare(published, unit, Counter({0x80100D1: 990, 0xD1: 3}), NAMES)[1] is held
+
+
+def test_what_differs_in_flags_is_named():
+    why = compare(["READ", "SOFTDIRTY"], "flags", Counter({0x80100D1: 5}), NAMES)[2]
+    assert why == "also MAYREAD RAND_READ, lacks SOFTDIRTY"
+
+
+def test_words_that_come_often_are_all_meant_and_rare_ones_are_not():
+    found = Counter({0x1254: 600, 0x1A54: 390, 0x99: 1})
+    names = {word: ["X"] for word in found}
+    assert compare("1254, 1a54", "hex", found, names)[1]
+    assert not compare(1254.0, "hex", found, names)[1]
+    assert compare(1254.0, "hex", Counter({0x1254: 5}), names)[1]
+
+
+def test_read_ahead_sizes_and_whether_it_was_asked_for_at_all():
+    assert compare(32, "pages", Counter({32: 90, 16: 10}), {})[:2] == (32.0, True)
+    assert not compare(64, "pages", Counter({32: 90, 16: 10}), {})[1]
+    assert compare("yes", "bool", Counter({32: 9}), {})[1]
+    assert not compare("yes", "bool", Counter(), {})[1]
+    assert compare("none", "bool", Counter(), {})[1]
+    assert compare(32, "pages", Counter(), {}) == (None, False, "the measured part has none")
