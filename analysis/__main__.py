@@ -1,4 +1,4 @@
-"""`python -m analysis render RUN_DIR` makes the report; `python -m analysis show RUN_DIR` prints it."""
+"""`python -m analysis render RUN_DIR` makes the report, `show RUN_DIR` prints it, `claims` prints the scorecard."""
 
 from __future__ import annotations
 
@@ -6,30 +6,59 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from analysis.load import load_run
+from analysis.scorecard import as_json as scorecard_json
+from analysis.scorecard import scorecard
+from analysis.scorecard_show import show_scorecard
 from analysis.show import as_json, show
 from pagecage.errors import EXIT_OK, PagecageError
+
+TOP = Path(__file__).resolve().parents[1]
+JSON_HELP = "data, and data alone, on standard output"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; gives the exit code of docs/FORMAT.md."""
     arguments = _parser().parse_args(argv)
     try:
-        if arguments.command == "render":
-            from analysis.report import render
-
-            sys.stdout.write(f"{render(arguments.run_dir)}\n")
-        elif arguments.json:
-            sys.stdout.write(json.dumps(as_json(load_run(arguments.run_dir)), indent=2) + "\n")
-        else:
-            show(load_run(arguments.run_dir), Console())
+        _COMMANDS[arguments.command](arguments)
     except PagecageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return EXIT_OK
+
+
+def _render(arguments: argparse.Namespace) -> None:
+    from analysis.report import render
+
+    sys.stdout.write(f"{render(arguments.run_dir)}\n")
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    run = load_run(arguments.run_dir)
+    if arguments.json:
+        _print_json(as_json(run))
+    else:
+        show(run, Console())
+
+
+def _claims(arguments: argparse.Namespace) -> None:
+    card = scorecard(TOP / "experiments", arguments.runs, arguments.experiment)
+    if arguments.json:
+        _print_json(scorecard_json(card))
+    else:
+        show_scorecard(card, Console())
+
+
+def _print_json(data: Any) -> None:
+    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+
+
+_COMMANDS = {"render": _render, "show": _show, "claims": _claims}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -39,7 +68,11 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about)
         command.add_argument("run_dir", type=Path, help="the run's folder, as runs/latest-constrained-random")
         if name == "show":
-            command.add_argument("--json", action="store_true", help="data, and data alone, on standard output")
+            command.add_argument("--json", action="store_true", help=JSON_HELP)
+    claims = commands.add_parser("claims", help="print every published figure and what the newest runs say of it")
+    claims.add_argument("--experiment", help="only the figures that this experiment tests")
+    claims.add_argument("--runs", type=Path, default=TOP / "runs", help="where the runs are")
+    claims.add_argument("--json", action="store_true", help=JSON_HELP)
     return parser
 
 

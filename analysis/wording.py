@@ -7,7 +7,10 @@ from typing import Any
 
 from pagecage.units import format_bytes, format_rate, format_seconds
 
-MARKS = {"held": "✓ held", "not_held": "✗ not held", "not_comparable": "– not comparable", "no_data": "? no data"}
+MARKS = {
+    "held": "✓ held", "not_held": "✗ not held", "not_comparable": "– not comparable", "no_data": "? no data",
+    "untestable": "· untestable", "not_run": "· not run",
+}  # fmt: skip
 """Verdicts on claims, told apart without colour."""
 _TITLES = {
     "full_pass_seconds": "time of a whole pass",
@@ -56,12 +59,29 @@ def label(treatment: dict[str, str]) -> str:
     return " · ".join(treatment.values())
 
 
+_UNITLESS = ("qual", "outcome", "flags", "hex", "dec", "bool", "fraction", "version", "count")
+
+
 def unit_figure(value: float | str | None, unit: str) -> str:
     """A figure in a claim's own unit; an outcome as the word it is."""
     if value is None or isinstance(value, str):
         return value or "–"
     digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if unit in _UNITLESS:
+        return digits
     return f"{digits}×" if unit == "x" else f"{digits} {unit}"
+
+
+def published_figure(published: Any, unit: str) -> str:
+    """A published figure, range, set of names or word, with its unit where it has one."""
+    if isinstance(published, list):
+        numbers = [part for part in published if isinstance(part, int | float)]
+        joined = (" – " if numbers else " ").join(f"{part:g}" if part in numbers else str(part) for part in published)
+        return f"{joined} {unit}" if numbers and unit not in _UNITLESS else joined
+    if isinstance(published, str):
+        has_unit = published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
+        return f"{published}{'×' if unit == 'x' else f' {unit}'}" if has_unit else published.replace("_", " ")
+    return unit_figure(published, unit)
 
 
 def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:

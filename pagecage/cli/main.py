@@ -16,7 +16,7 @@ from rich.console import Console
 from pagecage.cli import carry_out, doctor, host_verbs
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
-from pagecage.cli.report import render, show_run
+from pagecage.cli.report import render, show_claims, show_run
 from pagecage.definitions.catalogue import schemas
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.plan import plan_to_json
@@ -127,6 +127,19 @@ def show(name: str, *, html: bool = False, as_json: Json = False) -> int:
         print(render(folder.path, _say))
     else:
         print(show_run(folder.path, as_json), end="")
+    return EXIT_OK
+
+
+@app.command
+def claims(*, experiment: str | None = None, as_json: Json = False) -> int:
+    """Print every published figure, what the newest runs measured for it, and whether it held.
+
+    Parameters
+    ----------
+    experiment
+        Only the figures that this experiment tests.
+    """
+    print(show_claims(RUNS, experiment, as_json), end="")
     return EXIT_OK
 
 

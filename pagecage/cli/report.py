@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -15,14 +16,19 @@ _TOP = Path(__file__).resolve().parents[2]
 
 
 def _analysis(*arguments: str | Path) -> Completed:
-    """Run `python -m analysis ...`; its own sentence and exit code when it fails. It writes as wide as our terminal."""
+    """Run `python -m analysis ...`; its own sentence and exit code when it fails.
+
+    It writes as wide as our terminal, and in colour where that is one.
+    """
     width = {"COLUMNS": str(shutil.get_terminal_size().columns)}
+    width |= {"FORCE_COLOR": "1"} if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
     argv = [sys.executable, "-m", "analysis", *arguments]
     done = run(argv, check=False, cwd=_TOP, timeout_seconds=_RENDER_SECONDS, env=width)
     if not done.ok:
         sentence, _, mend = done.stderr.strip().rpartition("\n  mend: ")
         said = (sentence or mend or "it printed no reason").splitlines()[-1]
-        raise PagecageError(f"no report: {said}", mend if sentence else "pagecage show NAME --html", done.status)
+        what = "no claims" if arguments[0] == "claims" else "no report"
+        raise PagecageError(f"{what}: {said}", mend if sentence else "pagecage show NAME --html", done.status)
     return done
 
 
@@ -31,6 +37,12 @@ def render(run_folder: Path, say: Callable[[str], None]) -> Path:
     say("making the report ...")
     _analysis("render", run_folder)
     return run_folder / "report.html"
+
+
+def show_claims(runs: Path, experiment: str | None, as_json: bool) -> str:
+    """The scorecard of all published figures, or of one experiment's, from the newest runs."""
+    only = ["--experiment", experiment] if experiment else []
+    return _analysis("claims", "--runs", runs.resolve(), *only, *(["--json"] if as_json else [])).stdout
 
 
 def show_run(run_folder: Path, as_json: bool) -> str:

@@ -1,0 +1,84 @@
+"""The published figures as they stand in experiments/articles, and the rules that the definitions have for them."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.errors import PagecageError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published figure; `experiments` are those that may test it, the first being its home."""
+
+    id: str
+    experiments: tuple[str, ...]
+    condition: str
+    metric: str
+    unit: str
+    published: str
+    kind: str
+    remark: str
+    untestable: str
+
+    @property
+    def says(self) -> str:
+        """What it is about, in one line."""
+        return f"{self.condition}: {self.metric}"
+
+
+def read_rows(experiments: Path) -> list[Row]:
+    """Every row of experiments/articles/*.csv, in the order of the ids' numbers."""
+    files = sorted((experiments / "articles").glob("*.csv"))
+    rows = [_row(row) for file in files for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())]
+    return sorted(rows, key=lambda row: int(row.id.partition("-")[2]))
+
+
+def _row(row: Mapping[str, str]) -> Row:
+    return Row(experiments=tuple(row["experiment"].split()), **{k: v for k, v in row.items() if k != "experiment"})
+
+
+def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
+    """Title, author and date by the first part of an id."""
+    return tomllib.loads((experiments / "articles" / "articles.toml").read_text(encoding="utf-8"))
+
+
+def read_definitions(experiments: Path) -> dict[str, Mapping[str, Any]]:
+    """Every definition by its name, as it stands in its file. Raises PagecageError on a file that is no TOML."""
+    return dict(_definitions(experiments))
+
+
+def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for file in sorted(experiments.glob("*.toml")):
+        try:
+            yield file.stem, tomllib.loads(file.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise PagecageError(f"{file.name}: {error}", f"edit {file}") from None
+
+
+def rules_of(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """For each id, the claim of each experiment that has a rule for it."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for name, definition in definitions.items():
+        for claim in definition.get("claims", []):
+            found.setdefault(claim["id"], {})[name] = claim
+    return found
+
+
+def complaints(rows: list[Row], definitions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is wrong between rows and rules: a rule without its row, a row with both or with neither."""
+    rules, known = rules_of(definitions), {row.id: row for row in rows}
+    strange = [f"{name}: no article has {id_}" for id_, by in rules.items() for name in by if id_ not in known]
+    foreign = [
+        f"{name}: {id_} belongs to {' '.join(known[id_].experiments)}"
+        for id_, by in rules.items() for name in by if id_ in known and name not in known[id_].experiments
+    ]  # fmt: skip
+    both = [f"{row.id}: a rule and a reason why it is untestable" for row in rows if row.untestable and row.id in rules]
+    neither = [f"{row.id}: no rule and no reason" for row in rows if not row.untestable and row.id not in rules]
+    missing = {name for row in rows if not row.untestable for name in row.experiments if name not in definitions}
+    return [*strange, *foreign, *both, *neither, *(f"there is no experiment {name}" for name in sorted(missing))]

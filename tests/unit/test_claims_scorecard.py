@@ -1,0 +1,175 @@
+"""The scorecard: every published figure once, with the verdict that its newest run gives it."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.articles import Row, complaints, read_definitions, read_rows
+from analysis.scorecard import VERDICTS, count, scorecard
+from pagecage.errors import PagecageError
+from tests.fixtures.runs import build_run
+from tests.tree import ROOT
+
+ROWS = read_rows(ROOT / "experiments")
+COLUMNS = ["id", "experiment", "condition", "metric", "unit", "published", "kind", "remark", "untestable"]
+RULE = """
+[[claims]]
+id = "003-{number}"
+rule = "{rule}"
+response = "full_pass_seconds"
+where = {{ cage = "uncaged", source = "heap", pattern = "random" }}
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Experiments and runs of our own: three rows, two definitions, one run."""
+    return make_place(tmp_path)
+
+
+def make_place(tmp_path, rules=""):
+    experiments, runs = tmp_path / "experiments", tmp_path / "runs"
+    (experiments / "articles").mkdir(parents=True)
+    (experiments / "articles/articles.toml").write_text('["003"]\ntitle = "a tour"\n')
+    (experiments / "articles/003.csv").write_text(
+        ",".join(COLUMNS) + "\n"
+        "003-177,other constrained-random,none,time,s,1.4,measured,,\n"
+        "003-178,constrained-random,none,time,s,3.6,measured,a remark,\n"
+        "003-179,constrained-random,none,samples,count,5,measured,,needs another CPU\n"
+    )
+    constrained = (ROOT / "experiments/constrained-random.toml").read_text()
+    (experiments / "constrained-random.toml").write_text(constrained + rules)
+    (experiments / "other.toml").write_text('question = "?"\n' + RULE.format(number=177, rule="absolute"))
+    build_run(runs / "20261121T100000Z-constrained-random-vm")
+    (runs / "latest-constrained-random").symlink_to("20261121T100000Z-constrained-random-vm")
+    return experiments, runs
+
+
+def by_id(card):
+    return {row.id: row for row in card.rows}
+
+
+def test_there_are_392_rows_each_with_an_id_of_its_own_in_order():
+    assert [int(row.id[4:]) for row in ROWS] == list(range(1, 393))
+    assert {row.id[:3] for row in ROWS} == {"000", "001", "002", "003", "004"}
+
+
+def test_the_files_have_the_columns_that_are_promised_and_no_quotes_of_an_article():
+    for file in sorted((ROOT / "experiments/articles").glob("*.csv")):
+        with file.open() as text:
+            assert next(csv.reader(text)) == COLUMNS
+
+
+def test_every_row_has_a_verdict_and_the_sum_is_392():
+    card = scorecard(ROOT / "experiments", ROOT / "no runs here")
+    totals = count(card.rows)
+    assert totals["all"] == sum(totals[verdict] for verdict in VERDICTS) == 392
+    assert sum(told["all"] for told in card.totals().values()) == 392
+
+
+def test_a_run_answers_for_its_experiments_rows(place):
+    rows = by_id(scorecard(*place))
+    assert rows["003-178"].verdict == "not_comparable"
+    assert rows["003-178"].measured == pytest.approx(0.062, abs=0.01)
+    assert rows["003-178"].run == "20261121T100000Z-constrained-random-vm"
+    assert rows["003-178"].remark == "a remark"
+    assert (rows["003-179"].verdict, rows["003-179"].why) == ("untestable", "needs another CPU")
+
+
+def test_where_a_rows_own_experiment_was_not_run_another_that_tests_it_answers(place):
+    row = by_id(scorecard(*place))["003-177"]
+    assert (row.experiment, row.verdict) == ("other", "not_comparable")
+    assert row.run == "20261121T100000Z-constrained-random-vm"
+    alone = by_id(scorecard(*place, "other"))
+    assert list(alone) == ["003-177"]
+    assert (alone["003-177"].verdict, alone["003-177"].why) == ("not_run", "its experiment has not been run here")
+
+
+def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
+    experiments, runs = place
+    file = experiments / "constrained-random.toml"
+    old = 'id = "003-178"\nsays = "none, heap, random"\npublished = 3.6\nunit = "s"\nresponse = "full_pass_seconds"'
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, old.replace("full_pass", "read")))
+    row = by_id(scorecard(experiments, runs))["003-178"]
+    assert (row.verdict, row.why, row.measured) == ("not_run", "its rule is newer than the newest run", None)
+
+
+def test_a_row_without_a_rule_and_one_without_an_experiment_say_so(place):
+    experiments, runs = place
+    file = experiments / "constrained-random.toml"
+    file.write_text(file.read_text().replace('id = "003-178"', 'id = "003-999"'))
+    assert by_id(scorecard(experiments, runs))["003-178"].why == "its experiment has no rule for it yet"
+    file.unlink()
+    assert by_id(scorecard(experiments, runs))["003-178"].why == "its experiment is not built yet"
+
+
+def test_a_claim_about_the_definition_needs_no_run(place):
+    experiments, runs = place
+    (experiments / "other.toml").write_text(
+        '[[claims]]\nid = "003-177"\nrule = "config"\nkey = "sizes.full.files"\npublished = 8\n'
+        "[sizes.full]\nfiles = 8\n"
+    )
+    row = by_id(scorecard(experiments, runs))["003-177"]
+    assert (row.verdict, row.measured, row.run) == ("held", 8, None)
+    (experiments / "other.toml").write_text((experiments / "other.toml").read_text().replace("files = 8", "files = 7"))
+    assert by_id(scorecard(experiments, runs))["003-177"].verdict == "not_held"
+
+
+def test_a_run_that_cannot_be_read_is_no_run(place):
+    experiments, runs = place
+    (runs / "latest-constrained-random").unlink()
+    (runs / "latest-constrained-random").symlink_to("gone")
+    assert by_id(scorecard(experiments, runs))["003-178"].verdict == "not_run"
+
+
+def test_an_unknown_experiment_is_a_sentence(place):
+    with pytest.raises(PagecageError, match="nosuch"):
+        scorecard(*place, "nosuch")
+
+
+def test_the_terminal_tells_every_row_and_its_sums(place, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setattr("analysis.__main__.TOP", place[0].parent)
+    assert main(["claims", "--runs", str(place[1])]) == 0
+    text = capsys.readouterr().out
+    assert "not comparable" in text
+    assert "untestable: 003-179: needs another CPU" in text
+    assert text.splitlines()[-1].split() == ["in", "all", "0", "0", "2", "0", "1", "0", "3"]
+    assert main(["claims", "--runs", str(place[1]), "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (len(data["rows"]), data["totals"]["all"]["all"]) == (3, 3)
+
+
+def row(number, experiment="a", untestable=""):
+    return Row(f"003-{number}", (experiment,), "c", "m", "s", "1", "measured", "", untestable)
+
+
+def test_what_is_wrong_between_rows_and_rules_is_named():
+    rows = [row(1), row(2), row(3, untestable="why"), row(4, "b"), row(5, "gone")]
+    rule = [{"id": f"003-{number}"} for number in (1, 3, 4, 9)]
+    told = complaints(rows, {"a": {"claims": rule}, "b": {}})
+    assert told == [
+        "a: no article has 003-9",
+        "a: 003-4 belongs to b",
+        "003-3: a rule and a reason why it is untestable",
+        "003-2: no rule and no reason",
+        "003-5: no rule and no reason",
+        "there is no experiment gone",
+    ]
+
+
+def test_no_rule_is_without_its_row_in_another_experiment_or_beside_a_reason():
+    told = complaints(ROWS, read_definitions(ROOT / "experiments"))
+    assert [line for line in told if "no rule and no reason" not in line and "there is no experiment" not in line] == []
+
+
+def test_every_row_has_a_rule_or_a_reason():
+    """Every published figure is tested by a run, or it is said why it cannot be."""
+    with_reason = sum(bool(row.untestable) for row in ROWS)
+    print(f"{len(ROWS)} rows: {len(ROWS) - with_reason} by a rule, {with_reason} untestable")
+    assert complaints(ROWS, read_definitions(ROOT / "experiments")) == []
