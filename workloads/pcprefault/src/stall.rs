@@ -1,0 +1,65 @@
+//! How long a thread slept, as against working or waiting for a CPU.
+
+use std::fs::read_to_string;
+use std::time::{Duration, Instant};
+
+/// A reading of the calling thread's clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    at: Instant,
+    on_cpu: Duration,
+    waiting: Option<Duration>,
+}
+
+impl Reading {
+    /// Reads the calling thread's clocks: wall, CPU (`CLOCK_THREAD_CPUTIME_ID`), and the time it was ready to run and
+    /// had no CPU (`/proc/thread-self/schedstat`, `proc_pid_schedstat` in the kernel's sched-stats document).
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        Self { at: Instant::now(), on_cpu: cpu_time(), waiting: run_queue_time() }
+    }
+
+    /// How long the thread slept since an earlier reading of it: while it sums up a mapped file, it sleeps for nothing
+    /// but the disk. None where the kernel does not count the waiting for a CPU.
+    #[must_use]
+    pub fn asleep_since(self, earlier: Self) -> Option<Duration> {
+        let waited = self.waiting?.checked_sub(earlier.waiting?)?;
+        let awake = self.on_cpu.saturating_sub(earlier.on_cpu) + waited;
+        Some(self.at.duration_since(earlier.at).saturating_sub(awake))
+    }
+}
+
+fn cpu_time() -> Duration {
+    let mut found = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call only writes to the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut found) };
+    Duration::new(found.tv_sec.unsigned_abs(), u32::try_from(found.tv_nsec).unwrap_or_default())
+}
+
+fn run_queue_time() -> Option<Duration> {
+    let text = read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calculation::{calculate, Pace};
+
+    fn asleep(work: impl FnOnce()) -> f64 {
+        let before = Reading::of_this_thread();
+        work();
+        Reading::of_this_thread().asleep_since(before).unwrap().as_secs_f64()
+    }
+
+    #[test]
+    fn sleeping_counts_and_working_does_not() {
+        let slept = asleep(|| std::thread::sleep(Duration::from_millis(80)));
+        assert!((0.07..0.2).contains(&slept), "{slept}");
+        let iterations = Pace::measured().iterations(Duration::from_millis(80), 1);
+        let worked = asleep(|| {
+            calculate(iterations);
+        });
+        assert!(worked < 0.03, "{worked}");
+    }
+}
