@@ -8,11 +8,15 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2): whoever loses its parent below us becomes ours, so it can be counted
 
 
 def pytest_configure() -> None:
+    # How long one example takes is the machine's affair: a busy one would fail what is right.
+    settings.register_profile("pagecage", deadline=None)
+    settings.load_profile("pagecage")
     # A shell that starts us with `&` has SIGINT ignored, and whoever ignores a signal hands that on to its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
