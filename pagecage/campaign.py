@@ -41,9 +41,12 @@ class Summary:
 
 
 def need_of(plan: Plan) -> HostNeed:
-    """Memory and disk that the plan asks of a host: room for every distinct dataset, and for the largest in memory."""
-    sizes = {t.dataset.file_name: t.dataset.size_bytes for t in plan.trials if t.dataset}
-    largest = max(sizes.values(), default=0)
+    """Memory and disk that the plan asks of a host: room for every distinct file, and for a trial's own in memory.
+
+    A null_blk device holds the files in memory once more.
+    """
+    sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
+    largest = max((t.dataset_bytes * (1 if t.storage == "data" else 2) for t in plan.trials), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
     return HostNeed(memory, sum(sizes.values()) + _SPARE_DATA_BYTES)
 

@@ -49,6 +49,7 @@ class Record:
     cage: Mapping[str, Any] = field(default_factory=dict)
     cache: Mapping[str, Any] = field(default_factory=dict)
     device: Mapping[str, Any] = field(default_factory=dict)
+    machine_memory: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
     exit: Mapping[str, Any] = field(default_factory=dict)
     collectors: Mapping[str, Any] = field(default_factory=dict)

@@ -27,6 +27,8 @@ class Requirement(StrEnum):
     WORKLOAD_MEMORY = "workload_memory"
     WORKLOAD = "workload"
     LIMITS = "limits"
+    STORAGE = "storage"
+    MACHINE_MEMORY = "machine_memory"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
         mend = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
         missed.append(Missed(Requirement.KNOBS, reason, mend))
+    if facts["uid"] != 0:
+        missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")
     if limit is not None and limit < trial.workload.min_memory_bytes:
         reason = (
@@ -88,6 +92,16 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
             f"that {trial.workload.program} needs"
         )
         missed.append(Missed(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
+    return missed
+
+
+def _needs_root(trial: Trial) -> list[Missed]:
+    """What a trial asks that only root may do."""
+    missed = []
+    if trial.storage != "data":
+        missed.append(Missed(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm"))
+    if trial.machine_memory_bytes is not None:
+        missed.append(Missed(Requirement.MACHINE_MEMORY, "only root may take memory away", "use HOST=vm"))
     return missed
 
 

@@ -16,6 +16,7 @@ from pagecage import errors
 from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.phases import PHASES
 from pagecage.agent.procfs import DISKSTATS_FIELDS
+from pagecage.agent.workload_run import STANDARD_RESPONSES
 from pagecage.cli.main import app
 from pagecage.definitions.catalogue import schemas
 from pagecage.plan import plan_to_json
@@ -171,6 +172,7 @@ def test_outcomes_and_phases_are_the_same_in_code_schema_and_document() -> None:
 
 def test_responses_are_the_same_in_schema_and_document() -> None:
     assert set(json.loads(PATH.read_text())["properties"]["response"]["properties"]) == documented_responses()
+    assert documented_responses() > STANDARD_RESPONSES, "what a workload tells of itself stands beside them"
 
 
 def test_collectors_outcomes_are_as_documented() -> None:
@@ -222,7 +224,7 @@ def test_a_right_record_obeys_the_schema() -> None:
         ({"outcome": "splendid"}, "$.outcome"),
         ({"phase": "lunch"}, "$.phase"),
         ({"attempt": 0}, "$.attempt"),
-        ({"response": {"speed": 1.0}}, "$.response"),
+        ({"response": {"speed": "fast"}}, "$.response"),
         ({"response": {"read_seconds": "soon"}}, "$.response.read_seconds"),
         ({"counters": {"during": {}}}, "$.counters"),
         ({"outer_host": {"before": {"unix_seconds": 1.0}}}, "$.outer_host"),

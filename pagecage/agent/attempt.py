@@ -20,7 +20,9 @@ from pagecage.agent.device import Disk
 from pagecage.agent.handshake import Conversation
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.knobs import KnobJournal
+from pagecage.agent.machine_memory import MachineMemory
 from pagecage.agent.request import Request
+from pagecage.agent.storage import MadeStorage
 from pagecage.agent.stream import Stream
 from pagecage.agent.systemd import Systemd
 from pagecage.record import Record
@@ -51,6 +53,7 @@ class Bench:
     calibrator: Calibrator
     tracer: Bpftrace
     knobs: KnobJournal
+    memory: MachineMemory
     children: Children
     interruption: Interruption
     stream: Stream
@@ -68,7 +71,8 @@ class Attempt:
     phase: str = "requirements"
     failed_in: str | None = None
     phases: list[dict[str, Any]] = field(default_factory=list)
-    dataset: Path | None = None
+    datasets: tuple[Path, ...] = ()
+    made_storage: MadeStorage | None = None
     cgroup: Path | None = None
     unit: str = ""
     sampler: Sampler | None = None
@@ -84,9 +88,25 @@ class Attempt:
     cage: dict[str, Any] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
+    machine_memory: dict[str, Any] = field(default_factory=dict)
     counters: dict[str, Any] = field(default_factory=dict)
     exit: dict[str, Any] = field(default_factory=dict)
     response: dict[str, float | None] = field(default_factory=dict)
+
+    @property
+    def dataset(self) -> Path | None:
+        """The first file that is read."""
+        return self.datasets[0] if self.datasets else None
+
+    @property
+    def disk(self) -> Disk:
+        """The disk that is measured: the one made for this trial, or the one behind the data directory."""
+        return self.made_storage.disk if self.made_storage else self.bench.disk
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the files lie."""
+        return self.made_storage.mount_point if self.made_storage else Path(self.bench.request.data_dir)
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -118,6 +138,7 @@ class Attempt:
             restore_seq=machine["restore_seq"], emulated=machine["emulated"], response=self.response,
             measured=self.measured, samples=tuple(conversation.samples) if conversation else (),
             counters=self.counters, cage=self.cage, cache=self.cache, device=self.device,
+            machine_memory=self.machine_memory,
             workload=self._workload(), exit=self.exit,
             collectors={name: outcome.to_json() for name, outcome in self.collected.items()},
             missed_requirements=tuple(missed.to_json() for missed in self.missed),

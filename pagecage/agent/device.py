@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pagecage.agent.kernelfs import read_text
@@ -138,6 +138,12 @@ def read_knobs(disk: Disk, sys: Path = SYS) -> dict[str, str]:
     queue = sys / "block" / disk.name / "queue"
     texts = {knob: read_text(queue / knob) for knob in KNOBS}
     return {knob: text.strip() for knob, text in texts.items() if text is not None}
+
+
+def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
+    """The disk and every layer over it that has queue settings of its own (a partition has its disk's)."""
+    names = [name for name in disk.stack if (sys / "block" / name / "queue").exists()]
+    return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
 
 
 def write_knob(disk: Disk, knob: str, value: str, sys: Path = SYS) -> None:

@@ -8,13 +8,17 @@ from pathlib import Path
 
 from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
+from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
+from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.dataset import make_dataset
+from pagecage.agent.device import layers_with_queue
 from pagecage.agent.facts import describe_disk
-from pagecage.agent.pagecache import evict, load, measure_residency
+from pagecage.agent.machine_memory import OF_OURS
+from pagecage.agent.storage import make_storage, read_latency_us, remove_storage
 from pagecage.agent.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.workload_run import run_workload
 from pagecage.cage import expected_read_back, limits_not_in_force
@@ -31,25 +35,43 @@ def check_requirements(attempt: Attempt) -> None:
         raise RequirementMissed(missed)
 
 
-def prepare_dataset(attempt: Attempt) -> None:
-    """Have the file there, whole, made by the user who will read it."""
-    if attempt.trial.dataset is None:
+def prepare_storage(attempt: Attempt) -> None:
+    """Make the disk that the trial asks for, unless that is the data directory's own."""
+    trial, spool = attempt.trial, attempt.bench.request.spool
+    if trial.storage == "data":
         return
-    request = attempt.bench.request
-    pcgen = Path(request.programs_dir) / "pcgen"
+    attempt.cleanup.callback(remove_storage, spool)
     try:
-        attempt.dataset = make_dataset(attempt.trial.dataset, Path(request.data_dir), pcgen)
+        attempt.made_storage = make_storage(trial.storage, trial.storage_latency_us or 0, trial.dataset_bytes, spool)
+    except (PagecageError, OSError) as error:
+        reason = getattr(error, "message", None) or str(error)
+        raise RequirementMissed([Missed(Requirement.STORAGE, f"no {trial.storage} here: {reason}", "")]) from None
+
+
+def prepare_dataset(attempt: Attempt) -> None:
+    """Have the files there, whole, made by the user who will read them."""
+    pcgen = Path(attempt.bench.request.programs_dir) / "pcgen"
+    try:
+        attempt.datasets = tuple(make_dataset(d, attempt.data_dir, pcgen) for d in attempt.trial.datasets)
     except HostError as error:
         raise NotPrepared(error.message) from None
 
 
 def set_knobs(attempt: Attempt) -> None:
-    """Set read-ahead, remembering what to restore, and note every queue setting."""
-    disk, wanted = attempt.bench.disk, attempt.trial.read_ahead_kb
+    """Set read-ahead, remembering what to restore, and note every queue setting and how long a read takes.
+
+    Of a stack every layer is set: a file's read-ahead is that of the device its file system lies on, the topmost.
+    """
+    disk, wanted = attempt.disk, attempt.trial.read_ahead_kb
     if wanted is not None:
         attempt.cleanup.callback(_restore_knobs, attempt)
-        attempt.bench.knobs.set(disk, "read_ahead_kb", str(wanted))
-    attempt.device = describe_disk(disk)
+        for layer in layers_with_queue(disk):
+            attempt.bench.knobs.set(layer, "read_ahead_kb", str(wanted))
+    attempt.device = {
+        **describe_disk(disk), "storage": attempt.trial.storage,
+        "storage_latency_us": attempt.trial.storage_latency_us,
+        "read_latency_us": read_latency_us(attempt.dataset) if attempt.dataset else None,
+    }  # fmt: skip
 
 
 def _restore_knobs(attempt: Attempt) -> None:
@@ -61,25 +83,30 @@ def _restore_knobs(attempt: Attempt) -> None:
 def calibrate(attempt: Attempt) -> None:
     """Over-drive the cage's caps, the first time that this machine state meets it; on a machine at rest."""
     attempt.bench.tracer.wait_until_attached()
-    attempt.cage["calibration"] = dict(attempt.bench.calibrator.calibrate(attempt.trial.cage, attempt.dataset))
+    bench, calibrator = attempt.bench, attempt.bench.calibrator
+    if attempt.made_storage:
+        calibrator = Calibrator(bench.systemd, attempt.disk, attempt.data_dir, bench.interruption)
+    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, attempt.dataset))
 
 
-def reach_cache_state(attempt: Attempt) -> None:
-    """Empty or fill the page cache for the dataset, and believe only the measurement."""
-    state, path = attempt.trial.cache, attempt.dataset
-    attempt.cache = {"requested": state, "charged_to": None}
-    if path is None:
+def take_memory(attempt: Attempt) -> None:
+    """Leave the machine only as much memory as the trial says; only a guest of ours, since others would miss it."""
+    wanted = attempt.trial.machine_memory_bytes
+    if wanted is None:
         return
-    residency = measure_residency(path) if state == "any" else evict(path)
-    if state == "resident":
-        residency = load(path)
-        attempt.cache["charged_to"] = str(cgroupfs.own_cgroup())
-    attempt.cache |= {
-        "method": residency.method, "file_bytes": residency.file_bytes,
-        "resident_bytes_before": residency.resident_bytes, "resident_bytes_after": None,
-    }  # fmt: skip
-    if (state == "cold" and not residency.is_empty) or (state == "resident" and not residency.is_full):
-        raise NotPrepared(f"{residency.resident_bytes} of {residency.file_bytes} bytes are resident, not {state}")
+    if not OF_OURS.exists():
+        reason = "memory is taken away only from a guest that pagecage made, and this machine is none"
+        raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, reason, "use HOST=vm")])
+    attempt.cleanup.callback(_give_memory_back, attempt)
+    try:
+        attempt.machine_memory = attempt.bench.memory.leave(wanted)
+    except HostError as error:
+        raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, error.message, error.hint)]) from None
+
+
+def _give_memory_back(attempt: Attempt) -> None:
+    for sentence in attempt.bench.memory.restore():
+        attempt.error = f"{attempt.error or ''} {sentence}".strip()
 
 
 def prepare_slice(attempt: Attempt) -> None:
@@ -87,8 +114,8 @@ def prepare_slice(attempt: Attempt) -> None:
     bench, trial = attempt.bench, attempt.trial
     attempt.unit = unit_name(trial.trial_id, attempt.number)
     attempt.cleanup.callback(stop_slice, bench.systemd, attempt.unit)
-    attempt.cgroup = start_slice(bench.systemd, attempt.unit, trial.cage, bench.disk.node)
-    maj_min = bench.disk.maj_min
+    attempt.cgroup = start_slice(bench.systemd, attempt.unit, trial.cage, attempt.disk.node)
+    maj_min = attempt.disk.maj_min
     attempt.cage |= {
         "name": trial.cage.name, "requested": dict(trial.cage.properties), "slice": str(attempt.cgroup),
         "expected": expected_read_back(trial.cage), "read_back": cgroupfs.read_limits(attempt.cgroup, maj_min),
@@ -109,9 +136,7 @@ def _require_read_back(attempt: Attempt) -> None:
 def start_collectors(attempt: Attempt) -> None:
     """Start every collector asked for and return when each one records or has failed."""
     assert attempt.cgroup is not None
-    around = Surroundings(
-        attempt.directory, attempt.bench.disk, attempt.cgroup, attempt.dataset, attempt.bench.children
-    )
+    around = Surroundings(attempt.directory, attempt.disk, attempt.cgroup, attempt.datasets, attempt.bench.children)
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
@@ -133,13 +158,13 @@ def measure(attempt: Attempt) -> None:
 
 
 def _take_trace(attempt: Attempt, begin: float) -> None:
-    if attempt.dataset is None:
+    if not attempt.datasets:
         attempt.collected["bpftrace"] = Outcome("missing", "the trial has no dataset")
         return
     tracer = attempt.bench.tracer
     tracer.wait_for_tick()
-    inode, path = attempt.dataset.stat().st_ino, attempt.directory / "bpftrace.jsonl"
-    attempt.collected["bpftrace"] = tracer.excerpt(inode, begin, path)
+    inodes, path = {file.stat().st_ino for file in attempt.datasets}, attempt.directory / "bpftrace.jsonl"
+    attempt.collected["bpftrace"] = tracer.excerpt(inodes, begin, path)
 
 
 def stop_collectors(attempt: Attempt) -> None:
@@ -156,17 +181,20 @@ def read_totals(attempt: Attempt) -> None:
     """What the slice counted in all, the evidence of an OOM kill among it, and what is resident now."""
     assert attempt.cgroup is not None
     attempt.counters["totals"] = {"cgroup": cgroupfs.read_counters(attempt.cgroup)}
-    if attempt.dataset is not None:
-        attempt.cache["resident_bytes_after"] = measure_residency(attempt.dataset).resident_bytes
+    if attempt.datasets:
+        attempt.cache["resident_bytes_after"] = resident_bytes(attempt.datasets)
 
 
 PHASES: tuple[tuple[str, Callable[[Attempt], None]], ...] = (
     ("requirements", check_requirements),
+    ("storage", prepare_storage),
     ("dataset", prepare_dataset),
     ("knobs", set_knobs),
     ("calibrate", calibrate),
+    ("memory", take_memory),
     ("cache", reach_cache_state),
     ("slice", prepare_slice),
+    ("before", run_before),
     ("collectors", start_collectors),
     ("run", measure),
     ("stop", stop_collectors),

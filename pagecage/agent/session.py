@@ -18,8 +18,10 @@ from pagecage.agent.device import resolve_disk
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.knobs import KnobJournal
+from pagecage.agent.machine_memory import MachineMemory
 from pagecage.agent.phases import PHASES
 from pagecage.agent.request import Request
+from pagecage.agent.storage import remove_storage
 from pagecage.agent.stream import Stream
 from pagecage.agent.systemd import Systemd, left_over_units, stop_slice
 from pagecage.errors import HostError, PagecageError
@@ -44,12 +46,12 @@ def alone(spool: Path) -> Iterator[None]:
 
 
 def sweep(systemd: Systemd, spool: Path) -> list[str]:
-    """Undo what a killed harness left: slices with everything in them, tools, drop-ins, queue settings, traces."""
+    """Undo what a killed harness left: slices with all in them, tools, drop-ins, settings, memory, disks, traces."""
     units = left_over_units(systemd)
     for unit in units:
         stop_slice(systemd, unit)
     Children(spool).sweep()
-    units += KnobJournal(spool).restore()
+    units += KnobJournal(spool).restore() + MachineMemory(spool).restore() + remove_storage(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     return units
 
@@ -71,13 +73,13 @@ def _bench(request: Request, facts: dict[str, Any], stream: Stream, interruption
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     disk, systemd, children = resolve_disk(data_dir), find_systemd(request.user), Children(request.spool)
-    tracer, knobs = Bpftrace(request.spool, children), KnobJournal(request.spool)
+    tracer, knobs, memory = Bpftrace(request.spool, children), KnobJournal(request.spool), MachineMemory(request.spool)
     calibrator = Calibrator(systemd, disk, data_dir, interruption)
     try:
         if any("bpftrace" in trial.collectors for trial in request.trials):
             stream.event("step", text="attaching bpftrace")
             tracer.begin()
-        yield Bench(request, facts, disk, systemd, calibrator, tracer, knobs, children, interruption, stream)
+        yield Bench(request, facts, disk, systemd, calibrator, tracer, knobs, memory, children, interruption, stream)
     finally:
         with interruption.held():
             tracer.stop()

@@ -59,10 +59,13 @@ def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[l
     ]
 
 
-def scope_command(systemd: Systemd, unit: str, argv: Sequence[str]) -> list[str]:
-    """The command that runs a workload in a scope of the slice; it becomes the workload, so its exit status is true."""
+def scope_command(systemd: Systemd, unit: str, argv: Sequence[str], name: str | None = None) -> list[str]:
+    """The command that runs a workload in a scope of the slice; it becomes the workload, so its exit status is true.
+
+    The scope is named after the slice unless `name` is given.
+    """
     policy = ["-p", "OOMPolicy=kill"] if systemd.version >= _OOM_POLICY_SINCE else []
-    name = unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
+    name = name or unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
     manager = ["--user"] if systemd.user else []
     return [
         "systemd-run", *manager, "--quiet", "--scope", "--collect", f"--unit={name}", f"--slice={unit}",

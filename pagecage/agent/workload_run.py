@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pagecage.agent import cgroupfs, procfs
-from pagecage.agent.attempt import Attempt
+from pagecage.agent.attempt import Attempt, RequirementMissed
+from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.dataset import sidecar_of
+from pagecage.agent.fio_job import fio_command, job_text, missing_engine
+from pagecage.agent.fio_report import end_of, read_report
 from pagecage.agent.handshake import Conversation
 from pagecage.agent.systemd import scope_command
 from pagecage.process import run
 from pagecage.requirements import Missed, Requirement
 
-_CANNOT = 77  # workloads/README.md: cannot on this host
+STANDARD_RESPONSES = frozenset({
+    "read_seconds", "covered_fraction", "full_pass_seconds", "bytes_per_second", "device_read_bytes", "device_reads",
+    "device_read_bytes_per_second", "device_reads_per_second", "amplification", "major_faults",
+})  # fmt: skip
+CANNOT = 77  # workloads/README.md: cannot on this host
 
 
 def workload_argv(attempt: Attempt) -> list[str]:
     """The program's own command line, with the trial's places filled in."""
-    trial, request = attempt.trial, attempt.bench.request
-    places = {
-        "file": attempt.dataset, "sidecar": sidecar_of(attempt.dataset) if attempt.dataset else None,
-        "data_dir": request.data_dir, "max_seconds": trial.max_seconds,
+    workload = attempt.trial.workload
+    if workload.kind == "fio":
+        return fio_argv(attempt)
+    path = program_path(attempt, workload.program) if workload.kind == "handshake" else workload.program
+    return [path, *fill_all(workload.arguments, places_of(attempt), attempt.datasets)]
+
+
+def fio_argv(attempt: Attempt) -> list[str]:
+    """Write the job file beside the traces; the command that runs it. Raises RequirementMissed without its engine."""
+    options = fill_all(attempt.trial.workload.arguments, places_of(attempt), attempt.datasets)
+    if why := missing_engine(options):
+        raise RequirementMissed([Missed(Requirement.WORKLOAD, why, "ansible/site.yml installs fio")])
+    job = job_text(attempt.datasets, options, attempt.directory, attempt.trial.max_seconds)
+    return fio_command(job, attempt.directory)
+
+
+def program_path(attempt: Attempt, program: str) -> str:
+    """Where a program of workloads/ lies on this host."""
+    return f"{attempt.bench.request.programs_dir}/{program}"
+
+
+def places_of(attempt: Attempt) -> dict[str, object]:
+    """What stands for each {place} in an argument; {file} is the first file."""
+    first = attempt.dataset
+    return {
+        "file": first, "sidecar": sidecar_of(first) if first else None, "data_dir": attempt.data_dir,
+        "max_seconds": attempt.trial.max_seconds,
     }  # fmt: skip
-    program = trial.workload.program
-    path = f"{request.programs_dir}/{program}" if trial.workload.kind == "handshake" else program
-    return [path, *(fill(argument, places) for argument in trial.workload.arguments)]
+
+
+def fill_all(arguments: Iterable[str], places: Mapping[str, object], files: Iterable[Path]) -> list[str]:
+    """Arguments with every place filled in; one that is {files} becomes one a file."""
+    paths = [str(path) for path in files]
+    return [full for a in arguments for full in (paths if a == "{files}" else [fill(a, places)])]
 
 
 def fill(argument: str, places: Mapping[str, object]) -> str:
@@ -54,11 +89,22 @@ def run_workload(attempt: Attempt) -> None:
             _end_scope_if_alive(attempt)
         status = attempt.conversation.finish()
         attempt.exit = {"status": status, "oom_kill": _oom_kills(attempt)}
+    if attempt.trial.workload.kind == "fio":
+        _take_fio(attempt)
     attempt.outcome, attempt.error = judge_end(attempt)
     if attempt.outcome == "requirement_missed":
         attempt.missed = [Missed(Requirement.WORKLOAD, attempt.error or "the workload cannot run on this host", "")]
     attempt.failed_in = None if attempt.has_answer else "run"
     attempt.response = responses(attempt)
+
+
+def _take_fio(attempt: Attempt) -> None:
+    """fio's own figures take the place of an end line; its files are traces."""
+    assert attempt.conversation is not None
+    report = read_report(attempt.directory)
+    attempt.conversation.end = end_of(report, attempt.trial.workload.arguments, attempt.trial.dataset_bytes)
+    files = tuple(sorted(attempt.directory.glob("fio*")))
+    attempt.collected["fio"] = Outcome("ok" if report else "failed", None if report else "it left no JSON", files=files)
 
 
 def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadline: float) -> bool:
@@ -83,7 +129,7 @@ def _read_counters(attempt: Attempt) -> dict[str, Any]:
     assert attempt.cgroup is not None
     return {
         "cgroup": cgroupfs.read_counters(attempt.cgroup),
-        "device": procfs.read_device(attempt.bench.disk.maj_min),
+        "device": procfs.read_device(attempt.disk.maj_min),
         "host": procfs.read_host(),
     }
 
@@ -111,23 +157,48 @@ def judge_end(attempt: Attempt) -> tuple[str, str | None]:
         return "oom_killed", None
     if attempt.timed_out:
         return "timed_out", f"not done after {attempt.trial.timeout_seconds:g} s"
-    if status == _CANNOT:
-        return "requirement_missed", complaint
+    if status == CANNOT or end.get("refused"):
+        return "requirement_missed", complaint or end.get("refused")
     if end.get("checksum_ok") is False:
         return "wrong_answer", f"checksum {end.get('checksum')} is not the sidecar's"
     if status != 0:
         return "failed", complaint or f"exit status {status}"
-    if attempt.trial.workload.kind == "handshake" and not end:
+    if attempt.trial.workload.kind != "command" and not end:
         return "failed", complaint or "it ended without an end line"
+    if wrong := wrong_response(end.get("response", {})):
+        return "failed", wrong
     return "ok", None
 
 
+def wrong_response(own: Any) -> str | None:
+    """Why the figures that a workload tells of itself cannot be taken, or None."""
+    if not isinstance(own, dict):
+        return "its response is no JSON object"
+    for name, value in own.items():
+        if name in STANDARD_RESPONSES:
+            return f"its response takes the name of {name}"
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            return f"its response has a figure named {name!r}"
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            return f"its response {name} is no number"
+    return None
+
+
 def responses(attempt: Attempt) -> dict[str, float | None]:
-    """The measured quantities (docs/FORMAT.md), None where the evidence is missing; empty when the part did not end."""
+    """The measured quantities (docs/FORMAT.md), None where the evidence is missing; empty when the part did not end.
+
+    What the workload tells of itself stands beside them.
+    """
     if attempt.measured is None or attempt.outcome not in ("ok", "timed_out", "wrong_answer"):
         return {}
     assert attempt.conversation is not None
     end = attempt.conversation.end
+    own = end.get("response", {})
+    return {**(own if wrong_response(own) is None else {}), **_standard_responses(attempt, end)}
+
+
+def _standard_responses(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | None]:
+    assert attempt.measured is not None
     seconds = end.get("seconds", attempt.measured["seconds"])
     covered = end.get("covered_fraction")
     bytes_read, reads = _device_delta(attempt, "rbytes"), _device_delta(attempt, "rios")
@@ -154,6 +225,6 @@ def _device_delta(attempt: Attempt, key: str) -> float | None:
     before, after = (attempt.counters[when]["cgroup"]["io.stat"] for when in ("before", "after"))
     if before is None or after is None:
         return None
-    maj_min = attempt.bench.disk.maj_min
+    maj_min = attempt.disk.maj_min
     # A disk that the slice has not touched has no line, or a bare one: that is a true zero.
     return float(after.get(maj_min, {}).get(key, 0) - before.get(maj_min, {}).get(key, 0))

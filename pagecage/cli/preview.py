@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from pagecage.agent.systemd import Systemd, scope_command, slice_commands, unit_name
-from pagecage.agent.workload_run import fill
+from pagecage.agent.workload_run import fill_all
 from pagecage.plan import Plan
 from pagecage.process import replay
 from pagecage.trial import Trial
@@ -23,16 +24,18 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
 
 
 def _shown_arguments(trial: Trial) -> list[str]:
-    file = f"DIR/{trial.dataset.file_name}" if trial.dataset else "DIR"
+    files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
+    file = files[0] if files else "DIR"
     places = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
-    return [fill(argument, places) for argument in trial.workload.arguments]
+    return fill_all(trial.workload.arguments, places, files)
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
     """A head about the whole and one line a trial, in order."""
     document = plan.document
-    datasets = {t.dataset.size_bytes for t in plan.trials if t.dataset}
-    sizes = ", ".join(format_bytes(size) for size in sorted(datasets)) or "none"
+    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
+    many = (f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size) for files, size in sorted(datasets))
+    sizes = ", ".join(many) or "none"
     count, repeats = len(plan.trials), document["repeats"]
     yield f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each treatment"
     yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}"

@@ -22,6 +22,7 @@ from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.device import Disk
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.knobs import KnobJournal
+from pagecage.agent.machine_memory import MachineMemory
 from pagecage.agent.request import Request
 from pagecage.agent.stream import Stream
 from pagecage.agent.systemd import Systemd
@@ -171,7 +172,8 @@ def make_bench(machine: Machine, out: io.BytesIO, *trials: Trial, interruption: 
     return Bench(
         request=make_request(machine, *trials), facts=facts.read_facts(machine.data, False), disk=disk, systemd=manager,
         calibrator=Calibrator(manager, disk, machine.data, heard), tracer=Bpftrace(machine.spool, children),
-        knobs=KnobJournal(machine.spool), children=children, interruption=heard, stream=Stream(out),
+        knobs=KnobJournal(machine.spool), memory=MachineMemory(machine.spool),
+        children=children, interruption=heard, stream=Stream(out),
     )  # fmt: skip
 
 

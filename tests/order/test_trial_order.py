@@ -15,7 +15,7 @@ import pytest
 from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.cgroupfs import own_cgroup
-from pagecage.agent.pagecache import Residency, evict, load
+from pagecage.agent.pagecache import evict, load
 from pagecage.agent.session import run_trial
 from pagecage.agent.systemd import Systemd
 from pagecage.record import Record, read_records
@@ -61,8 +61,8 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
     names = [phase["name"] for phase in record.phases]
     assert names == [
-        "requirements", "dataset", "knobs", "calibrate", "cache", "slice", "collectors", "run", "stop", "totals",
-        "cleanup",
+        "requirements", "storage", "dataset", "knobs", "calibrate", "memory", "cache", "slice", "before",
+        "collectors", "run", "stop", "totals", "cleanup",
     ]  # fmt: skip
     starts = [phase["start_monotonic_seconds"] for phase in record.phases]
     assert starts == sorted(starts)
@@ -224,7 +224,7 @@ def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> N
 
 
 def test_a_file_that_cannot_be_kept_whole_is_not_resident(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pagecage.agent.phases.load", lambda path: Residency(4096, DATASET.size_bytes, "cachestat"))
+    monkeypatch.setattr("pagecage.agent.cache_state.load", lambda path: None)
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert (record.outcome, record.phase) == ("not_prepared", "cache")
 

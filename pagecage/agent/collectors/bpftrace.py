@@ -12,6 +12,8 @@ import re
 import shutil
 import threading
 import time
+from collections import Counter
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,8 @@ _FAULT = """
 fentry:vmlinux:filemap_fault {
   $file = (struct file *)args.vmf->vma->vm_file;
   $inode = (struct inode *)$file->f_inode;
-  @fault[$inode->i_ino, (uint64)args.vmf->vma->vm_flags, (uint64)args.vmf->flags] = count();
+  @fault[$inode->i_ino, (uint64)args.vmf->vma->vm_flags, (uint64)args.vmf->flags,
+         (uint64)$file->f_ra.ra_pages] = count();
 }
 """
 _READAHEAD = """
@@ -71,21 +74,32 @@ def parse_line(line: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def tables_of(maps: dict[str, dict[str, int]], inode: int) -> dict[str, list[dict[str, Any]]]:
-    """Running totals of one inode with the flag words spelled out."""
-    faults, windows = [], []
-    for key, count in maps.get("@fault", {}).items():
-        ino, vm_flags, fault_flags = map(int, key.split(","))
-        if ino == inode:
-            faults.append({
-                "vm_flags": vm_flags, "vm_flag_names": decode(vm_flags, VM_FLAGS), "fault_flags": fault_flags,
-                "fault_flag_names": decode(fault_flags, FAULT_FLAGS), "count": count,
-            })  # fmt: skip
-    for key, count in maps.get("@ra", {}).items():
-        ino, pages = map(int, key.split(","))
-        if ino == inode:
-            windows.append({"pages": pages, "count": count})
-    return {"filemap_fault": faults, "page_cache_ra_order": windows}
+def tables_of(maps: dict[str, dict[str, int]], inodes: Set[int]) -> dict[str, list[dict[str, Any]]]:
+    """Running totals of these inodes together, with the flag words spelled out."""
+    faults = _of_inodes(maps.get("@fault", {}), inodes)
+    windows = _of_inodes(maps.get("@ra", {}), inodes)
+    return {
+        "filemap_fault": [_fault(words, count) for words, count in faults.items()],
+        "page_cache_ra_order": [{"pages": pages, "count": count} for (pages,), count in windows.items()],
+    }
+
+
+def _of_inodes(rows: dict[str, int], inodes: Set[int]) -> Counter[tuple[int, ...]]:
+    """Counts by what follows the inode in a map's key."""
+    counted: Counter[tuple[int, ...]] = Counter()
+    for key, count in rows.items():
+        inode, *words = map(int, key.split(","))
+        if inode in inodes:
+            counted[tuple(words)] += count
+    return counted
+
+
+def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
+    vm_flags, fault_flags, ra_pages = words
+    return {
+        "vm_flags": vm_flags, "vm_flag_names": decode(vm_flags, VM_FLAGS), "fault_flags": fault_flags,
+        "fault_flag_names": decode(fault_flags, FAULT_FLAGS), "ra_pages": ra_pages, "count": count,
+    }  # fmt: skip
 
 
 class Bpftrace:
@@ -144,7 +158,7 @@ class Bpftrace:
         with self._ticked:
             self._ticked.wait_for(lambda: self._dead() or self._ticks[-1].boot_ns > now, 8 * TICK_SECONDS)
 
-    def excerpt(self, inode: int, start: float, path: Path) -> Outcome:
+    def excerpt(self, inodes: Set[int], start: float, path: Path) -> Outcome:
         """Write the ticks from the last one before `start` (CLOCK_MONOTONIC) to now; forget older ones."""
         if self._process is None or self.reason:
             return Outcome("missing", self.reason or "bpftrace was not started")
@@ -152,7 +166,7 @@ class Bpftrace:
             before = [tick for tick in self._ticks if tick.t <= start][-1:]
             self._ticks = before + [tick for tick in self._ticks if tick.t > start]
             ticks = list(self._ticks)
-        rows = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **tables_of(tick.maps, inode)}
+        rows = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **tables_of(tick.maps, inodes)}
                 for tick in ticks)  # fmt: skip
         lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))

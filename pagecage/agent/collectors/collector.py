@@ -12,12 +12,12 @@ from pagecage.agent.device import Disk
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a collector may look at: the measured disk, the cgroup, the dataset; where it writes, who starts tools."""
+    """What a collector may look at: the measured disk, the cgroup, the files; where it writes, who starts tools."""
 
     directory: Path
     disk: Disk
     cgroup: Path
-    dataset: Path | None
+    datasets: tuple[Path, ...]
     children: Children
 
 

@@ -46,7 +46,7 @@ class Sampler:
         self._ending = threading.Event()
         self._files = {name: _open(around.cgroup / name) for name in _FILES}
         self._disk = _open(Path("/proc/diskstats"))
-        self._dataset = _open(around.dataset) if around.dataset else None
+        self._datasets = [_open(path) for path in around.datasets]
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
@@ -64,7 +64,7 @@ class Sampler:
         self._ending.set()
         if self._thread.ident:
             self._thread.join(5.0)
-        for descriptor in (*self._files.values(), self._disk, self._dataset):
+        for descriptor in (*self._files.values(), self._disk, *self._datasets):
             if descriptor is not None:
                 os.close(descriptor)
         self._path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows))
@@ -105,12 +105,13 @@ class Sampler:
         return row
 
     def _resident_pages(self) -> int | None:
-        if self._dataset is None:
-            return None
+        """Of all files together; None where one of them cannot be asked."""
         try:
-            return cachestat_pages(self._dataset)
+            pages = [None if file is None else cachestat_pages(file) for file in self._datasets]
         except OSError:
             return None
+        known = [count for count in pages if count is not None]
+        return sum(known) if pages and len(known) == len(pages) else None
 
 
 def _open(path: Path) -> int | None:

@@ -7,7 +7,6 @@ import re
 import shutil
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import Outcome, Surroundings
@@ -20,22 +19,39 @@ _CPU_SHARE = 0.05  # a look walks the whole file, so larger files are looked at 
 
 
 def parse_vmtouch(text: str) -> dict[str, Any] | None:
-    """The last bar of `vmtouch -v FILE`; None when there is none (an empty file, an error)."""
-    bars = list(_BAR.finditer(text.replace("\r", "\n")))
+    """The last bar of each file in `vmtouch -v FILES`, as one; None where there is none (an empty file, an error).
+
+    A file's bar is printed again and again while it is walked, then that of the next file follows.
+    """
+    last: dict[int, re.Match[str]] = {}
+    file = 0
+    for line in text.replace("\r", "\n").splitlines():
+        if bar := _BAR.match(line):
+            last[file] = bar
+        elif line.strip():
+            file += 1
+    bars = list(last.values())
     if not bars:
         return None
-    last = bars[-1]
-    return {"resident_pages": int(last["resident"]), "total_pages": int(last["total"]), "bar": last["bar"]}
+    resident, total = (sum(int(bar[part]) for bar in bars) for part in ("resident", "total"))
+    return {"resident_pages": resident, "total_pages": total, "bar": _squeezed("".join(bar["bar"] for bar in bars))}
+
+
+def _squeezed(bars: str) -> str:
+    """The bars of several files, one after the other, in the sixty characters of one."""
+    step = len(bars) // 60
+    pieces = (bars[n * step : (n + 1) * step] for n in range(60))
+    return "".join(next((sign for sign in "O " if set(piece) == {sign}), "o") for piece in pieces)
 
 
 class Vmtouch:
-    """A thread that runs `vmtouch -v DATASET` again and again, and once more at the end."""
+    """A thread that runs `vmtouch -v FILES` again and again, and once more at the end."""
 
     name = "vmtouch"
 
     def __init__(self, around: Surroundings) -> None:
         self._path = around.directory / "vmtouch.jsonl"
-        self._dataset: Path | None = around.dataset
+        self._datasets = around.datasets
         self._rows: list[dict[str, Any]] = []
         self._error: str | None = None
         self._ending = threading.Event()
@@ -43,7 +59,7 @@ class Vmtouch:
 
     def start(self) -> None:
         """Begin, unless there is nothing to look at or nothing to look with."""
-        if self._dataset and shutil.which("vmtouch"):
+        if self._datasets and shutil.which("vmtouch"):
             self._thread.start()
 
     def wait_until_recording(self) -> None:
@@ -56,7 +72,7 @@ class Vmtouch:
         """End, and write the bars."""
         self._ending.set()
         if not self._thread.ident:
-            return Outcome("missing", "vmtouch is not installed" if self._dataset else "the trial has no dataset")
+            return Outcome("missing", "vmtouch is not installed" if self._datasets else "the trial has no dataset")
         self._thread.join(10.0)
         self._path.write_text("".join(json.dumps(row) + "\n" for row in self._rows))
         if self._error:
@@ -78,7 +94,7 @@ class Vmtouch:
 
     def _look(self) -> None:
         t, wall = time.monotonic(), time.time()
-        done = run(["vmtouch", "-v", str(self._dataset)], check=False, timeout_seconds=30)
+        done = run(["vmtouch", "-v", *map(str, self._datasets)], check=False, timeout_seconds=30)
         bar = parse_vmtouch(done.stdout)
         if bar is None:
             self._error = f"vmtouch printed no bar (exit status {done.status})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ trap 'exit 0' INT
 n=0
 while :; do
     n=$((n + 1))
-    printf '{"type": "map", "data": {"@fault": {"7,32977,852": %%d, "8,1,1": 99}}}\\n' $((n * 10))
+    printf '{"type": "map", "data": {"@fault": {"7,32977,852,32": %%d, "8,1,1,32": 99}}}\\n' $((n * 10))
     printf '{"type": "map", "data": {"@ra": {"7,32": %%d}}}\\n\\n' "$n"
     %s
     now=$(python3 -S -c 'import time; print(time.clock_gettime_ns(time.CLOCK_BOOTTIME))')
@@ -58,7 +59,7 @@ def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(directory: Path, 
     begin = time.monotonic()
     tracer.wait_for_tick()
     tracer.wait_for_tick()
-    outcome = tracer.excerpt(7, begin, directory / "bpftrace.jsonl")
+    outcome = tracer.excerpt({7}, begin, directory / "bpftrace.jsonl")
     assert (outcome.status, outcome.lost_events) == ("ok", 0)
     rows = [json.loads(line) for line in (directory / "bpftrace.jsonl").read_text().splitlines()]
     assert rows[0]["t"] <= begin < rows[-1]["t"]
@@ -84,7 +85,7 @@ def test_lost_events_are_told(directory: Path, tracer: Bpftrace) -> None:
     tracer.start()
     begin = time.monotonic()
     tracer.wait_for_tick()
-    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
     assert outcome.status == "partial"
     assert outcome.lost_events >= 5
 
@@ -95,7 +96,7 @@ def test_one_that_is_not_installed(directory: Path, tracer: Bpftrace, monkeypatc
     begin = time.monotonic()
     tracer.wait_for_tick()
     assert time.monotonic() - begin < 0.2, "there is nothing to wait for"
-    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
     assert (outcome.status, outcome.reason) == ("missing", "bpftrace is not installed")
 
 
@@ -111,7 +112,7 @@ def test_one_that_cannot_attach_says_why_and_soon(directory: Path, tracer: Bpftr
     assert time.monotonic() - begin < 15
     assert tracer.reason is not None
     assert tracer.reason.startswith("bpftrace did not attach: ERROR: ")
-    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
     assert (outcome.status, outcome.reason) == ("missing", tracer.reason)
 
 
@@ -121,7 +122,7 @@ def test_one_that_dies_while_trials_run(directory: Path, tracer: Bpftrace) -> No
     begin = time.monotonic()
     time.sleep(1.0)
     tracer.wait_for_tick()
-    outcome = tracer.excerpt(7, begin, directory / "x.jsonl")
+    outcome = tracer.excerpt({7}, begin, directory / "x.jsonl")
     assert (outcome.status, outcome.reason) == ("failed", "bpftrace died while trials ran")
 
 
@@ -136,13 +137,20 @@ inodes = st.integers(1, 2**40)
 words = st.integers(0, 2**33)
 
 
-@given(st.dictionaries(st.tuples(inodes, words, words), st.integers(1, 2**40), max_size=5), inodes)
-def test_only_the_datasets_inode_counts(faults: dict[tuple[int, int, int], int], inode: int) -> None:
-    maps = {"@fault": {",".join(map(str, key)): count for key, count in faults.items()}, "@ra": {f"{inode},32": 4}}
-    tables = tables_of(maps, inode)
-    expected = sorted((v, f, c) for (i, v, f), c in faults.items() if i == inode)
-    assert sorted((r["vm_flags"], r["fault_flags"], r["count"]) for r in tables["filemap_fault"]) == expected
-    assert tables["page_cache_ra_order"] == [{"pages": 32, "count": 4}]
+keys = st.tuples(inodes, words, words, words)
+
+
+@given(st.dictionaries(keys, st.integers(1, 2**40), max_size=5), st.sets(inodes, min_size=1, max_size=3))
+def test_only_the_files_inodes_count_and_together(faults: dict[tuple[int, ...], int], ours: set[int]) -> None:
+    ras = {f"{inode},32": 4 for inode in ours}
+    maps = {"@fault": {",".join(map(str, key)): count for key, count in faults.items()}, "@ra": ras}
+    tables = tables_of(maps, ours)
+    expected: Counter[tuple[int, ...]] = Counter()
+    for (inode, *words), count in faults.items():
+        expected[tuple(words)] += count if inode in ours else 0
+    found = {(r["vm_flags"], r["fault_flags"], r["ra_pages"]): r["count"] for r in tables["filemap_fault"]}
+    assert found == {words: count for words, count in expected.items() if count}
+    assert tables["page_cache_ra_order"] == [{"pages": 32, "count": 4 * len(ours)}]
 
 
 @pytest.mark.parametrize("line", ["", "Attaching 2 probes...", "12", "[]", '"x"', "{", "Lost 5 events"])
@@ -151,7 +159,7 @@ def test_what_is_no_record(line: str) -> None:
 
 
 def test_no_maps_are_no_counts() -> None:
-    assert tables_of({}, 7) == {"filemap_fault": [], "page_cache_ra_order": []}
+    assert tables_of({}, {7}) == {"filemap_fault": [], "page_cache_ra_order": []}
 
 
 def test_the_program_counts_in_the_kernel() -> None:

@@ -35,7 +35,7 @@ def around(machine: Machine) -> Surroundings:
     (cgroup / "memory.current").write_text("4096\n")
     (cgroup / "memory.events").write_text("max 3\noom 0\noom_kill 0\n")
     dataset = machine.data / DATASET.file_name
-    return Surroundings(directory, facts.resolve_disk(machine.data), cgroup, dataset, Children(machine.spool))
+    return Surroundings(directory, facts.resolve_disk(machine.data), cgroup, (dataset,), Children(machine.spool))
 
 
 def collect(collector: Collector, seconds: float = 0.0) -> Any:
@@ -176,7 +176,7 @@ def test_vmtouch_that_prints_no_bar(around: Surroundings, monkeypatch: pytest.Mo
 
 
 def test_without_a_dataset_there_is_nothing_to_look_at(around: Surroundings) -> None:
-    bare = Surroundings(around.directory, around.disk, around.cgroup, None, around.children)
+    bare = Surroundings(around.directory, around.disk, around.cgroup, (), around.children)
     assert collect(Vmtouch(bare)).reason == "the trial has no dataset"
     assert rows(collect(Sampler(bare)).files[0])[0]["resident_pages"] is None
 

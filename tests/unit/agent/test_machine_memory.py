@@ -1,0 +1,76 @@
+"""Memory taken away and given back, on a /proc of our own whose pool behaves as the kernel's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent.machine_memory import MachineMemory
+from pagecage.errors import HostError
+
+HUGE_KB = 2048
+FREE_KB = 1024 * 1024
+
+
+class Kernel(MachineMemory):
+    """MachineMemory whose writes to /proc do what the kernel would: a huge page is no longer available."""
+
+    gives = 10**6
+
+    def _write(self, path: Path, value: int) -> None:
+        super()._write(path, min(value, self.gives) if path.name == "nr_hugepages" else value)
+        pages = int((self._proc / "sys/vm/nr_hugepages").read_text())
+        write_meminfo(self._proc, FREE_KB - pages * HUGE_KB)
+
+
+def write_meminfo(proc: Path, available_kb: int) -> None:
+    (proc / "meminfo").write_text(f"MemAvailable: {available_kb} kB\nHugepagesize: {HUGE_KB} kB\n")
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Kernel:
+    (tmp_path / "sys/vm").mkdir(parents=True)
+    (tmp_path / "sys/vm/nr_hugepages").write_text("0")
+    write_meminfo(tmp_path, FREE_KB)
+    return Kernel(tmp_path, tmp_path)
+
+
+def test_what_is_left_is_what_was_asked_for(memory: Kernel, tmp_path: Path) -> None:
+    told = memory.leave(256 * 2**20)
+    assert told["available_bytes"] == 256 * 2**20
+    assert told["hugepages"] == 384
+    assert json.loads((tmp_path / "machine-memory.json").read_text()) == {"nr_hugepages": 0}
+    assert memory.restore() == []
+    assert (tmp_path / "sys/vm/nr_hugepages").read_text() == "0"
+    assert not (tmp_path / "machine-memory.json").exists()
+
+
+def test_a_killed_harness_is_undone_by_the_next(memory: Kernel, tmp_path: Path) -> None:
+    memory.leave(512 * 2**20)
+    memory.leave(256 * 2**20)
+    assert Kernel(tmp_path, tmp_path).restore() == []
+    assert (tmp_path / "sys/vm/nr_hugepages").read_text() == "0"
+
+
+def test_a_machine_that_gives_too_little_is_refused(memory: Kernel) -> None:
+    memory.gives = 10
+    with pytest.raises(HostError, match="of memory are available, not 256 MiB"):
+        memory.leave(256 * 2**20)
+
+
+def test_a_machine_with_less_to_begin_with_is_refused(memory: Kernel) -> None:
+    with pytest.raises(HostError, match="not 4 GiB"):
+        memory.leave(4 * 2**30)
+
+
+def test_nothing_taken_is_nothing_to_give_back(memory: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "sys/vm/nr_hugepages").write_text("7")
+    assert memory.restore() == []
+    assert (tmp_path / "sys/vm/nr_hugepages").read_text() == "7"
+
+
+def test_what_cannot_be_given_back_is_told(memory: Kernel, tmp_path: Path) -> None:
+    (tmp_path / "machine-memory.json").write_text("{")
+    assert "could not be put back" in memory.restore()[0]
