@@ -1,12 +1,16 @@
 //! The command line of `pcread`.
 
+mod checks;
 mod options;
 
+use crate::advice::{Advice, FileAdvice};
 use crate::order::Pattern;
-use crate::source::{Advice, Kind};
+use crate::route::Partition;
+use crate::source::Kind;
 use clap::ArgMatches;
 use contract::bytesum::{self, Sum};
 use contract::command_line::{optional, optional_path, parse, value};
+use contract::options::{handshake, named};
 use contract::{Failure, Handshake};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,16 +23,30 @@ pub struct Plan {
     pub file: PathBuf,
     /// Where it is read from.
     pub source: Kind,
+    /// Past the page cache.
+    pub direct: bool,
+    /// With so many blocks in flight, or announced ahead.
+    pub queue_depth: u32,
+    /// With a cache of its own of this size.
+    pub cache: CacheSize,
     /// In which order.
     pub pattern: Pattern,
     /// In blocks of so many bytes.
     pub block_bytes: usize,
     /// By so many threads.
     pub threads: usize,
-    /// After this hint to the kernel.
+    /// Each reading which part.
+    pub partition: Partition,
+    /// After this hint to the kernel about the mapping.
     pub advice: Advice,
+    /// After this hint to the kernel about the file.
+    pub fadvise: FileAdvice,
     /// With this work on every block.
     pub sum: SumKind,
+    /// Resting so long before every block.
+    pub pause: Option<Duration>,
+    /// So many times before anything is measured.
+    pub warm_passes: u64,
     /// So many times.
     pub passes: u64,
     /// But no longer than this, all passes together.
@@ -45,6 +63,23 @@ pub struct Plan {
     pub handshake: Handshake,
     /// Only proving that every block would be visited once.
     pub self_test: bool,
+}
+
+impl Plan {
+    /// Whether the file is opened with `O_DIRECT`.
+    #[must_use]
+    pub fn opens_direct(&self) -> bool {
+        self.direct || self.source == Kind::DirectCache
+    }
+}
+
+/// How large the process's own cache is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheSize {
+    /// So many bytes.
+    Bytes(u64),
+    /// As large as the memory limit of the process's cgroup allows.
+    Cage,
 }
 
 /// What is done with the bytes of a block.
@@ -103,7 +138,7 @@ pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Plan
         return Ok(None);
     };
     let plan = plan(&matches)?;
-    check(&plan)?;
+    checks::check(&plan)?;
     Ok(Some(plan))
 }
 
@@ -111,19 +146,26 @@ fn plan(matches: &ArgMatches) -> Result<Plan, Failure> {
     let name = |option: &str| value::<String>(matches, option);
     Ok(Plan {
         file: value(matches, "file"),
-        source: options::named(options::SOURCES, &name("source")),
-        pattern: options::named(options::PATTERNS, &name("pattern")),
+        source: named(options::SOURCES, &name("source")),
+        direct: matches.get_flag("direct"),
+        queue_depth: u32::try_from(value::<u64>(matches, "queue-depth")).unwrap_or(u32::MAX),
+        cache: value(matches, "cache-bytes"),
+        pattern: named(options::PATTERNS, &name("pattern")),
         block_bytes: length(value(matches, "block-bytes"))?,
         threads: length(value(matches, "threads"))?,
-        advice: options::named(options::ADVICES, &name("advice")),
-        sum: options::named(options::SUMS, &name("sum")),
+        partition: named(options::PARTITIONS, &name("partition")),
+        advice: named(options::ADVICES, &name("advice")),
+        fadvise: named(options::FILE_ADVICES, &name("fadvise")),
+        sum: named(options::SUMS, &name("sum")),
+        pause: optional(matches, "pause-us").filter(|us| *us > 0).map(Duration::from_micros),
+        warm_passes: value(matches, "warm-passes"),
         passes: value(matches, "passes"),
         max_duration: optional::<Duration>(matches, "max-seconds"),
         seed: value(matches, "seed"),
         size_bytes: optional(matches, "size-bytes"),
         expected: expected(matches),
         fault_every: value(matches, "fault-every"),
-        handshake: if matches.get_flag("no-handshake") { Handshake::Skipped } else { Handshake::Spoken },
+        handshake: handshake(matches),
         self_test: matches.get_flag("self-test"),
     })
 }
@@ -137,15 +179,4 @@ fn expected(matches: &ArgMatches) -> Expected {
 fn length(number: u64) -> Result<usize, Failure> {
     usize::try_from(number)
         .map_err(|_| Failure::BadArguments(format!("{number} is too large for this machine")))
-}
-
-fn check(plan: &Plan) -> Result<(), Failure> {
-    let refuse = |why: &str| Err(Failure::BadArguments(why.to_owned()));
-    if plan.source == Kind::Heap && plan.advice != Advice::Normal {
-        return refuse("--advice is about the mapped file: it needs --source mmap");
-    }
-    if !plan.sum.sums_bytes() && plan.expected != Expected::Nothing {
-        return refuse("--sum touch adds nothing up, so nothing can be expected of it: use --sum simd");
-    }
-    Ok(())
 }

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// a look at every 4 KiB block would be a cost of its own.
 const QUICK_BLOCKS: u32 = 16;
 
+/// Blocks that are shorter than this are taken for as much as this many bytes are.
+const SHORT_BYTES: usize = 64;
+
 /// When that many blocks take longer than this, every block is worth a look.
 const SLOW: Duration = Duration::from_millis(1);
 
@@ -14,18 +17,18 @@ const SLOW: Duration = Duration::from_millis(1);
 pub struct Deadline {
     at: Option<Instant>,
     looked: Instant,
+    quick_blocks: u32,
     blocks_left: u32,
 }
 
 impl Deadline {
     /// A deadline so long after `start`; never, where there is no limit.
     #[must_use]
-    pub fn after(start: Instant, limit: Option<Duration>) -> Self {
-        Self {
-            at: limit.and_then(|limit| start.checked_add(limit)),
-            looked: start,
-            blocks_left: QUICK_BLOCKS,
-        }
+    #[allow(clippy::cast_possible_truncation)] // 64 at most
+    pub fn after(start: Instant, limit: Option<Duration>, block_bytes: usize) -> Self {
+        let quick_blocks = QUICK_BLOCKS * (SHORT_BYTES / block_bytes).max(1) as u32;
+        let at = limit.and_then(|limit| start.checked_add(limit));
+        Self { at, looked: start, quick_blocks, blocks_left: quick_blocks }
     }
 
     /// To be asked once before each block.
@@ -38,7 +41,7 @@ impl Deadline {
 
     fn look(&mut self, at: Instant) -> bool {
         let now = Instant::now();
-        self.blocks_left = if now.duration_since(self.looked) > SLOW { 1 } else { QUICK_BLOCKS };
+        self.blocks_left = if now.duration_since(self.looked) > SLOW { 1 } else { self.quick_blocks };
         self.looked = now;
         now >= at
     }
@@ -50,13 +53,13 @@ mod tests {
 
     #[test]
     fn without_a_limit_it_never_passes() {
-        let mut deadline = Deadline::after(Instant::now(), None);
+        let mut deadline = Deadline::after(Instant::now(), None, 4096);
         assert!((0..1000).all(|_| !deadline.has_passed()));
     }
 
     #[test]
     fn slow_blocks_are_watched_one_by_one() {
-        let mut deadline = Deadline::after(Instant::now(), Some(Duration::from_millis(60)));
+        let mut deadline = Deadline::after(Instant::now(), Some(Duration::from_millis(60)), 4096);
         let blocks = (0..1000).take_while(|_| {
             std::thread::sleep(Duration::from_millis(5));
             !deadline.has_passed()

@@ -1,24 +1,31 @@
 //! Reads a working set in blocks and reports what it cost.
 //!
-//! One loop does the measured work, whatever the source: only where the bytes lie, and in which order they are
-//! visited, differ between two treatments.
+//! One loop does the measured work, whatever the source: only where the bytes lie, how they are fetched, and in which
+//! order they are visited, differ between two treatments.
 
+mod advice;
 pub mod arguments;
 mod blocks;
-mod bus_error;
+mod cage;
 mod clock;
 mod coverage;
-mod cpus;
-mod expectation;
-mod latency;
+mod events;
+mod fetch;
+mod frames;
 mod measurement;
 mod order;
 mod pass;
-mod permutation;
+mod pool;
+mod proc;
+mod product;
+mod reader;
 mod report;
+mod response;
+mod ring;
+mod route;
 mod source;
+mod stride;
 mod team;
-mod usage;
 
 pub use coverage::self_test;
 pub use measurement::measure;

@@ -1,51 +1,74 @@
 //! One run from end to end: set up, wait for `go`, read, report.
 
 use crate::arguments::{Expected, Plan};
-use crate::blocks::split;
-use crate::bus_error;
-use crate::expectation;
-use crate::report::Totals;
+use crate::coverage;
+use crate::proc;
+use crate::report::{Closing, Totals};
+use crate::route::Map;
 use crate::source::Source;
 use crate::team::Team;
-use contract::{line, Failure};
+use contract::page::page_bytes;
+use contract::{bus_error, expectation, line, Failure};
 
 /// Does what the plan says and prints its lines.
 ///
 /// # Errors
 /// When the source cannot be had, or a full pass did not add up to what was expected.
 pub fn measure(plan: &Plan) -> Result<(), Failure> {
-    bus_error::explain();
-    let (source, setup) = Source::open(&plan.file, plan.source, plan.advice, plan.size_bytes)?;
-    let bytes = source.bytes();
-    let expected = expected_sum(plan, bytes.len() as u64)?;
-    let mut totals = Totals::new(bytes.len() as u64, plan.threads, plan.sum.sums_bytes(), expected);
-    let parts = split(bytes.len(), plan.block_bytes, page_bytes(), plan.threads);
-    let mut wanted = true;
-    let latency = Team::new(plan, bytes, &parts).work(|team| {
+    bus_error::explain("pcread");
+    let (source, setup) = Source::open(plan)?;
+    let map = Map::new(plan, source.size_bytes, page_bytes());
+    let expected = expected_sum(plan, source.size_bytes as u64)?;
+    let mut totals = Totals::new(plan, source.size_bytes as u64, expected);
+    let (mut wanted, mut shootdowns) = (true, None);
+    let gathered = Team::new(plan, &source, &map).work(|team| {
+        warm(plan, team, &mut totals)?;
         wanted = plan.handshake.wait_for_go()?;
+        let before = proc::tlb_shootdowns();
         if wanted {
             passes(plan, team, &mut totals)?;
         }
+        shootdowns = proc::tlb_shootdowns().zip(before).map(|(now, before)| now - before);
         Ok(())
     })?;
     if !wanted {
         return Ok(());
     }
-    line::print(&totals.end(setup, &latency))?;
+    let distinct_bytes = distinct(plan, &map, &totals);
+    line::print(&totals.end(&Closing {
+        setup,
+        gathered,
+        distinct_bytes,
+        shootdowns,
+        smaps: proc::smaps_rollup(),
+    }))?;
     plan.handshake.wait_for_close()?;
     judge(plan, &totals)
+}
+
+/// Runs the passes that nobody measures, before `ready`. What they add up to is checked all the same.
+fn warm(plan: &Plan, team: &Team<'_>, totals: &mut Totals) -> Result<(), Failure> {
+    (0..plan.warm_passes).try_for_each(|_| team.pass().map(|tallies| totals.check(&tallies)))
 }
 
 /// Runs passes until all are done or the time is up.
 fn passes(plan: &Plan, team: &Team<'_>, totals: &mut Totals) -> Result<(), Failure> {
     for _ in 0..plan.passes {
-        let tallies = team.pass();
+        let tallies = team.pass()?;
         line::print(&totals.add(&tallies))?;
         if tallies.iter().any(|tally| tally.stopped) {
             break;
         }
     }
     Ok(())
+}
+
+/// Bytes of the first pass, each counted once: by construction, or by walking through its order again.
+fn distinct(plan: &Plan, map: &Map, totals: &Totals) -> u64 {
+    if coverage::is_once_each(plan) {
+        return totals.first_bytes();
+    }
+    coverage::distinct_of(plan, map, totals.first_blocks())
 }
 
 fn expected_sum(plan: &Plan, size_bytes: u64) -> Result<Option<u64>, Failure> {
@@ -62,12 +85,4 @@ fn judge(plan: &Plan, totals: &Totals) -> Result<(), Failure> {
         return Err(Failure::Failed(format!("the bytes of {shown} do not add up to what was expected")));
     }
     Ok(())
-}
-
-/// The size of this kernel's pages: 4 KiB on x86-64, up to 64 KiB elsewhere.
-#[must_use]
-pub fn page_bytes() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    let found = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(found).unwrap_or(4096)
 }

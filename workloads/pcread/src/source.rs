@@ -1,48 +1,61 @@
-//! Where the bytes lie: in the heap, filled from the file, or in the file itself, mapped.
+//! Where the bytes lie: in the heap, in the file mapped, or in the file itself.
 
+use crate::advice::{advise, advise_file, madvise, Advice};
+use crate::arguments::Plan;
 use contract::Failure;
-use memmap2::{Advice as Hint, Mmap, MmapMut, MmapOptions};
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde_json::{json, Value};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// A WILLNEED reaches no further than the device's readahead, so a whole file is asked for in pieces that the
-/// smallest usual readahead (128 KiB) still covers.
-const WILLNEED_BYTES: usize = 128 << 10;
+const THP_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// The name of a source, as the arguments have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Anonymous memory.
     Heap,
+    /// Anonymous memory in huge pages, as far as the kernel finds any.
+    HeapThp,
     /// The file, mapped shared and read-only.
     Mmap,
+    /// pread(2), a block at a time.
+    Pread,
+    /// `io_uring`, many blocks at a time.
+    Uring,
+    /// `io_uring` and `O_DIRECT`, with a cache of pages in the process.
+    DirectCache,
 }
 
-/// What the kernel is told about a mapping before it is read, madvise(2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    /// Nothing.
-    Normal,
-    /// `MADV_RANDOM`: no readahead.
-    Random,
-    /// `MADV_SEQUENTIAL`: readahead that does not give up.
-    Sequential,
-    /// `MADV_WILLNEED`: begin to read all of it.
-    WillNeed,
-    /// `MADV_POPULATE_READ` (Linux 5.14): read all of it and map every page.
-    PopulateRead,
+impl Kind {
+    /// Whether the whole working set can be looked at as memory.
+    #[must_use]
+    pub fn is_memory(self) -> bool {
+        matches!(self, Self::Heap | Self::HeapThp | Self::Mmap)
+    }
 }
 
 /// A working set ready to be read.
 #[derive(Debug)]
-pub enum Source {
+pub struct Source {
+    /// Its length.
+    pub size_bytes: usize,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Where a working set is.
+#[derive(Debug)]
+pub enum Place {
     /// Anonymous memory, every page of it written.
     Heap(MmapMut),
-    /// A mapped file.
+    /// A mapped file, which keeps the open file, and so its readahead, alive.
     Mapped(Mmap),
+    /// An open file.
+    File(File),
 }
 
 /// How long each part of the set-up took, outside the measured part.
@@ -68,33 +81,21 @@ impl Setup {
 }
 
 impl Source {
-    /// Opens the file and makes its first `size_bytes` (the whole, where none are named) readable as memory.
+    /// Opens the file and makes its first bytes (the whole, where no number is named) readable as the plan asks.
     ///
     /// # Errors
-    /// When the file is missing, empty or too short, or memory cannot be had ([`Failure::CannotHere`]).
-    pub fn open(
-        path: &Path,
-        kind: Kind,
-        advice: Advice,
-        size_bytes: Option<u64>,
-    ) -> Result<(Self, Setup), Failure> {
+    /// When the file is missing, empty or too short, or this host has no such way ([`Failure::CannotHere`]).
+    pub fn open(plan: &Plan) -> Result<(Self, Setup), Failure> {
         let mut setup = Setup::default();
-        let (mut file, length) = timed(&mut setup.open_seconds, || open(path, size_bytes))?;
-        let source = timed(&mut setup.map_seconds, || map(&file, kind, length))?;
-        let source = match source {
-            Self::Heap(heap) => timed(&mut setup.fill_seconds, || fill(heap, &mut file, path))?,
-            Self::Mapped(mapped) => timed(&mut setup.advise_seconds, || advise(mapped, advice))?,
+        let (file, size_bytes) =
+            timed(&mut setup.open_seconds, || open(&plan.file, plan.size_bytes, plan.opens_direct()))?;
+        timed(&mut setup.advise_seconds, || advise_file(&file, plan.fadvise))?;
+        let place = match plan.source {
+            Kind::Heap | Kind::HeapThp => heap(plan, file, size_bytes, &mut setup)?,
+            Kind::Mmap => mapped(plan, &file, size_bytes, &mut setup)?,
+            Kind::Pread | Kind::Uring | Kind::DirectCache => Place::File(file),
         };
-        Ok((source, setup))
-    }
-
-    /// The working set.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Heap(heap) => heap,
-            Self::Mapped(mapped) => mapped,
-        }
+        Ok((Self { size_bytes, place }, setup))
     }
 }
 
@@ -103,19 +104,26 @@ impl Source {
 /// # Errors
 /// When the file is missing, empty or shorter than asked.
 pub fn size_of(path: &Path, size_bytes: Option<u64>) -> Result<usize, Failure> {
-    open(path, size_bytes).map(|(_, length)| length)
+    open(path, size_bytes, false).map(|(_, length)| length)
 }
 
 fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let start = Instant::now();
     let outcome = work();
-    *seconds = start.elapsed().as_secs_f64();
+    *seconds += start.elapsed().as_secs_f64();
     outcome
 }
 
-fn open(path: &Path, size_bytes: Option<u64>) -> Result<(File, usize), Failure> {
+fn open(path: &Path, size_bytes: Option<u64>, direct: bool) -> Result<(File, usize), Failure> {
     let shown = path.display();
-    let file = File::open(path).map_err(|cause| Failure::of(format!("cannot open {shown}"), cause))?;
+    let flags = if direct { libc::O_DIRECT } else { 0 };
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|cause| {
+        // What open(2) says where a file system has no direct I/O.
+        if direct && cause.raw_os_error() == Some(libc::EINVAL) {
+            return Failure::CannotHere(format!("{shown} lies on a file system without O_DIRECT: {cause}"));
+        }
+        Failure::of(format!("cannot open {shown}"), cause)
+    })?;
     let status = file.metadata().map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?;
     if !status.is_file() || status.len() == 0 {
         return Err(Failure::Failed(format!("{shown} is empty or not a regular file")));
@@ -129,37 +137,45 @@ fn open(path: &Path, size_bytes: Option<u64>) -> Result<(File, usize), Failure> 
     Ok((file, length))
 }
 
-fn map(file: &File, kind: Kind, length: usize) -> Result<Source, Failure> {
-    let mapped = match kind {
-        Kind::Heap => MmapMut::map_anon(length).map(Source::Heap),
+fn mapped(plan: &Plan, file: &File, size_bytes: usize, setup: &mut Setup) -> Result<Place, Failure> {
+    let mut options = MmapOptions::new();
+    options.len(size_bytes);
+    if plan.advice == Advice::MapPopulate {
+        options.populate();
+    }
+    let map = timed(&mut setup.map_seconds, || {
         // SAFETY: a file that others change while it is read gives other bytes, which the checksum shows, and one
-        // that they truncate gives SIGBUS, which `bus_error` explains.
-        Kind::Mmap => unsafe { MmapOptions::new().len(length).map(file) }.map(Source::Mapped),
-    };
-    mapped.map_err(|cause| Failure::CannotHere(format!("cannot map {length} bytes: {cause}")))
+        // that they truncate gives SIGBUS, which `contract::bus_error` explains.
+        unsafe { options.map(file) }.map_err(|cause| cannot_map(size_bytes, &cause))
+    })?;
+    timed(&mut setup.advise_seconds, || advise(&map, plan.advice))?;
+    Ok(Place::Mapped(map))
 }
 
 /// Reading into the memory writes every page of it. Memory that was only asked for would all be the one zero page.
-fn fill(mut heap: MmapMut, file: &mut File, path: &Path) -> Result<Source, Failure> {
-    file.read_exact(&mut heap)
-        .map_err(|cause| Failure::of(format!("cannot read {}", path.display()), cause))?;
-    Ok(Source::Heap(heap))
+fn heap(plan: &Plan, mut file: File, size_bytes: usize, setup: &mut Setup) -> Result<Place, Failure> {
+    let mut heap = timed(&mut setup.map_seconds, || {
+        MmapMut::map_anon(size_bytes).map_err(|cause| cannot_map(size_bytes, &cause))
+    })?;
+    if plan.source == Kind::HeapThp {
+        timed(&mut setup.advise_seconds, || huge_pages(&heap))?;
+    }
+    timed(&mut setup.fill_seconds, || {
+        file.read_exact(&mut heap)
+            .map_err(|cause| Failure::of(format!("cannot read {}", plan.file.display()), cause))
+    })?;
+    Ok(Place::Heap(heap))
 }
 
-fn advise(mapped: Mmap, advice: Advice) -> Result<Source, Failure> {
-    let given = match advice {
-        Advice::Normal => Ok(()),
-        Advice::Random => mapped.advise(Hint::Random),
-        Advice::Sequential => mapped.advise(Hint::Sequential),
-        Advice::WillNeed => will_need(&mapped),
-        Advice::PopulateRead => mapped.advise(Hint::PopulateRead),
-    };
-    given.map_err(|cause| Failure::CannotHere(format!("madvise does not do {advice:?} here: {cause}")))?;
-    Ok(Source::Mapped(mapped))
+fn huge_pages(heap: &[u8]) -> Result<(), Failure> {
+    let setting = std::fs::read_to_string(THP_SETTING).unwrap_or_default();
+    if setting.is_empty() || setting.contains("[never]") {
+        return Err(Failure::CannotHere(format!("transparent huge pages are switched off in {THP_SETTING}")));
+    }
+    madvise(heap, libc::MADV_HUGEPAGE)
+        .map_err(|cause| Failure::CannotHere(format!("madvise does not do HugePage here: {cause}")))
 }
 
-fn will_need(mapped: &Mmap) -> std::io::Result<()> {
-    (0..mapped.len()).step_by(WILLNEED_BYTES).try_for_each(|start| {
-        mapped.advise_range(Hint::WillNeed, start, WILLNEED_BYTES.min(mapped.len() - start))
-    })
+fn cannot_map(size_bytes: usize, cause: &std::io::Error) -> Failure {
+    Failure::CannotHere(format!("cannot map {size_bytes} bytes: {cause}"))
 }

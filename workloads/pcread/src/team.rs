@@ -1,54 +1,66 @@
 //! Threads that wait at one line, start together, and meet again after every pass.
 
 use crate::arguments::Plan;
-use crate::blocks::Blocks;
 use crate::clock::Deadline;
-use crate::cpus;
-use crate::latency::{Histogram, Sampler};
-use crate::order::Order;
-use crate::pass::{self, Tally, Watch};
+use crate::events::Counters;
+use crate::pass::{Tally, Watch};
+use crate::reader::Reader;
+use crate::route::Map;
+use crate::source::Source;
 use contract::bytesum::Sum;
-use contract::Failure;
-use std::sync::atomic::{AtomicBool, Ordering};
+use contract::latency::{Histogram, Sampler};
+use contract::{cpus, Failure};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
-use std::thread::{self, Builder, ScopedJoinHandle};
+use std::thread::{self, Builder};
 use std::time::Instant;
 
-/// Small, because a cage counts every page of it.
-const STACK_BYTES: usize = 64 << 10;
+/// A cage counts only the pages that are touched, a few of these.
+const STACK_BYTES: usize = 256 << 10;
 
 /// What is shared by the threads of one run.
-#[derive(Debug)]
 pub struct Team<'a> {
     plan: &'a Plan,
-    bytes: &'a [u8],
-    parts: &'a [Blocks],
+    source: &'a Source,
+    map: &'a Map,
     sum: Sum,
     /// Everyone passes it three times: parked, then start and finish of each pass.
     line: Barrier,
     dismissed: AtomicBool,
+    /// Numbers the passes, warm ones first.
+    pass: AtomicU64,
     slots: Vec<Slot>,
 }
 
 /// On cache lines of its own: a neighbour's writing must not slow a thread down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Slot(Mutex<Option<Tally>>);
+struct Slot(Mutex<Option<Result<Tally, Failure>>>);
+
+/// What a thread has gathered when it leaves.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// How long the sampled blocks took.
+    pub latency: Option<Histogram>,
+    /// Blocks found in the process's own cache, and all that were asked for.
+    pub hits: Option<(u64, u64)>,
+}
 
 impl<'a> Team<'a> {
-    /// A team with one thread a part.
+    /// A team for the plan.
     #[must_use]
-    pub fn new(plan: &'a Plan, bytes: &'a [u8], parts: &'a [Blocks]) -> Self {
-        let slots = parts.iter().map(|_| Slot::default()).collect();
-        let line = Barrier::new(parts.len() + 1);
-        Self { plan, bytes, parts, sum: plan.sum.function(), line, dismissed: AtomicBool::new(false), slots }
+    pub fn new(plan: &'a Plan, source: &'a Source, map: &'a Map) -> Self {
+        let slots = (0..plan.threads).map(|_| Slot::default()).collect();
+        let (line, dismissed, pass) =
+            (Barrier::new(plan.threads + 1), AtomicBool::new(false), AtomicU64::new(0));
+        Self { plan, source, map, sum: plan.sum.function(), line, dismissed, pass, slots }
     }
 
-    /// Starts the threads, lets `lead` run passes while they are parked, and gives how long the sampled blocks took.
+    /// Starts the threads, lets `lead` run passes while they are parked, and gives what they gathered.
     ///
     /// # Errors
-    /// What `lead` gives, or [`Failure::CannotHere`] when a thread cannot be started.
-    pub fn work(&self, lead: impl FnOnce(&Self) -> Result<(), Failure>) -> Result<Histogram, Failure> {
+    /// What `lead` gives, or [`Failure::CannotHere`] when a thread or its way to the bytes cannot be had.
+    pub fn work(&self, lead: impl FnOnce(&Self) -> Result<(), Failure>) -> Result<Gathered, Failure> {
         let allowed = cpus::allowed();
         thread::scope(|scope| {
             let start = |number: usize| {
@@ -58,64 +70,100 @@ impl<'a> Team<'a> {
                     .spawn_scoped(scope, move || self.follow(number, cpu))
                     .unwrap_or_else(|cause| leave(&cause))
             };
-            let threads: Vec<_> = (0..self.parts.len()).map(start).collect();
+            let threads: Vec<_> = (0..self.plan.threads).map(start).collect();
             self.line.wait();
-            let outcome = lead(self);
+            let outcome = self.collected().and_then(|_| lead(self));
             self.dismissed.store(true, Ordering::SeqCst);
             self.line.wait();
-            let latency = merged(threads);
-            outcome.map(|()| latency)
+            // A thread that panicked has ended the process already.
+            let gathered = threads.into_iter().filter_map(|thread| thread.join().ok());
+            let all = gathered.fold(Gathered::default(), Gathered::with);
+            outcome.map(|()| all)
         })
     }
 
     /// Runs one pass and gives each thread's tally.
-    pub fn pass(&self) -> Vec<Tally> {
+    ///
+    /// # Errors
+    /// The first thread's that failed.
+    pub fn pass(&self) -> Result<Vec<Tally>, Failure> {
         self.line.wait();
         self.line.wait();
-        let read = |slot: &Slot| *slot.0.lock().unwrap_or_else(PoisonError::into_inner);
-        self.slots.iter().filter_map(read).collect()
+        self.pass.fetch_add(1, Ordering::SeqCst);
+        self.collected()
     }
 
-    fn follow(&self, number: usize, cpu: Option<usize>) -> Histogram {
+    fn collected(&self) -> Result<Vec<Tally>, Failure> {
+        let take = |slot: &Slot| slot.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.slots.iter().filter_map(take).collect()
+    }
+
+    fn follow(&self, number: usize, cpu: Option<usize>) -> Gathered {
         if let Some(cpu) = cpu {
             cpus::pin_this_thread(cpu);
         }
+        let mut reader = Reader::new(self.plan, self.source);
+        if let Err(failure) = &reader {
+            self.leave_word(number, Err(failure.clone()));
+        }
         let mut watch = None;
-        let mut pass = 0;
         self.line.wait();
         loop {
             self.line.wait();
             if self.dismissed.load(Ordering::SeqCst) {
-                return watch.map_or_else(Histogram::new, |watch: Watch| watch.latency);
+                let latency = watch.map(|watch: Watch| watch.latency);
+                return Gathered { latency, hits: reader.ok().and_then(|reader| reader.hits()) };
             }
-            let tally = self.pass_of(number, pass, watch.get_or_insert_with(|| self.watch(number)));
-            *self.slots[number].0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tally);
-            pass += 1;
+            if let Ok(reader) = &mut reader {
+                let pass = self.pass.load(Ordering::SeqCst);
+                if pass == self.plan.warm_passes {
+                    watch = None;
+                }
+                self.leave_word(number, self.read(number, pass, reader, &mut watch));
+            }
             self.line.wait();
         }
     }
 
-    fn pass_of(&self, number: usize, pass: u64, watch: &mut Watch) -> Tally {
-        let blocks = &self.parts[number];
-        let order = Order::new(self.plan.pattern, blocks.count(), self.plan.seed, number as u64, pass);
-        pass::run(self.bytes, blocks, &order, self.sum, watch)
+    fn read(
+        &self,
+        number: usize,
+        pass: u64,
+        reader: &mut Reader<'_>,
+        watch: &mut Option<Watch>,
+    ) -> Result<Tally, Failure> {
+        let mut route = self.map.route(self.plan, number, pass);
+        let watch = watch.get_or_insert_with(|| self.watch(number));
+        reader
+            .pass(&mut route, self.sum, watch)
+            .map_err(|cause| Failure::of(format!("cannot read {}", self.plan.file.display()), cause))
     }
 
-    /// Made when the first pass begins: from then on the time runs.
+    fn leave_word(&self, number: usize, word: Result<Tally, Failure>) {
+        *self.slots[number].0.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
+    }
+
+    /// Made when the first pass begins, and again when the first measured one does: from then on the time runs.
     fn watch(&self, number: usize) -> Watch {
         Watch {
-            deadline: Deadline::after(Instant::now(), self.plan.max_duration),
+            deadline: Deadline::after(Instant::now(), self.plan.max_duration, self.plan.block_bytes),
+            pause: self.plan.pause,
             sampler: Sampler::new(self.plan.fault_every, self.plan.seed ^ number as u64),
             latency: Histogram::new(),
+            counters: Counters::open().ok(),
         }
     }
 }
 
-fn merged(threads: Vec<ScopedJoinHandle<'_, Histogram>>) -> Histogram {
-    let mut all = Histogram::new();
-    // A thread that panicked has ended the process already.
-    threads.into_iter().filter_map(|thread| thread.join().ok()).for_each(|latency| all.merge(&latency));
-    all
+impl Gathered {
+    fn with(mut self, more: Self) -> Self {
+        if let Some(latency) = more.latency {
+            self.latency.get_or_insert_with(Histogram::new).merge(&latency);
+        }
+        let sum = |(hits, asked): (u64, u64), more: (u64, u64)| (hits + more.0, asked + more.1);
+        self.hits = more.hits.map(|more| self.hits.map_or(more, |sofar| sum(sofar, more))).or(self.hits);
+        self
+    }
 }
 
 /// The threads started so far wait for one that will never come, so the process ends here.

@@ -27,7 +27,19 @@ fn every_way_of_reading_finds_the_same_sum() {
 #[test]
 fn every_advice_is_taken() {
     let data = Dataset::new("advice");
-    for advice in ["normal", "random", "sequential", "willneed", "populate-read"] {
+    for advice in [
+        "normal",
+        "random",
+        "sequential",
+        "willneed",
+        "willneed-batched",
+        "populate-read",
+        "map-populate",
+        "nohugepage",
+        "cold",
+        "pageout",
+        "dontneed",
+    ] {
         let run = data.read(&format!("--advice {advice} --expect-checksum {}", data.sidecar.byte_sum));
         assert_eq!(run.end()["checksum_ok"], true, "{advice}");
     }
@@ -148,6 +160,18 @@ fn the_self_test_proves_coverage_without_reading() {
     let data = Dataset::new("selftest");
     let line = data.read("--self-test --pattern random --block-bytes 100 --threads 3").end().clone();
     assert_eq!(line["ok"], true);
-    assert_eq!(line["visited_once"], line["blocks"]);
+    assert_eq!(line["distinct_bytes"], SIZE_BYTES);
     assert_eq!(line["bytes"], SIZE_BYTES);
+}
+
+#[test]
+fn every_file_advice_is_taken() {
+    let data = Dataset::new("fadvice");
+    for source in ["mmap", "pread"] {
+        for advice in ["normal", "sequential", "random", "noreuse", "willneed"] {
+            let arguments = format!("--source {source} --fadvise {advice}");
+            let run = data.read(&format!("{arguments} --expect-checksum {}", data.sidecar.byte_sum));
+            assert_eq!(run.end()["checksum_ok"], true, "{arguments}");
+        }
+    }
 }

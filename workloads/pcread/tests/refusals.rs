@@ -17,6 +17,14 @@ fn wrong_arguments_are_exit_code_2() {
     data.read("--max-seconds soon").assert_refused(2, "soon");
     data.read("--colour red").assert_refused(2, "--colour");
     data.read("--source heap --advice random").assert_refused(2, "--source mmap");
+    data.read("--source heap --fadvise random").assert_refused(2, "--fadvise");
+    data.read("--source mmap --direct").assert_refused(2, "--source pread");
+    data.read("--source uring --direct --block-bytes 1000").assert_refused(2, "multiple of 4096");
+    data.read("--source direct-cache --block-bytes 6144").assert_refused(2, "multiple of 4096");
+    data.read("--source direct-cache --cache-bytes lots").assert_refused(2, "lots");
+    data.read("--source pread --direct --pattern seed-overflow").assert_refused(2, "seed-overflow");
+    data.read("--queue-depth 0").assert_refused(2, "--queue-depth");
+    data.read("--max-seconds 0").assert_refused(2, "--max-seconds");
     data.read("--sum touch --expect-checksum 1").assert_refused(2, "--sum touch");
 }
 
@@ -59,4 +67,10 @@ fn help_has_examples_and_is_no_error() {
     assert!(output.status.success() && output.stderr.is_empty());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("Examples:") && text.contains("--max-seconds"), "{text}");
+}
+
+#[test]
+fn a_cache_too_small_for_its_reads_is_exit_code_77() {
+    let data = Dataset::new("small");
+    data.read("--source direct-cache --cache-bytes 50000").assert_refused(77, "has no room for 32 reads");
 }
