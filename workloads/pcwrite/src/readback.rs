@@ -1,0 +1,112 @@
+//! Proof of what was written: on the disk as it was left, and through the file after everything was written back.
+
+use crate::arguments::Plan;
+use crate::content::Content;
+use crate::medium;
+use crate::writer::{pages, Order};
+use contract::page::page_bytes;
+use contract::{bytesum, page_cache, Failure};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// For each page the pass that wrote it last; none where no pass came so far.
+#[derive(Debug)]
+pub struct Written(Vec<Option<u64>>);
+
+impl Written {
+    /// From how many pages each pass wrote.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation)] // a page number below a count that fits in memory
+    pub fn by(plan: &Plan, passes: &[u64]) -> Self {
+        let mut last = vec![None; pages(plan) as usize];
+        for (number, written) in (0..).zip(passes) {
+            let order = Order::new(plan, number);
+            (0..*written).for_each(|place| last[order.at(place) as usize] = Some(number));
+        }
+        Self(last)
+    }
+
+    /// How many different pages were written.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.iter().flatten().count() as u64
+    }
+
+    /// What all of them add up to.
+    #[must_use]
+    pub fn sum(&self, content: &Content) -> u64 {
+        self.numbered().map(|(number, pass)| content.sum_of(number, pass)).sum()
+    }
+
+    /// How many pages the disk itself has, as they were written last; none where the disk cannot be read.
+    pub fn on_disk(&self, file: &File, content: &mut Content) -> Option<u64> {
+        let mut right = 0;
+        medium::each_page(file, |number, bytes| right += u64::from(self.is_right(number, bytes, content)))?;
+        Some(right)
+    }
+
+    /// Writes back and drops the file, reads every page that was written, and gives how many are right and their sum.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn read_back(&self, file: &File, content: &mut Content) -> Result<(u64, u64), Failure> {
+        let failed = |cause| Failure::of("cannot read the file back", cause);
+        page_cache::write_back_and_drop(file).map_err(failed)?;
+        let mut page = vec![0; page_bytes()];
+        let (mut right, mut sum) = (0, 0);
+        for (number, _) in self.numbered() {
+            file.read_exact_at(&mut page, number * page_bytes() as u64).map_err(failed)?;
+            right += u64::from(self.is_right(number, &page, content));
+            sum += bytesum::fastest()(&page);
+        }
+        Ok((right, sum))
+    }
+
+    fn is_right(&self, number: u64, bytes: &[u8], content: &mut Content) -> bool {
+        let pass = usize::try_from(number).ok().and_then(|number| self.0.get(number).copied().flatten());
+        pass.is_some_and(|pass| content.of(number, pass) == bytes)
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        (0..).zip(&self.0).filter_map(|(number, pass)| pass.map(|pass| (number, pass)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::read;
+    use proptest::prelude::*;
+    use std::ffi::OsString;
+
+    fn plan(pages: u64) -> Plan {
+        let bytes = pages * page_bytes() as u64;
+        let words = format!("pcwrite --dir /tmp --pattern random --bytes {bytes}");
+        read(words.split_whitespace().map(OsString::from)).unwrap().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_pass_that_came_so_far_counts(count in 1_u64..200, first in 0_u64..200, second in 0_u64..200) {
+            let (plan, passes) = (plan(count), [first.min(count), second.min(count)]);
+            let written = Written::by(&plan, &passes);
+            let by_second = written.numbered().filter(|(_, pass)| *pass == 1).count() as u64;
+            prop_assert_eq!(by_second, passes[1]);
+            prop_assert!(written.count() >= passes[0].max(passes[1]) && written.count() <= passes[0] + passes[1]);
+        }
+    }
+
+    #[test]
+    fn other_bytes_another_pass_or_an_unwritten_page_are_not_right() {
+        let plan = plan(4);
+        let mut content = Content::new(plan.seed);
+        let written = Written::by(&plan, &[4, 1]);
+        let number = Order::new(&plan, 1).at(0);
+        let (old, mut page) = (content.of(number, 0).to_vec(), content.of(number, 1).to_vec());
+        assert!(written.is_right(number, &page, &mut content));
+        assert!(!written.is_right(number, &old, &mut content));
+        page[77] ^= 1;
+        assert!(!written.is_right(number, &page, &mut content));
+        assert!(!written.is_right(4, &old, &mut content));
+    }
+}

@@ -1,0 +1,35 @@
+//! Watching, from the side, how much of the file waits to be written back.
+
+use contract::page::page_bytes;
+use contract::page_cache::cachestat;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Bytes of the file that the disk does not have yet; none before kernel 6.5.
+#[must_use]
+pub fn unwritten_bytes(file: &File) -> Option<u64> {
+    cachestat(file).ok().map(|found| found.unwritten_pages() * page_bytes() as u64)
+}
+
+/// Does the work, and gives with its result the most bytes that were seen waiting meanwhile.
+pub fn peak_while<T>(file: &File, work: impl FnOnce() -> T) -> (T, Option<u64>) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = unwritten_bytes(file);
+            while !done.load(Ordering::SeqCst) {
+                thread::sleep(PAUSE);
+                most = most.max(unwritten_bytes(file));
+            }
+            most
+        });
+        let result = work();
+        let last = unwritten_bytes(file);
+        done.store(true, Ordering::SeqCst);
+        (result, watcher.join().ok().flatten().max(last))
+    })
+}
