@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from analysis.load import Judged, Run
 from analysis.stats import Summary, summarise
-from analysis.wording import quantity, span
+from analysis.wording import label, published_figure, quantity, span
 
 Treatment = Mapping[str, str]
 
@@ -17,8 +17,9 @@ Treatment = Mapping[str, str]
 class Cell:
     """`summary` is over the included trials that have a figure; over excluded ones only where there are no others.
 
-    `killed` counts trials the kernel killed for memory, `unanswered` those without an answer, `extrapolated` figures
-    that stand for a whole pass of which only a part was read.
+    `killed` counts trials the kernel killed for memory, `unanswered` those without an answer, `unable` those of them
+    that the host lacks something for, `is_extrapolated` tells of figures that stand for a whole pass of which only a
+    part was read.
     """
 
     treatment: Treatment
@@ -27,6 +28,7 @@ class Cell:
     killed: int
     excluded: int
     unanswered: int
+    unable: int
     is_extrapolated: bool
     is_all_excluded: bool
 
@@ -45,8 +47,11 @@ class Cell:
         if self.summary and self.summary.n > 1:
             low, high = (quantity(self.response, end) for end in (self.summary.low, self.summary.high))
             parts.append(f"{self.summary.kind} {span(low, high)}")
-        parts.append(f"n {self.summary.n if self.summary else self.killed}")
-        parts += [f"{n} {word}" for n, word in ((self.excluded, "excluded"), (self.unanswered, "unanswered")) if n]
+        answers = self.summary.n if self.summary else self.killed
+        parts += [f"n {answers}"] if answers or not self.unanswered else []
+        left_out = ((self.excluded, "excluded"), (self.unanswered - self.unable, "unanswered"))
+        parts += [f"{n} {word}" for n, word in left_out if n]
+        parts += ["the host lacks what it needs"] if self.unable else []
         return ", ".join(parts)
 
     def _wrapped(self, text: str) -> str:
@@ -97,9 +102,24 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
         killed=sum(t.is_killed for t in shown),
         excluded=len(points) - len(included),
         unanswered=_planned(run, treatment) - len(points),
+        unable=sum(t.record.outcome == "requirement_missed" for t in trials),
         is_extrapolated=any(is_extrapolated(t, response) for t in shown),
         is_all_excluded=bool(points) and not included,
     )
+
+
+def published_figures(run: Run, response: str) -> dict[str, str]:
+    """Published figures by treatment: of claims about the response that mean one treatment and no other."""
+    planned = {label(treatment): treatment for treatment in map(dict, treatments(run))}
+    found: dict[str, str] = {}
+    for claim in run.definition.get("claims", []):
+        if claim["rule"] not in ("absolute", "range", "outcome") or claim.get("response") not in (response, "outcome"):
+            continue
+        where = (claim.get("where") or {}).items()
+        means = [name for name, treatment in planned.items() if where and where <= treatment.items()]
+        if len(means) == 1:
+            found.setdefault(means[0], published_figure(claim["published"], claim["unit"]))
+    return found
 
 
 def _planned(run: Run, treatment: Treatment) -> int:

@@ -29,7 +29,7 @@ def strip_figure(run: Run, trial_df: pd.DataFrame, response: str, marks: dict[st
     for text, value in (marks or {}).items():
         axes.axvline(value, color="#8A8A8A", lw=1, ls=(0, (4, 3)))
         axes.annotate(text, (value, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=8)
-    axes.set_xlabel(f"{title(response)} (log)")
+    axes.set_xlabel(title(response) + (" (log)" if axes.get_xscale() == "log" else ""))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(response, value)))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda _value, _place: ""))
     return figure
@@ -68,7 +68,7 @@ def _pair(
         response = f"device_{column}" if "bytes" in column else column
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _, r=response: quantity(r, value)))
         axes.set_xlim(left=min(0, float(chosen[0]["seconds"].min())))
-    pair[0].set_title(_two_lines(name))
+    pair[0].set_title(_two_lines(look.name))
     pair[1].set_xlabel("seconds since go")
     if is_first:
         pair[0].set_ylabel("read from the disk")
@@ -111,13 +111,13 @@ def residency_figure(run: Run, vmtouch_df: pd.DataFrame) -> Figure | None:
     for axes in panels.flat[len(chosen) :]:
         axes.set_visible(False)
     for axes, (name, rows) in zip(panels.flat, chosen, strict=False):
-        _residency_panel(axes, name, rows, look[name])
+        _residency_panel(axes, rows, look[name])
     return figure
 
 
-def _residency_panel(axes: Axes, name: str, rows: pd.DataFrame, look: Look) -> None:
+def _residency_panel(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
     plots.residency(axes, rows, look.colour)
-    axes.set_title(_two_lines(name))
+    axes.set_title(_two_lines(look.name))
     axes.set_xlabel("place in the file, %")
     place = axes.get_subplotspec()
     if place and place.is_first_col():

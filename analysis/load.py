@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.levels import Layout, in_order, layout
 from pagecage.errors import PagecageError
 from pagecage.record import Record, read_records
 from pagecage.verdicts.judge import Verdicts, judge
@@ -51,9 +52,13 @@ class Run:
 
     @property
     def factors(self) -> Mapping[str, list[str]]:
-        """Levels by factor, in the definition's order; the last factor goes across a table."""
-        factors: Mapping[str, list[str]] = self.definition["factors"]
-        return factors
+        """Levels by factor, in the definition's order, but numbers by their size."""
+        return {name: in_order(levels) for name, levels in self.definition["factors"].items()}
+
+    @property
+    def layout(self) -> Layout:
+        """How its treatments stand in a table."""
+        return layout(self.factors, (trial["treatment"] for trial in self.plan["trials"]))
 
     @property
     def response(self) -> str:

@@ -46,25 +46,29 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class Look:
-    """How one treatment is drawn."""
+    """How one treatment is drawn, and its name beside others: without the factors that do not vary."""
 
+    name: str
     colour: str
     marker: str
     line: Any
 
 
 def looks(run: Run) -> dict[str, Look]:
-    """A look for each treatment's label: colour by all factors but the last, marker and line by the last."""
-    *_, across = run.factors
+    """A look for each treatment's label: colour by all factors but the last that varies, marker and line by that."""
+    constant = run.layout.constant
+    *others, across = [name for name in run.factors if name not in constant]
     levels = run.factors[across]
     groups: dict[tuple[str, ...], int] = {}
     found = {}
     for treatment in treatments(run):
-        group = groups.setdefault(tuple(v for k, v in treatment.items() if k != across), len(groups))
+        group = groups.setdefault(tuple(treatment[name] for name in others), len(groups))
         place = levels.index(treatment[across]) + group // len(COLOURS)
-        found[label(dict(treatment))] = Look(
-            COLOURS[group % len(COLOURS)], MARKERS[place % len(MARKERS)], LINES[place % len(LINES)]
-        )
+        if not others:
+            group, place = place, 0
+        name = label({factor: treatment[factor] for factor in (*others, across)})
+        look = COLOURS[group % len(COLOURS)], MARKERS[place % len(MARKERS)], LINES[place % len(LINES)]
+        found[label(dict(treatment))] = Look(name, *look)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -29,18 +30,17 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, 
         kept_values = values[rows["is_included"]].dropna()
         if len(kept_values):
             axes.plot([kept_values.median()] * 2, [place - 0.34, place + 0.34], color=look[name].colour, lw=2)
-    axes.set_xscale("log")
-    axes.set_yticks(range(len(names)), names)
+    axes.set_xscale("log" if trial_df.get(response, pd.Series(dtype=float)).min() > 0 else "linear")
+    axes.set_yticks(range(len(names)), [one.name for one in look.values()])
     axes.invert_yaxis()
     _killed(axes, trial_df, names)
     return axes
 
 
 def _point(axes: Axes, x: float, y: float, look: Look, *, is_included: bool) -> None:
-    if pd.isna(x) or x <= 0:
-        return
     face = look.colour if is_included else "none"
-    axes.scatter([x], [y], s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
+    if not math.isnan(x):
+        axes.scatter([x], [y], s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
 
 
 def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
@@ -111,6 +111,6 @@ def readahead(axes: Axes, readahead_df: pd.DataFrame, look: Mapping[str, Look]) 
             )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xlim(0.8, 1.4 * max(64, int(readahead_df["pages"].max())))
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [look[name].name for name in names])
     axes.set_ylim(len(names) - 0.4, -0.7)
     return axes

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from html import escape
 
+from analysis.findings import Finding, find
 from analysis.load import Run
+from analysis.wording import label
 
 EMULATED = (
     "<strong>Emulated.</strong> The guest's instructions were translated (TCG), so that every time which the CPU "
@@ -26,9 +28,39 @@ def story_html(run: Run) -> str:
     return f"<h1>{escape(run.plan['experiment'])}</h1>{question}{story}{after}"
 
 
+def answer_html(run: Run) -> str:
+    """The experiment's own findings as sentences, each with its figure or with why it has none; empty without any."""
+    return "".join(_finding_html(finding) for finding in find(run))
+
+
+def _finding_html(finding: Finding) -> str:
+    question = f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
+    sentence, value = escape(finding.sentence), escape(finding.value or "")
+    if finding.value is None:
+        why = f"<small>Not measured: {escape(finding.note)}.</small>"
+        return f'<li class="open">{sentence}{question}{why}</li>'
+    note = f"<small>{escape(finding.note[:1].upper() + finding.note[1:])}.</small>" if finding.note else ""
+    return f"<li>{sentence.replace(value, f'<strong>{value}</strong>', 1)}{question}{note}</li>"
+
+
+def unable_html(run: Run) -> str:
+    """Treatments that this host lacks something for, by what it lacks."""
+    lacking: dict[str, list[str]] = {}
+    for trial in run.trials:
+        if trial.record.outcome == "requirement_missed":
+            reasons = [str(missed["reason"]) for missed in trial.record.missed_requirements]
+            told = lacking.setdefault("; ".join(reasons) or str(trial.record.error or "it did not say what"), [])
+            told.append(label(dict(trial.record.treatment)))
+    rows = (
+        f"<li>{escape(why)}<small>{escape(', '.join(dict.fromkeys(names)))}</small></li>"
+        for why, names in lacking.items()
+    )
+    return "".join(rows)
+
+
 def notices(run: Run) -> str:
     """A box for everything that limits what the figures mean."""
-    return "".join(f'<p class="notice {kind}">{text}</p>' for kind, text in _notices(run))
+    return "".join(f'<div class="notice {kind}">{text}</div>' for kind, text in _notices(run))
 
 
 def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
@@ -45,7 +77,13 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
         yield "warn", EMULATED
     planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
-    if answered < planned:
+    unable = sum(t.record.outcome == "requirement_missed" for t in run.trials)
+    if unable:
+        yield (
+            "warn",
+            f"<strong>This host could not run {unable} of {planned} trials</strong>:<ul>{unable_html(run)}</ul>",
+        )
+    if answered + unable < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
     excluded = sum(t.verdicts.excluded and t.verdicts.is_data_point for t in run.trials)
     if excluded:

@@ -1,4 +1,4 @@
-"""What the notebook shows, one property or call a cell; each is HTML that stands by itself."""
+"""What the notebook shows, one property a cell; each is HTML that stands by itself, or None: then nothing is shown."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import figures, frames, tables
+from analysis import curves, figures, frames, tables
+from analysis.articles import Row, read_rows
 from analysis.load import Run, load_run
 from analysis.look import style, svg
-from analysis.prose import notices, story_html
+from analysis.prose import answer_html, notices, story_html
+from analysis.wording import title
 from pagecage.units import PAGE_BYTES
 
 KIB = 1024
@@ -49,44 +51,66 @@ class Results:
         return Html(story_html(self.run) + notices(self.run))
 
     @property
+    def answer(self) -> Html | None:
+        """What the experiment found, in sentences."""
+        found = answer_html(self.run)
+        return Html(f'<h2>Answer</h2><ul class="answer">{found}</ul>') if found else None
+
+    @property
     def cells(self) -> Html:
         """The experiment's table."""
-        return _table(_once(tables.cell_table(self.run), len(self.run.factors) - 2), "cells")
+        constant = self.run.layout.constant
+        throughout = "; ".join(f"{name} {level}" for name, level in constant.items())
+        told = f'<p class="source">Throughout: {escape(throughout)}.</p>' if throughout else ""
+        table = _table(_once(tables.cell_table(self.run), len(self.run.layout.down) - 1), "cells")
+        return Html(told + (table.text if table else ""))
 
     @property
-    def counts(self) -> Html:
-        """How many trials count, and how many do not."""
-        return _table(tables.counts_table(self.run), "narrow")
+    def figure(self) -> Html | None:
+        """The response over a factor that counts something; one point a trial where none does."""
+        curve = lambda: curves.curve_figure(self.run, self.trial_df, self.run.response)  # noqa: E731
+        return _figure(curve, f"{title(self.run.response)}, lines through medians") or self.strips
 
     @property
-    def excluded(self) -> Html:
-        """The trials that are not averaged in."""
-        return _table(tables.excluded_table(self.run), empty="Every trial is averaged in.")
+    def latencies(self) -> Html | None:
+        """Percentiles, where the workload or fio told any."""
+        with style():
+            drawn = curves.latency_figures(self.run, self.trial_df)
+        parts = [_svg(figure, f"Percentiles of {what.replace('_', ' ')}") for what, figure in drawn.items()]
+        return Html("<h2>How late, how often</h2>" + "".join(parts)) if parts else None
 
     @property
-    def limits(self) -> Html:
-        """Proof of the limits."""
-        return _table(tables.limits_table(self.run), empty="No trial had a limit.")
+    def claims(self) -> Html | None:
+        """Published and measured; folded below it what no run could test."""
+        made = _table(tables.claims_table(self.run), "claims")
+        left = _folded("published figures that no run here tests", tables.untestable_table(self.run, _rows()))
+        if not made and not left:
+            return None
+        about = (
+            "<p>The rule by which each figure counts as reproduced was fixed before the first run.</p>" if made else ""
+        )
+        return Html("<h2>Published and measured</h2>" + about + "".join(part.text for part in (made, left) if part))
 
     @property
-    def proof(self) -> Html:
-        """Cache state, quiet and what held each treatment back."""
-        return _table(tables.proof_table(self.run))
+    def evidence(self) -> Html:
+        """What the verdicts rest on, folded: limits, cache, quiet, exclusions."""
+        parts = (
+            _folded("trials by what became of them", tables.counts_table(self.run), "narrow", counted=False),
+            _folded("trials that are not averaged in", tables.excluded_table(self.run)),
+            _folded("limits, and the proof that each was in force", tables.limits_table(self.run)),
+            _folded("treatments: cache state, quiet, and what held each back", tables.proof_table(self.run)),
+        )
+        return Html("".join(part.text for part in parts if part))
 
     @property
-    def claims(self) -> Html:
-        """Published and measured."""
-        return _table(tables.claims_table(self.run), "claims", empty="The definition makes no claims.")
-
-    @property
-    def strips(self) -> Html:
+    def strips(self) -> Html | None:
         """One point a trial."""
         return _figure(lambda: figures.strip_figure(self.run, self.trial_df, self.run.response), "One point a trial")
 
     @property
-    def amplification(self) -> Html:
+    def amplification(self) -> Html | None:
         """Bytes read for each byte asked for, with the read-ahead window as a mark."""
-        return _figure(self._amplification, "Read amplification, one point a trial")
+        return _headed("Read amplification", _figure(self._amplification, "Read amplification, one point a trial"))
 
     def _amplification(self) -> Figure | None:
         if "amplification" not in self.trial_df:
@@ -97,52 +121,77 @@ class Results:
         return figures.strip_figure(self.run, read, "amplification", _marks(self.run))
 
     @property
-    def timelines(self) -> Html:
+    def timelines(self) -> Html | None:
         """MB/s and reads a second over time."""
-        return _figure(
+        made = _figure(
             lambda: figures.timeline_figure(
                 self.run, self.trial_df, frames.sample_frame(self.run), frames.iostat_frame(self.run)
             ),
             "Disk rates over time",
         )
+        return _headed("The disk over time", made, _ABOUT_TIME)
 
     @property
-    def residency(self) -> Html:
+    def residency(self) -> Html | None:
         """What was resident where and when."""
-        return _figure(
-            lambda: figures.residency_figure(self.run, frames.vmtouch_frame(self.run)), "Residency over time"
+        draw = lambda: figures.residency_figure(self.run, frames.vmtouch_frame(self.run))  # noqa: E731
+        return _headed("What was resident", _figure(draw, "Residency over time"), _ABOUT_RESIDENCY)
+
+    @property
+    def kernel(self) -> Html | None:
+        """Sizes of read-ahead requests, and faults by the flags of the mapping."""
+        draw = lambda: figures.readahead_figure(self.run, frames.readahead_frame(self.run))  # noqa: E731
+        drawn = _figure(draw, "Sizes of read-ahead requests")
+        faults = _folded(
+            "kinds of faults, by the flags of the mapping", tables.fault_table(frames.fault_frame(self.run))
         )
+        made = [part.text for part in (drawn, faults) if part]
+        return _headed("Read-ahead", Html("".join(made)), _ABOUT_KERNEL) if made else None
 
     @property
-    def readahead(self) -> Html:
-        """Sizes of read-ahead requests."""
-        return _figure(
-            lambda: figures.readahead_figure(self.run, frames.readahead_frame(self.run)), "Sizes of read-ahead requests"
-        )
-
-    @property
-    def faults(self) -> Html:
-        """Faults by the flags of the mapping."""
-        return _table(tables.fault_table(frames.fault_frame(self.run)), empty="No trial has a trace of faults.")
-
-    @property
-    def trials(self) -> Html:
+    def trials(self) -> Html | None:
         """Every trial, folded away."""
-        frame = tables.trial_table(self.run)
-        inner = _table(frame, "long").text
-        return Html(f"<details><summary>all {len(frame)} trials, in the order they ran</summary>{inner}</details>")
+        return _folded("trials, in the order they ran", tables.trial_table(self.run), "long")
 
     @property
-    def facts(self) -> Html:
+    def facts(self) -> Html | None:
         """What the host is."""
-        frame = tables.facts_table(self.run)
-        inner = _table(frame, "narrow", empty="The host's facts were not recorded.").text
-        return Html(f"<details><summary>{len(frame)} facts of the host</summary>{inner}</details>")
+        return _folded("facts of the host", tables.facts_table(self.run), "narrow")
 
     @property
-    def making(self) -> Html:
+    def making(self) -> Html | None:
         """How this was made, and how to make it again."""
         return _table(tables.making_table(self.run), "narrow")
+
+
+_ABOUT_TIME = (
+    "Lines: the slice's own I/O, from its <code>io.stat</code> ten times a second, averaged over half a second (0.2 s "
+    "where a part is shorter than three). Marks: iostat's seconds for the whole disk, each in the middle of its second."
+)
+_ABOUT_RESIDENCY = (
+    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of the data; pale: some."
+)
+_ABOUT_KERNEL = (
+    "How many pages the kernel asked for at once (<code>page_cache_ra_order</code>), and with which flags the mapping "
+    "faulted (<code>filemap_fault</code>)."
+)
+
+
+def _rows() -> list[Row]:
+    return read_rows(Path(__file__).resolve().parents[1] / "experiments")
+
+
+def _headed(heading: str, made: Html | None, about: str = "") -> Html | None:
+    """A part with its heading; nothing where there is nothing to head."""
+    text = f"<p>{about}</p>" if about else ""
+    return Html(f"<h3>{escape(heading)}</h3>{text}{made.text}") if made else None
+
+
+def _folded(about: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> Html | None:
+    """A table behind its summary; nothing for an empty one."""
+    made = _table(frame, kind)
+    number = f"{len(frame)} " if counted else ""
+    return Html(f"<details><summary>{number}{escape(about)}</summary>{made.text}</details>") if made else None
 
 
 def _marks(run: Run) -> dict[str, float]:
@@ -164,10 +213,10 @@ def _once(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
     return told
 
 
-def _table(frame: pd.DataFrame, kind: str = "", *, empty: str = "Nothing to show.") -> Html:
-    """A frame as a table of its own, in a box that scrolls where the page is too narrow."""
+def _table(frame: pd.DataFrame, kind: str = "") -> Html | None:
+    """A frame as a table of its own, in a box that scrolls where the page is too narrow; nothing for an empty one."""
     if frame.empty:
-        return Html(f"<p>{escape(empty)}</p>")
+        return None
     text = frame.map(_cell).to_html(
         classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
     )
@@ -182,9 +231,11 @@ def _cell(value: object) -> str:
     return text + "".join(f"<small>{line}</small>" for line in rest)
 
 
-def _figure(draw: Callable[[], Figure | None], caption: str) -> Html:
+def _figure(draw: Callable[[], Figure | None], caption: str) -> Html | None:
     with style():
         figure = draw()
-    if figure is None:
-        return Html("<p>No trial has the traces for this figure.</p>")
-    return Html(f'<figure><div class="scroll">{svg(figure, escape(caption))}</div></figure>')
+    return Html(_svg(figure, caption)) if figure else None
+
+
+def _svg(figure: Figure, caption: str) -> str:
+    return f'<figure><div class="scroll">{svg(figure, escape(caption))}</div></figure>'

@@ -8,22 +8,27 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from analysis.cells import Cell, make_cell, treatments
+from analysis.cells import Cell, make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
+from analysis.findings import Finding, find
 from analysis.load import Run
-from analysis.wording import MARKS, claim_figure, label, published_figures, unit_figure
+from analysis.wording import MARKS, claim_figure, label, published_figure, title
 from pagecage.verdicts.judge import verdicts_to_json
 
 _COLOUR = {"held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow"}
 
 
 def show(run: Run, console: Console) -> None:
-    """Print the table, the verdict summary and the claims."""
-    console.print(f"[bold]{run.plan['experiment']}[/]: {run.definition['question']}")
+    """Print the question, what answers it, the table, the verdict summary and the claims."""
+    console.print(f"[bold]{run.plan['experiment']}[/]: {escape(run.definition['question'])}")
     for line in _head(run):
         console.print(line, style="dim")
+    for finding in find(run):
+        console.print(_finding(finding))
+    console.print()
     console.print(_cells(run))
     for line in _verdicts(run):
         console.print(line)
@@ -40,6 +45,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "size": run.plan["size"],
         "emulated": run.is_emulated,
         "response": run.response,
+        "findings": [asdict(finding) for finding in find(run)],
         "cells": [_plain(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
         "claims": [asdict(result) for result in evaluate_claims(run)],
         "trials": [
@@ -60,22 +66,33 @@ def _head(run: Run) -> Iterator[str]:
         yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
 
 
+def _finding(finding: Finding) -> str:
+    """A sentence of the answer; one without its figure says why."""
+    question = f"[dim]{finding.question}[/] " if finding.question else ""
+    note = escape(finding.note)
+    if finding.value is None:
+        return f"  [yellow]?[/] {question}{escape(finding.sentence)} [yellow]not measured[/]: {note}"
+    return f"  [green]•[/] {question}{escape(finding.sentence)}" + (f" [dim]({note})[/]" if note else "")
+
+
 def _cells(run: Run) -> Table:
-    *down, across = run.factors
-    levels, published = run.factors[across], published_figures(run.definition, run.response)
+    plan, published = run.layout, published_figures(run, run.response)
+    levels = run.factors[plan.across] if plan.across else [title(run.response)]
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in [*down, *levels]:
+    for name in [*plan.down, *levels, *([] if plan.across else [""])]:
         table.add_column(name)
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for treatment in treatments(run):
         cell = make_cell(run, treatment, run.response)
         then = published.get(label(dict(treatment)))
-        beside = f" [dim]({then})[/]" if then else ""
-        place = rows.setdefault(tuple(treatment[name] for name in down), {})
-        place[treatment[across]] = f"{cell.text}{beside}\n[dim]{cell.spread}[/]"
+        beside = f" [dim]({escape(then)})[/]" if then else ""
+        place = rows.setdefault(tuple(treatment[name] for name in plan.down), {})
+        told, spread = f"{cell.text}{beside}", f"[dim]{cell.spread}[/]"
+        place |= {treatment[plan.across]: f"{told}\n{spread}"} if plan.across else {levels[0]: told, "": spread}
     for key, row in rows.items():
-        table.add_row(*key, *(row.get(level, "") for level in levels))
-    table.caption = "in brackets: published" if published else None
+        table.add_row(*key, *(row.get(level, "") for level in (levels if plan.across else [*levels, ""])))
+    notes = [*(f"{name} {level} throughout" for name, level in plan.constant.items())]
+    table.caption = "; ".join([*notes, *(["in brackets: published"] if published else [])]) or None
     table.caption_justify = "left"
     return table
 
@@ -106,8 +123,8 @@ def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
     for name in ("claim", "says", "published", "measured", "verdict"):
         table.add_column(name, overflow="fold")
     for c in claims:
-        published, measured = unit_figure(c.published, c.unit), claim_figure(c.measured, c.unit, c.verdict)
+        published, measured = published_figure(c.published, c.unit), claim_figure(c.measured, c.unit, c.verdict)
         verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.why]}[/]"
-        table.add_row(c.id, c.says, published, measured, verdict)
+        table.add_row(c.id, escape(c.says), escape(published), escape(measured), verdict)
     yield table
-    yield from (f"[dim]{number}  {reason}[/]" for reason, number in reasons.items())
+    yield from (f"[dim]{number}  {escape(reason)}[/]" for reason, number in reasons.items())

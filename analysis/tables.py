@@ -8,29 +8,40 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cells import make_cell, treatments
+from analysis.articles import Row
+from analysis.cells import make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.load import Judged, Run
-from analysis.wording import MARKS, claim_figure, label, published_figures, quantity, span, unit_figure
+from analysis.wording import MARKS, claim_figure, label, published_figure, quantity, span, title, unit_figure
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
 
 
 def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
-    """The experiment's table: factors down, the last factor across, published figures beside the measured ones."""
-    response = response or run.response
-    *down, across = run.factors
-    published = published_figures(run.definition, response)
+    """The experiment's table: factors down, one across where that fits, published figures beside the measured ones."""
+    response, plan = response or run.response, run.layout
+    published = published_figures(run, response)
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for treatment in treatments(run):
-        cell, key = make_cell(run, treatment, response), tuple(treatment[name] for name in down)
-        row = rows.setdefault(key, {(name, ""): level for name, level in zip(down, key, strict=True)})
-        row[treatment[across], "measured"] = f"{cell.text}\n{cell.spread}"
+        cell, key = make_cell(run, treatment, response), tuple(treatment[name] for name in plan.down)
+        row = rows.setdefault(key, {(name, ""): level for name, level in zip(plan.down, key, strict=True)})
+        place = treatment[plan.across] if plan.across else title(response)
+        row[place, "measured"] = f"{cell.text}\n{cell.spread}" if plan.across else cell.text
         if published:
-            row[treatment[across], "published"] = published.get(label(dict(treatment)), "")
-    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+            row[place, "published"] = published.get(label(dict(treatment)), "")
+        if not plan.across:
+            row[place, "of"] = cell.spread
+    columns = _columns(run, list(dict.fromkeys(column for row in rows.values() for column in row)))
     cells = [[row.get(column, "") for column in columns] for row in rows.values()]
     return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(columns))
+
+
+def _columns(run: Run, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Levels across in their factor's order, whichever of them the first row had."""
+    if not run.layout.across:
+        return columns
+    levels = run.factors[run.layout.across]
+    return sorted(columns, key=lambda column: levels.index(column[0]) if column[1] else -1)
 
 
 def claims_table(run: Run) -> pd.DataFrame:
@@ -46,11 +57,28 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
     return {
         "claim": result.id,
         "says": result.says,
-        "published": unit_figure(result.published, result.unit),
+        "published": published_figure(result.published, result.unit),
         "measured": f"{claim_figure(result.measured, result.unit, result.verdict)}{spread}",
         "verdict": MARKS[result.verdict],
         "why": result.why,
     }
+
+
+def untestable_table(run: Run, rows: Sequence[Row]) -> pd.DataFrame:
+    """The published figures of this experiment that no run could test, and why; neighbours with one reason together."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.untestable and run.plan["experiment"] in row.experiments:
+            found.setdefault(row.untestable, []).append(row)
+    told = [
+        {"claims": ", ".join(row.id for row in some), "published": _figures(some), "why no run here tests it": reason}
+        for reason, some in found.items()
+    ]
+    return pd.DataFrame(told)
+
+
+def _figures(rows: Sequence[Row]) -> str:
+    return "; ".join(f"{row.metric} {published_figure(row.published, row.unit)}" for row in rows)
 
 
 def counts_table(run: Run) -> pd.DataFrame:
@@ -135,11 +163,19 @@ def _proof_row(run: Run, treatment: Mapping[str, str]) -> dict[str, str]:
 
 
 def trial_table(run: Run) -> pd.DataFrame:
-    """Every trial on one line, in the order they ran."""
-    return pd.DataFrame([_trial_row(trial) for trial in run.trials])
+    """Every trial on one line, in the order they ran; responses that none of them has are left out."""
+    frame = pd.DataFrame([_trial_row(run, trial) for trial in run.trials])
+    return frame[[name for name in frame if name not in _SHORT.values() or (frame[name] != "–").any()]]
 
 
-def _trial_row(trial: Judged) -> dict[str, Any]:
+_SHORT = {
+    "read_seconds": "measured", "covered_fraction": "covered", "full_pass_seconds": "whole pass",
+    "device_read_bytes": "disk bytes", "device_reads": "disk reads", "amplification": "per byte",
+    "major_faults": "major faults",
+}  # fmt: skip
+
+
+def _trial_row(run: Run, trial: Judged) -> dict[str, Any]:
     record, verdicts, response = trial.record, trial.verdicts, trial.record.response
 
     def said(name: str) -> str:
@@ -151,13 +187,7 @@ def _trial_row(trial: Judged) -> dict[str, Any]:
         "trial": label(dict(record.treatment)),
         "repeat": record.repeat,
         "outcome": record.outcome.replace("_", " "),
-        "measured": said("read_seconds"),
-        "covered": said("covered_fraction"),
-        "whole pass": said("full_pass_seconds"),
-        "disk bytes": said("device_read_bytes"),
-        "disk reads": said("device_reads"),
-        "per byte": said("amplification"),
-        "major faults": said("major_faults"),
+        **{column: said(name) for name, column in {run.response: title(run.response), **_SHORT}.items()},
         "held back by": verdicts.binding_limit.verdict,
         "host": verdicts.host_quiet.verdict.replace("_", " "),
         "averaged in": "yes" if trial.is_included else "no",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from analysis.quantities import base_of
 from pagecage.units import format_bytes, format_rate, format_seconds
 
 MARKS = {
@@ -28,14 +28,28 @@ def quantity(response: str, value: float) -> str:
     if response.endswith("_per_second"):
         return f"{_digits(value)}/s"
     if response.endswith("_seconds"):
-        return format_seconds(value)
+        return _seconds(value)
+    if response.endswith(("_us", "_ms", "_ns")):
+        return _seconds(value * base_of(response))
     if response.endswith("_bytes"):
         return format_bytes(value)
+    if response.endswith("_pages"):
+        return f"{_digits(value)} pages"
+    if response.endswith("_percent"):
+        return f"{value:.3g} %"
     if response == "amplification":
         return f"{_digits(value)}×"
     if response.endswith("_fraction"):
         return f"{100 * value:.3g} %"
     return _digits(value)
+
+
+def _seconds(value: float) -> str:
+    """Microseconds and milliseconds where they are read more easily than a fraction of a second."""
+    for unit, scale in (("us", 1e-6), ("ms", 1e-3)):
+        if 0 < value < 999.5 * scale and value < 0.0995:
+            return f"{_digits(value / scale)} {unit}"
+    return format_seconds(value)
 
 
 def _digits(value: float) -> str:
@@ -88,14 +102,3 @@ def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:
     """What was measured for a claim; in brackets where it rests on excluded trials alone."""
     text = unit_figure(value, unit)
     return f"({text}) †" if verdict == "no_data" and value is not None else text
-
-
-def published_figures(definition: Mapping[str, Any], response: str) -> dict[str, str]:
-    """Published figures of whole cells, by treatment: claims that name every factor and are about the response."""
-    found = {}
-    for claim in definition.get("claims", []):
-        whole = set(claim["where"]) == set(definition["factors"]) and claim["rule"] in ("absolute", "outcome")
-        if whole and claim["response"] in (response, "outcome"):
-            treatment = {name: claim["where"][name] for name in definition["factors"]}
-            found[label(treatment)] = unit_figure(claim["published"], claim["unit"])
-    return found

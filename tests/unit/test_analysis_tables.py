@@ -129,7 +129,7 @@ def test_any_experiment_has_a_table(tmp_path):
     trials = [{**trial, "treatment": {"pattern": trial["treatment"]["pattern"]}} for trial in plan["trials"]]
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
-    assert tables.cell_table(loaded).shape == (1, 2)
+    assert tables.cell_table(loaded).shape == (2, 3)
     assert tables.claims_table(loaded).empty
 
 

@@ -1,0 +1,103 @@
+"""What the experiment itself found: its sentences, with the figure measured, or why there is none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.cells import is_extrapolated, matching
+from analysis.claims import answer, missing
+from analysis.comparable import obstacle
+from analysis.decoded import DECODED, seen
+from analysis.load import Judged, Run
+from analysis.stats import Summary, ratio, summarise
+from analysis.wording import quantity, span
+
+_NO_VALUE = "…"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence of the answer. `value` is the figure as text, None where it was not measured; `note` limits it.
+
+    `middle`, `low`, `high` are in the response's own unit, or a ratio.
+    """
+
+    question: str
+    sentence: str
+    value: str | None
+    middle: float | None
+    low: float | None
+    high: float | None
+    n: int
+    note: str
+
+
+def find(run: Run) -> list[Finding]:
+    """Every finding of the definition, in its order."""
+    return [_find(run, table) for table in run.definition.get("findings", [])]
+
+
+def _find(run: Run, table: Mapping[str, Any]) -> Finding:
+    sides = [matching(run.trials, table.get("where") or {})]
+    if table.get("over"):
+        sides.append(matching(run.trials, table["over"]))
+    kept = [[trial for trial in side if trial.is_included] for side in sides]
+    response = table["response"]
+    if response == "outcome" or response in DECODED:
+        value = _words(kept[0]) if response == "outcome" else _decoded(run, kept[0], response)
+        return _finding(table, value, None, "" if value else missing(sides[:1], kept[:1]))
+    summary = _summary(kept, response)
+    if summary is None:
+        return _finding(table, None, None, missing(sides, kept))
+    return _finding(table, told(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, kept))
+
+
+def _summary(kept: Sequence[Sequence[Judged]], response: str) -> Summary | None:
+    values = [[v for trial in side if (v := answer(trial, response)) is not None] for side in kept]
+    if not all(values):
+        return None
+    return ratio(values[0], values[1]) if len(values) > 1 else summarise(values[0])
+
+
+def told(response: str, summary: Summary, *, is_ratio: bool) -> str:
+    """The figure with its unit and, from two trials on, its interval: `31× (28 – 35×, n 3)`."""
+    name = "amplification" if is_ratio else response
+    middle = quantity(name, summary.middle)
+    if summary.n < 2:
+        return middle
+    kind = "" if summary.kind == "range" else f"{summary.kind} "
+    return f"{middle} ({kind}{span(quantity(name, summary.low), quantity(name, summary.high))}, n {summary.n})"
+
+
+def _note(run: Run, response: str, kept: Sequence[Sequence[Judged]]) -> str:
+    hindered = obstacle(run, {"needs": "any_size", "response": response}, kept)
+    partial = any(is_extrapolated(trial, response) for side in kept for trial in side)
+    parts = [hindered, "rests on a pass that was cut short and extrapolated" if partial else None]
+    return "; ".join(part for part in parts if part)
+
+
+def _words(kept: Sequence[Judged]) -> str | None:
+    if not kept:
+        return None
+    words = Counter("killed" if trial.is_killed else trial.record.outcome.replace("_", " ") for trial in kept)
+    return ", ".join(f"{word} {n} of {len(kept)} times" for word, n in words.most_common())
+
+
+def _decoded(run: Run, kept: Sequence[Judged], response: str) -> str | None:
+    found = seen(run, kept, response)
+    if not found:
+        return None
+    words, names = found
+    told_words = [" ".join(names.get(word) or [f"{word:,}"]) for word, _ in words.most_common(3)]
+    return ", ".join(told_words) or "none"
+
+
+def _finding(table: Mapping[str, Any], value: str | None, summary: Summary | None, note: str) -> Finding:
+    return Finding(
+        question=table.get("question", ""), sentence=table["says"].replace("{value}", value or _NO_VALUE), value=value,
+        middle=summary.middle if summary else None, low=summary.low if summary else None,
+        high=summary.high if summary else None, n=summary.n if summary else 0, note=note,
+    )  # fmt: skip
