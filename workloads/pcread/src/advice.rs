@@ -54,6 +54,8 @@ pub enum FileAdvice {
     NoReuse,
     /// `POSIX_FADV_WILLNEED`: begin to read all of it.
     WillNeed,
+    /// `POSIX_FADV_DONTNEED`: drop what is clean, as `vmtouch -e` does.
+    DontNeed,
 }
 
 /// Gives the advice on the whole mapping.
@@ -80,6 +82,7 @@ pub fn advise_file(file: &File, advice: FileAdvice) -> Result<(), Failure> {
         FileAdvice::Random => libc::POSIX_FADV_RANDOM,
         FileAdvice::NoReuse => libc::POSIX_FADV_NOREUSE,
         FileAdvice::WillNeed => libc::POSIX_FADV_WILLNEED,
+        FileAdvice::DontNeed => libc::POSIX_FADV_DONTNEED,
     };
     // SAFETY: the call only takes the descriptor, which is open; zero and zero mean the whole file.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, flag) } {

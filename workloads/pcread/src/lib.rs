@@ -20,6 +20,7 @@ mod proc;
 mod product;
 mod reader;
 mod report;
+mod residency;
 mod response;
 mod ring;
 mod route;

@@ -4,8 +4,9 @@ use crate::arguments::{Expected, Plan};
 use crate::coverage;
 use crate::proc;
 use crate::report::{Closing, Totals};
+use crate::residency::{Moments, Residency};
 use crate::route::Map;
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::team::Team;
 use contract::page::page_bytes;
 use contract::{bus_error, expectation, line, Failure};
@@ -16,6 +17,7 @@ use contract::{bus_error, expectation, line, Failure};
 /// When the source cannot be had, or a full pass did not add up to what was expected.
 pub fn measure(plan: &Plan) -> Result<(), Failure> {
     bus_error::explain("pcread");
+    let mut moments = Moments { open: look(plan)?, ..Moments::default() };
     let (source, setup) = Source::open(plan)?;
     let map = Map::new(plan, source.size_bytes, page_bytes());
     let expected = expected_sum(plan, source.size_bytes as u64)?;
@@ -23,11 +25,13 @@ pub fn measure(plan: &Plan) -> Result<(), Failure> {
     let (mut wanted, mut shootdowns) = (true, None);
     let gathered = Team::new(plan, &source, &map).work(|team| {
         warm(plan, team, &mut totals)?;
+        moments.ready = look(plan)?;
         wanted = plan.handshake.wait_for_go()?;
         let before = proc::tlb_shootdowns();
         if wanted {
             passes(plan, team, &mut totals)?;
         }
+        moments.end = look(plan)?;
         shootdowns = proc::tlb_shootdowns().zip(before).map(|(now, before)| now - before);
         Ok(())
     })?;
@@ -35,15 +39,15 @@ pub fn measure(plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     let distinct_bytes = distinct(plan, &map, &totals);
-    line::print(&totals.end(&Closing {
-        setup,
-        gathered,
-        distinct_bytes,
-        shootdowns,
-        smaps: proc::smaps_rollup(),
-    }))?;
+    let smaps = proc::smaps_rollup();
+    line::print(&totals.end(&Closing { setup, gathered, distinct_bytes, shootdowns, smaps, moments }))?;
     plan.handshake.wait_for_close()?;
     judge(plan, &totals)
+}
+
+fn look(plan: &Plan) -> Result<Residency, Failure> {
+    let size_bytes = source::size_of(&plan.file, plan.size_bytes)?;
+    Ok(Residency::of(&plan.file, size_bytes as u64))
 }
 
 /// Runs the passes that nobody measures, before `ready`. What they add up to is checked all the same.

@@ -4,6 +4,7 @@ use crate::arguments::Plan;
 use crate::coverage;
 use crate::events::{Counters, Events};
 use crate::pass::Tally;
+use crate::residency::Moments;
 use crate::response::Basis;
 use crate::source::Setup;
 use crate::team::Gathered;
@@ -41,6 +42,8 @@ pub struct Closing {
     pub shootdowns: Option<u64>,
     /// This process's mappings, bytes by kind.
     pub smaps: Value,
+    /// What of the file was in the page cache when.
+    pub moments: Moments,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -166,6 +169,7 @@ impl Totals {
             hits: closing.gathered.hits,
             latency,
             smaps: &closing.smaps,
+            residency: closing.moments.to_json(self.size_bytes),
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Basis<'a> {
     pub latency: &'a Value,
     /// The mappings of the closing line.
     pub smaps: &'a Value,
+    /// What of the file was in the page cache when.
+    pub residency: Map<String, Value>,
 }
 
 impl Basis<'_> {
@@ -55,6 +57,7 @@ impl Basis<'_> {
         if let Some((hits, asked)) = self.hits {
             say("cache_hit_fraction", json!(fraction(hits, asked)));
         }
+        found.extend(self.residency.clone());
         if self.has_passes {
             found.extend(self.of_passes());
         }
@@ -65,7 +68,11 @@ impl Basis<'_> {
     fn of_passes(&self) -> Map<String, Value> {
         let single = |pass: usize| (format!("pass_{}_seconds", pass + 1), json!(self.pass_seconds.get(pass)));
         let (first, last) = tenths(self.pass_seconds).unzip();
-        let ends = [("pass_first_tenth_seconds", json!(first)), ("pass_last_tenth_seconds", json!(last))];
+        let ends = [
+            ("pass_first_tenth_seconds", json!(first)),
+            ("pass_last_tenth_seconds", json!(last)),
+            ("pass_hike_seconds", json!(hike(self.pass_seconds))),
+        ];
         (0..3).map(single).chain(ends.map(|(name, value)| (name.to_owned(), value))).collect()
     }
 }
@@ -74,6 +81,12 @@ impl Basis<'_> {
 fn tenths(seconds: &[f64]) -> Option<(f64, f64)> {
     let count = (seconds.len() / 10).max(1);
     (seconds.len() > 1).then(|| (median(&seconds[..count]), median(&seconds[seconds.len() - count..])))
+}
+
+/// The longest pass after the quickest: how far it went back.
+fn hike(seconds: &[f64]) -> Option<f64> {
+    let quickest = (0..seconds.len()).min_by(|one, other| seconds[*one].total_cmp(&seconds[*other]))?;
+    seconds[quickest + 1..].iter().copied().max_by(f64::total_cmp)
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -104,6 +117,12 @@ mod tests {
     }
 
     #[test]
+    fn a_hike_is_what_comes_after_the_quickest() {
+        assert_eq!(hike(&[9.0, 1.0, 3.0, 2.0]), Some(3.0));
+        assert_eq!(hike(&[9.0, 1.0]), None);
+    }
+
+    #[test]
     fn what_was_not_counted_is_null_and_not_zero() {
         let nothing = Value::Null;
         let basis = Basis {
@@ -119,6 +138,7 @@ mod tests {
             hits: None,
             latency: &nothing,
             smaps: &nothing,
+            residency: Map::new(),
         };
         let found = basis.to_json();
         for name in

@@ -107,3 +107,16 @@ fn what_the_cpu_does_not_count_is_null_with_a_reason() {
         None => assert!(counted.is_some() && end["perf"]["cache_misses"].is_number(), "{end}"),
     }
 }
+
+#[test]
+fn what_is_in_the_page_cache_is_told_before_and_after() {
+    let data = Dataset::new("resident");
+    std::fs::read(&data.file).unwrap();
+    let dropped = data.read("--fadvise dontneed --size-bytes 3145728 --advice random --max-seconds 5");
+    let found = &dropped.end()["response"];
+    assert_eq!(found["resident_end_fraction"], 1.0, "all was read: {found}");
+    assert_eq!(found["resident_open_bytes"], 3 << 20, "{found}");
+    assert_eq!(found["setup_evicted_bytes"], 3 << 20, "{found}");
+    assert_eq!(found["resident_end_buckets"].as_u64().unwrap_or(60), 60, "{found}");
+    assert!(found["buff_cache_growth_bytes"].is_number(), "{found}");
+}

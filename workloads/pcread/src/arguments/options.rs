@@ -48,6 +48,7 @@ pub const FILE_ADVICES: &[Choice<FileAdvice>] = &[
     ("random", FileAdvice::Random),
     ("noreuse", FileAdvice::NoReuse),
     ("willneed", FileAdvice::WillNeed),
+    ("dontneed", FileAdvice::DontNeed),
 ];
 
 /// A thread for each of more CPUs than this would mostly wait for the others.

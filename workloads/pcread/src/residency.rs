@@ -1,0 +1,126 @@
+//! How much of the file is in the page cache before and after, and how much page cache the machine has.
+
+use contract::page::page_bytes;
+use contract::page_cache::{cachestat_of_part, resident_bytes};
+use serde_json::{json, Map, Value};
+use std::fs::File;
+use std::path::Path;
+
+/// As many as vmtouch's bar has signs.
+const BUCKETS: u64 = 60;
+
+/// Names of `/proc/meminfo` that free(1) adds up as buff/cache.
+const BUFF_CACHE: [&str; 3] = ["Buffers:", "Cached:", "SReclaimable:"];
+
+/// What was there at one moment; none where the kernel does not tell.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Residency {
+    file_bytes: Option<u64>,
+    buckets: Option<u64>,
+    buff_cache_bytes: Option<u64>,
+}
+
+/// The moments that a run is looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Moments {
+    /// Before anything was done.
+    pub open: Residency,
+    /// When the set-up was done.
+    pub ready: Residency,
+    /// When the last pass was.
+    pub end: Residency,
+}
+
+impl Residency {
+    /// The first `size_bytes` of the file, and the machine, now.
+    #[must_use]
+    pub fn of(path: &Path, size_bytes: u64) -> Self {
+        let parts = File::open(path).ok().and_then(|file| in_buckets(&file, size_bytes));
+        Self {
+            file_bytes: parts
+                .as_ref()
+                .map(|parts| parts.iter().sum())
+                .or_else(|| by_mincore(path, size_bytes)),
+            buckets: parts.map(|parts| parts.iter().filter(|bytes| **bytes > 0).count() as u64),
+            buff_cache_bytes: std::fs::read_to_string("/proc/meminfo")
+                .ok()
+                .and_then(|text| buff_cache(&text)),
+        }
+    }
+}
+
+impl Moments {
+    /// The figures, by name.
+    #[must_use]
+    pub fn to_json(self, size_bytes: u64) -> Map<String, Value> {
+        let fraction = self.end.file_bytes.map(|bytes| bytes as f64 / size_bytes as f64);
+        let evicted = self.open.file_bytes.zip(self.ready.file_bytes);
+        let grown = self.end.buff_cache_bytes.zip(self.ready.buff_cache_bytes);
+        let figures = [
+            ("resident_open_bytes", json!(self.open.file_bytes)),
+            ("resident_ready_bytes", json!(self.ready.file_bytes)),
+            ("resident_end_bytes", json!(self.end.file_bytes)),
+            ("resident_end_fraction", json!(fraction)),
+            ("resident_end_buckets", json!(self.end.buckets)),
+            ("setup_evicted_bytes", json!(evicted.map(|(open, ready)| open.saturating_sub(ready)))),
+            (
+                "buff_cache_growth_bytes",
+                json!(grown.map(|(end, ready)| i128::from(end) - i128::from(ready)).and_then(fitting)),
+            ),
+        ];
+        figures.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    }
+}
+
+fn fitting(bytes: i128) -> Option<i64> {
+    i64::try_from(bytes).ok()
+}
+
+/// Bytes of each sixtieth of the file that are in the page cache, cachestat(2).
+fn in_buckets(file: &File, size_bytes: u64) -> Option<Vec<u64>> {
+    let pages = size_bytes.div_ceil(page_bytes() as u64);
+    let bound = |bucket: u64| pages * bucket / BUCKETS * page_bytes() as u64;
+    let part = |bucket: u64| {
+        let (start, end) = (bound(bucket), bound(bucket + 1));
+        if start == end {
+            return Some(0); // a length of 0 would mean all the rest
+        }
+        cachestat_of_part(file, start, end - start).ok().map(|found| found.cache_pages * page_bytes() as u64)
+    };
+    (0..BUCKETS).map(part).collect()
+}
+
+fn by_mincore(path: &Path, size_bytes: u64) -> Option<u64> {
+    resident_bytes(&File::open(path).ok()?, usize::try_from(size_bytes).ok()?)
+}
+
+fn buff_cache(text: &str) -> Option<u64> {
+    BUFF_CACHE.iter().try_fold(0, |sum, key| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(sum + line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buff_cache_is_what_free_adds_up() {
+        let text =
+            "MemTotal: 9 kB\nBuffers:   1 kB\nCached:  20 kB\nSwapCached: 7 kB\nSReclaimable:  300 kB\n";
+        assert_eq!(buff_cache(text), Some(321 * 1024));
+        assert_eq!(buff_cache("Buffers: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn buckets_are_the_whole_file() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let size_bytes = std::fs::read(&path).unwrap().len() as u64;
+        let file = File::open(&path).unwrap();
+        if let Some(parts) = in_buckets(&file, size_bytes) {
+            assert_eq!(parts.len(), 60);
+            assert_eq!(parts.iter().sum::<u64>(), page_bytes() as u64, "one page, just read");
+        }
+    }
+}
