@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from analysis.levels import numbers
 from analysis.load import Run
@@ -18,6 +19,9 @@ from analysis.wording import label, quantity, title
 WIDTH = 10.8
 _MOST_LINES = 14
 """More lines than this cannot be told apart."""
+_TWO_DECADES = 100
+_APART = tuple(COLOURS[place] for place in (0, 4, 2, 3, 5, 1, 6))
+"""The project's colours, neighbours as different as can be."""
 _PERCENTILE = re.compile(r"^(?P<what>.+)_p(?P<digits>[0-9]+)_(?P<unit>us|ms|ns|seconds)$")
 
 
@@ -42,15 +46,38 @@ def curve_figure(run: Run, trial_df: pd.DataFrame, response: str) -> Figure | No
     others = [name for name in run.factors if name != factor and name not in run.layout.constant]
     rows["line"] = [label({name: row[name] for name in others}) for _, row in rows.iterrows()]
     lines = [str(name) for name, one in rows.groupby("line", sort=False) if one[factor].nunique() > 1]
-    if not 0 < len(lines) <= _MOST_LINES:
+    if not lines:
         return None
     figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
     axes, places = figure.subplots(), _places(values)
-    for number, name in enumerate(_in_plan_order(run, others, lines)):
-        _curve(axes, rows[rows["line"] == name], factor, places, response, name, number)
+    shown = rows[rows["line"].isin(lines)]
+    groups = _groups(run, shown, "line", others, response, _in_plan_order(run, others, lines))
+    for name, (number, told) in groups.items():
+        _curve(axes, rows[rows["line"] == name], factor, places, response, told, number)
     _finish(axes, response, factor, places, has_zero=bool((rows[response] <= 0).any()))
-    _legend(axes, len(lines))
+    _legend(axes)
     return figure
+
+
+def _groups(
+    run: Run, rows: pd.DataFrame, key: str, factors: Sequence[str], response: str, order: Sequence[str]
+) -> dict[str, tuple[int, str]]:
+    """For each line the number of its colour and what the legend says: all of its levels.
+
+    Where there are too many to tell apart it is the level of the one factor that tells most of the response.
+    """
+    if len(order) <= _MOST_LINES:
+        return {name: (number, name) for number, name in enumerate(order)}
+    factor = max(factors, key=lambda one: _explained(rows, one, response))
+    levels = {name: str(rows[rows[key] == name][factor].iloc[0]) for name in order}
+    used = [level for level in run.factors[factor] if level in levels.values()]
+    return {name: (used.index(level), f"{factor} {level}") for name, level in levels.items()}
+
+
+def _explained(rows: pd.DataFrame, factor: str, response: str) -> float:
+    """How far apart the levels of a factor are on a log axis."""
+    logs = np.log(rows[response].where(rows[response] > 0))
+    return float(logs.groupby(rows[factor]).median().std(ddof=0))
 
 
 def _in_plan_order(run: Run, others: Sequence[str], lines: Sequence[str]) -> list[str]:
@@ -68,12 +95,12 @@ def _places(values: Mapping[str, float]) -> dict[str, float]:
 def _curve(
     axes: Axes, rows: pd.DataFrame, factor: str, places: Mapping[str, float], response: str, name: str, number: int
 ) -> None:
-    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    colour, marker = _APART[number % len(_APART)], MARKERS[number % len(MARKERS)]
     x = rows[factor].map(places)
     axes.scatter(x, rows[response], s=22, marker=marker, color=colour, alpha=0.6)
     middle = rows.groupby(x)[response].median().sort_index()
     line = LINES[number // len(COLOURS) % len(LINES)]
-    axes.plot(middle.index, middle, color=colour, ls=line, lw=1.6, marker=marker, ms=5, label=name or title(response))
+    axes.plot(middle.index, middle, color=colour, ls=line, lw=1.6, marker=marker, ms=5, label=name)
 
 
 def _finish(axes: Axes, response: str, factor: str, places: Mapping[str, float], *, has_zero: bool) -> None:
@@ -89,17 +116,21 @@ def _finish(axes: Axes, response: str, factor: str, places: Mapping[str, float],
 
 
 def _quantities(axes: Axes, response: str) -> None:
+    """An axis of a response, with as many figures on a log axis as its decades leave room for."""
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(response, value)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()
-    if axes.get_yscale() == "log" and high / max(low, 1e-12) > 10:
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: quantity(response, value)))
+    if axes.get_yscale() == "log" and high / low < _TWO_DECADES:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
 
 
-def _legend(axes: Axes, lines: int) -> None:
-    if lines > 1:
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5, borderaxespad=0)
+def _legend(axes: Axes) -> None:
+    """What the colours mean, each once, and nothing where there is one line that needs no name."""
+    handles, names = axes.get_legend_handles_labels()
+    once = dict(zip(names, handles, strict=True))
+    once.pop("", None)
+    if len(once) > 1:
+        axes.legend(once.values(), once.keys(), loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8.5)
 
 
 def percentiles(columns: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -127,7 +158,9 @@ def _latency(run: Run, rows: pd.DataFrame, named: Mapping[str, float]) -> Figure
     figure = Figure(figsize=(WIDTH, 4.8), layout="constrained")
     axes, order = figure.subplots(), sorted(named, key=lambda column: -named[column])
     look = {name: one for name, one in looks(run).items() if name in set(rows["treatment"])}
-    for name, one in look.items():
+    factors = [name for name in run.factors if name not in run.layout.constant]
+    for name, (number, told) in _groups(run, rows, "treatment", factors, order[-1], list(look)).items():
+        one = look[name] if told == name else Look(told, _APART[number % len(_APART)], ".", "-")
         _latency_line(axes, rows[rows["treatment"] == name][order].median(), named, one)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -137,7 +170,7 @@ def _latency(run: Run, rows: pd.DataFrame, named: Mapping[str, float]) -> Figure
     axes.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * (1 - share):.6g} %"))
     _quantities(axes, order[0])
     axes.set_xlabel("of all are quicker than this")
-    _legend(axes, len(look))
+    _legend(axes)
     return figure
 
 

@@ -40,7 +40,9 @@ def _finding_html(finding: Finding) -> str:
         why = f"<small>Not measured: {escape(finding.note)}.</small>"
         return f'<li class="open">{sentence}{question}{why}</li>'
     note = f"<small>{escape(finding.note[:1].upper() + finding.note[1:])}.</small>" if finding.note else ""
-    return f"<li>{sentence.replace(value, f'<strong>{value}</strong>', 1)}{question}{note}</li>"
+    figure, opened, interval = value.partition(" (")
+    strong = f"<strong>{figure}</strong>{opened}{interval}"
+    return f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>"
 
 
 def unable_html(run: Run) -> str:

@@ -62,7 +62,8 @@ class Results:
         constant = self.run.layout.constant
         throughout = "; ".join(f"{name} {level}" for name, level in constant.items())
         told = f'<p class="source">Throughout: {escape(throughout)}.</p>' if throughout else ""
-        table = _table(_once(tables.cell_table(self.run), len(self.run.layout.down) - 1), "cells")
+        kind = "cells" if self.run.layout.across else "cells rows"
+        table = _table(_once(tables.cell_table(self.run), len(self.run.layout.down) - 1), kind)
         return Html(told + (table.text if table else ""))
 
     @property

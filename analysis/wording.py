@@ -59,6 +59,8 @@ def _digits(value: float) -> str:
 
 def span(low: str, high: str) -> str:
     """Two figures with their unit once, where it is the same."""
+    if low.endswith("×") and high.endswith("×"):
+        return f"{low[:-1]} – {high}"
     figure, _, unit = low.partition(" ")
     return f"{figure} – {high}" if unit and high.partition(" ")[2] == unit else f"{low} – {high}"
 

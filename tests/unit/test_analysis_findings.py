@@ -1,0 +1,128 @@
+"""The answer: an experiment's own sentences, each with its figure or with why it has none."""
+
+from __future__ import annotations
+
+from analysis import curves, prose
+from analysis.findings import find
+from analysis.frames import trial_frame
+from analysis.load import load_run
+from analysis.wording import quantity, span
+from tests.fixtures.runs import DEFINITION, build_run
+
+CAGED = {"cage": "tenth", "source": "unloaded", "pattern": "random"}
+FREE = {**CAGED, "cage": "uncaged"}
+
+
+def found(tmp_path, table, change=None):
+    definition = {**DEFINITION, "findings": [{"question": "Q24", "says": "It is {value} of it.", **table}]}
+    run = load_run(build_run(tmp_path / "run", change, definition=definition))
+    return find(run)[0], run
+
+
+def test_a_figure_stands_in_its_sentence_with_unit_interval_and_number(tmp_path):
+    finding, _ = found(tmp_path, {"response": "amplification", "where": CAGED})
+    assert finding.sentence == "It is 28.4× (28.4 – 28.4×, n 3) of it."
+    assert (round(finding.middle, 1), finding.n) == (28.4, 3)
+    assert "extrapolated" not in finding.note
+
+
+def test_two_sides_are_a_ratio_and_what_limits_it_is_told(tmp_path):
+    finding, _ = found(tmp_path, {"response": "full_pass_seconds", "where": CAGED, "over": FREE})
+    assert finding.value.startswith("23")
+    assert "translated CPU" in finding.note
+    assert "extrapolated" in finding.note
+
+
+def test_what_was_not_measured_says_why(tmp_path):
+    finding, run = found(tmp_path, {"response": "heartbeat_p999_us", "where": CAGED})
+    assert (finding.value, finding.sentence) == (None, "It is … of it.")
+    assert finding.note == "no trial of it has a figure"
+    assert "Not measured: no trial of it has a figure." in prose.answer_html(run)
+    assert found(tmp_path / "b", {"response": "x", "where": {"cage": "gone"}})[0].note == "no trial of it was run"
+
+
+def test_a_host_that_lacks_something_is_named(tmp_path):
+    def lacks(record):
+        if record["treatment"] == CAGED:
+            record["outcome"], record["response"] = "requirement_missed", {}
+            record["missed_requirements"] = [{"requirement": "io_uring", "reason": "the kernel <refuses> io_uring"}]
+
+    finding, run = found(tmp_path, {"response": "amplification", "where": CAGED}, lacks)
+    assert finding.note == "the host lacks what it needs: the kernel <refuses> io_uring"
+    assert "could not run 3 of 36 trials" in prose.notices(run)
+    assert "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>" in prose.notices(run)
+    assert "Unfinished" not in prose.notices(run)
+
+
+def test_outcomes_and_what_the_kernel_did_are_words(tmp_path):
+    killed, _ = found(tmp_path / "a", {"response": "outcome", "where": {"cage": "tenth", "source": "heap"}})
+    assert killed.value == "killed 6 of 6 times"
+    flags, _ = found(tmp_path / "b", {"response": "vm_flags", "where": CAGED})
+    assert "READ" in flags.value
+
+
+def test_an_experiment_without_findings_has_no_answer(tmp_path):
+    assert prose.answer_html(load_run(build_run(tmp_path / "run"))) == ""
+
+
+def test_small_times_and_ratios_are_written_as_people_read_them():
+    assert quantity("heartbeat_p999_us", 2500) == "2.5 ms"
+    assert quantity("heartbeat_p50_us", 52) == "52 us"
+    assert quantity("read_seconds", 0.0312) == "31.2 ms"
+    assert quantity("read_seconds", 0) == "0 s"
+    assert quantity("resident_pages", 1234) == "1,234 pages"
+    assert span("28×", "35×") == "28 – 35×"
+
+
+def test_percentiles_are_found_by_their_names_with_the_share_that_is_slower():
+    told = curves.percentiles(["fio_p50_us", "fio_p999_us", "beat_p99_us", "read_seconds", "x_max_us"])
+    assert list(told) == ["fio_us"]
+    assert {name: round(share, 6) for name, share in told["fio_us"].items()} == {
+        "fio_p50_us": 0.5,
+        "fio_p999_us": 0.001,
+    }
+
+
+def swept(tmp_path):
+    """The twelve cells' patterns read as numbers, and latencies beside them."""
+    names = {"sequential": "4KiB", "random": "64KiB"}
+    definition = {**DEFINITION, "factors": {**DEFINITION["factors"], "pattern": ["64KiB", "4KiB"]}, "claims": []}
+
+    def renamed(record):
+        record["treatment"]["pattern"] = names[record["treatment"]["pattern"]]
+        if record["response"]:
+            record["response"] |= {"beat_p50_us": 60, "beat_p99_us": 400, "beat_p999_us": 2000}
+
+    trials = []
+    for place, trial in enumerate(load_run(build_run(tmp_path / "a")).plan["trials"]):
+        treatment = {**trial["treatment"], "pattern": names[trial["treatment"]["pattern"]]}
+        trials.append({**trial, "treatment": treatment, "position": place})
+    return load_run(build_run(tmp_path / "b", renamed, definition=definition, trials=trials))
+
+
+def test_a_factor_of_numbers_has_a_curve_and_others_have_none(tmp_path):
+    plain = load_run(build_run(tmp_path / "plain"))
+    assert curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds") is None
+    run = swept(tmp_path)
+    assert curves.numeric_factor(run) == ("pattern", {"4KiB": 4096.0, "64KiB": 65536.0})
+    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds").axes[0]
+    assert {line.get_label() for line in axes.lines} == {
+        "uncaged · heap", "uncaged · resident", "uncaged · unloaded", "tenth · resident", "tenth · unloaded",
+    }  # fmt: skip
+    assert all(list(line.get_xdata()) == [4096.0, 65536.0] for line in axes.lines)
+
+
+def test_latencies_have_a_figure_where_there_are_percentiles(tmp_path):
+    plain = load_run(build_run(tmp_path / "plain"))
+    assert curves.latency_figures(plain, trial_frame(plain)) == {}
+    run = swept(tmp_path)
+    drawn = curves.latency_figures(run, trial_frame(run))
+    assert list(drawn) == ["beat"]
+    assert [round(y) for y in drawn["beat"].axes[0].lines[0].get_ydata()] == [60, 400, 2000]
+
+
+def test_too_many_lines_are_coloured_by_the_factor_that_tells_most(tmp_path, monkeypatch):
+    monkeypatch.setattr(curves, "_MOST_LINES", 3)
+    run = swept(tmp_path)
+    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds").axes[0]
+    assert {line.get_label() for line in axes.lines} == {"source heap", "source resident", "source unloaded"}
