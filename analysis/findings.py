@@ -96,6 +96,8 @@ def _decoded(run: Run, kept: Sequence[Judged], response: str) -> str | None:
 
 
 def _finding(table: Mapping[str, Any], value: str | None, summary: Summary | None, note: str) -> Finding:
+    if value and "{value} times" in table["says"]:
+        value = value.replace("×", "")
     return Finding(
         question=table.get("question", ""), sentence=table["says"].replace("{value}", value or _NO_VALUE), value=value,
         middle=summary.middle if summary else None, low=summary.low if summary else None,

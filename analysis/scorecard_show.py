@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.scorecard import VERDICTS, Scorecard, Scored, count
-from analysis.wording import MARKS, published_figure, span, unit_figure
+from analysis.wording import MARKS, published_figure, span, unit_figure, words_of
 
 COLOUR = {
     "held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow", "untestable": "dim",
@@ -53,7 +53,7 @@ def _table(rows: list[Scored]) -> Table:
     for row in rows:
         verdict = Text.assemble((MARKS[row.verdict], COLOUR[row.verdict]), "  ", (row.why, "dim"))
         table.add_row(
-            f"  {row.id}", escape(row.says), escape(published_figure(row.published, row.unit)),
+            f"  {row.id}", escape(words_of(row.says)), escape(published_figure(row.published, row.unit)),
             escape(measured_figure(row)), verdict,
         )  # fmt: skip
     return table

@@ -15,7 +15,7 @@ from analysis.cells import Cell, make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.findings import Finding, find
 from analysis.load import Run
-from analysis.wording import MARKS, claim_figure, label, published_figure, title
+from analysis.wording import MARKS, claim_figure, label, published_figure, title, words_of
 from pagecage.verdicts.judge import verdicts_to_json
 
 _COLOUR = {"held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow"}
@@ -125,6 +125,6 @@ def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
     for c in claims:
         published, measured = published_figure(c.published, c.unit), claim_figure(c.measured, c.unit, c.verdict)
         verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.why]}[/]"
-        table.add_row(c.id, escape(c.says), escape(published), escape(measured), verdict)
+        table.add_row(c.id, escape(words_of(c.says)), escape(published), escape(measured), verdict)
     yield table
     yield from (f"[dim]{number}  {escape(reason)}[/]" for reason, number in reasons.items())

@@ -12,7 +12,7 @@ from analysis.articles import Row
 from analysis.cells import make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.load import Judged, Run
-from analysis.wording import MARKS, claim_figure, label, published_figure, quantity, span, title, unit_figure
+from analysis.wording import MARKS, claim_figure, label, published_figure, quantity, span, title, unit_figure, words_of
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
 
@@ -56,7 +56,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
         spread = f"\n{result.kind} {span(low, high)}, n {result.n}"
     return {
         "claim": result.id,
-        "says": result.says,
+        "says": words_of(result.says),
         "published": published_figure(result.published, result.unit),
         "measured": f"{claim_figure(result.measured, result.unit, result.verdict)}{spread}",
         "verdict": MARKS[result.verdict],

@@ -100,6 +100,11 @@ def published_figure(published: Any, unit: str) -> str:
     return unit_figure(published, unit)
 
 
+def words_of(says: str) -> str:
+    """What a claim is about, with room to break a line where a row lists its conditions."""
+    return says.replace(";", ", ")
+
+
 def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:
     """What was measured for a claim; in brackets where it rests on excluded trials alone."""
     text = unit_figure(value, unit)

@@ -33,6 +33,11 @@ def test_two_sides_are_a_ratio_and_what_limits_it_is_told(tmp_path):
     assert "extrapolated" in finding.note
 
 
+def test_a_sentence_that_says_times_itself_has_no_sign_for_it(tmp_path):
+    table = {"says": "It takes {value} times as long.", "response": "amplification", "where": CAGED, "over": FREE}
+    assert found(tmp_path, table)[0].sentence == "It takes 28.4 (28.4 – 28.4, n 3) times as long."
+
+
 def test_what_was_not_measured_says_why(tmp_path):
     finding, run = found(tmp_path, {"response": "heartbeat_p999_us", "where": CAGED})
     assert (finding.value, finding.sentence) == (None, "It is … of it.")
