@@ -129,8 +129,8 @@ impl Together {
             "later_load_fraction": first.zip(later).map(|(first, later)| later / first),
             "first_ready_seconds": totals[0],
             "later_ready_seconds": middle(&totals[1..]),
-            "pss_bytes_sum": self.memory[0],
-            "rss_bytes_sum": self.memory[1],
+            "pss_sum_bytes": self.memory[0],
+            "rss_sum_bytes": self.memory[1],
         })
     }
 }

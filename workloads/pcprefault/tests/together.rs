@@ -18,7 +18,7 @@ fn a_mapped_file_is_there_once_and_copies_are_there_each() {
     let data = dataset("once");
     let bytes = |arguments: &str| {
         let found = run(&data, &format!("--processes 3 {arguments}"));
-        (found.response("pss_bytes_sum").unwrap(), found.response("rss_bytes_sum").unwrap())
+        (found.response("pss_sum_bytes").unwrap(), found.response("rss_sum_bytes").unwrap())
     };
     let length = SIZE_BYTES as f64;
     let (mapped, mapped_each) = bytes("--method populate-read");
