@@ -105,3 +105,34 @@ fn extents_from(file: &File, start: u64) -> Result<Vec<Extent>> {
     }
     Ok(request.extents[..request.mapped_extents as usize].to_vec())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that FIEMAP calls there, and all bytes that it knows of.
+    fn mapped(file: &File) -> (u64, u64) {
+        let all = extents(file).unwrap();
+        let there =
+            all.iter().filter(|extent| extent.flags & NOT_THERE == 0).map(|extent| extent.length).sum();
+        (there, all.iter().map(|extent| extent.length).sum())
+    }
+
+    #[test]
+    fn allocated_is_not_there_and_settled_is() {
+        let length = 300 * page_bytes() as u64;
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let file = crate::scratch::make(folder, length).unwrap();
+        if extents(&file).is_err() {
+            eprintln!("this file system has no FIEMAP");
+            return;
+        }
+        assert_eq!(mapped(&file), (0, length));
+        // Every other page: so many extents that one request does not hold them.
+        for page in (0..300).step_by(2) {
+            file.write_all_at(&vec![1; page_bytes()], page * page_bytes() as u64).unwrap();
+        }
+        file.sync_data().unwrap();
+        assert_eq!(mapped(&file), (length / 2, length));
+    }
+}
