@@ -16,7 +16,7 @@ from pagecage import errors
 from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.phases import PHASES
 from pagecage.agent.procfs import DISKSTATS_FIELDS
-from pagecage.agent.workload_run import STANDARD_RESPONSES
+from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.cli.main import app
 from pagecage.definitions.catalogue import schemas
 from pagecage.plan import plan_to_json

@@ -12,6 +12,7 @@ from pagecage.trial import Dataset
 from pagecage.units import format_bytes
 
 _SPARE_BYTES = 256 * 1024**2
+GENERATOR_VERSION = 2  # pcgen's own: another version's bytes, or what its sidecar tells of them, may differ
 
 
 def sidecar_of(path: Path) -> Path:
@@ -20,14 +21,14 @@ def sidecar_of(path: Path) -> Path:
 
 
 def is_whole(path: Path, dataset: Dataset) -> bool:
-    """Whether the file is there with its sidecar, of the right size and seed, and not sparse."""
+    """Whether the file is there with its sidecar, by this pcgen, of the right size and seed, not sparse."""
     try:
         sidecar = json.loads(sidecar_of(path).read_text())
         stat = path.stat()
-        same = (sidecar["size_bytes"], sidecar["seed"], sidecar["fill"])
+        same = tuple(sidecar[key] for key in ("generator_version", "size_bytes", "seed", "fill"))
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    return same == (dataset.size_bytes, dataset.seed, dataset.fill) and (
+    return same == (GENERATOR_VERSION, dataset.size_bytes, dataset.seed, dataset.fill) and (
         stat.st_size == dataset.size_bytes and stat.st_blocks * 512 >= stat.st_size
     )
 

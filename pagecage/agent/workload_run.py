@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,14 +14,11 @@ from pagecage.agent.dataset import sidecar_of
 from pagecage.agent.fio_job import fio_command, job_text, missing_engine
 from pagecage.agent.fio_report import end_of, read_report
 from pagecage.agent.handshake import Conversation
+from pagecage.agent.responses import responses, wrong_response
 from pagecage.agent.systemd import scope_command
 from pagecage.process import run
 from pagecage.requirements import Missed, Requirement
 
-STANDARD_RESPONSES = frozenset({
-    "read_seconds", "covered_fraction", "full_pass_seconds", "bytes_per_second", "device_read_bytes", "device_reads",
-    "device_read_bytes_per_second", "device_reads_per_second", "amplification", "major_faults",
-})  # fmt: skip
 CANNOT = 77  # workloads/README.md: cannot on this host
 
 
@@ -168,63 +164,3 @@ def judge_end(attempt: Attempt) -> tuple[str, str | None]:
     if wrong := wrong_response(end.get("response", {})):
         return "failed", wrong
     return "ok", None
-
-
-def wrong_response(own: Any) -> str | None:
-    """Why the figures that a workload tells of itself cannot be taken, or None."""
-    if not isinstance(own, dict):
-        return "its response is no JSON object"
-    for name, value in own.items():
-        if name in STANDARD_RESPONSES:
-            return f"its response takes the name of {name}"
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            return f"its response has a figure named {name!r}"
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            return f"its response {name} is no number"
-    return None
-
-
-def responses(attempt: Attempt) -> dict[str, float | None]:
-    """The measured quantities (docs/FORMAT.md), None where the evidence is missing; empty when the part did not end.
-
-    What the workload tells of itself stands beside them.
-    """
-    if attempt.measured is None or attempt.outcome not in ("ok", "timed_out", "wrong_answer"):
-        return {}
-    assert attempt.conversation is not None
-    end = attempt.conversation.end
-    own = end.get("response", {})
-    return {**(own if wrong_response(own) is None else {}), **_standard_responses(attempt, end)}
-
-
-def _standard_responses(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | None]:
-    assert attempt.measured is not None
-    seconds = end.get("seconds", attempt.measured["seconds"])
-    covered = end.get("covered_fraction")
-    bytes_read, reads = _device_delta(attempt, "rbytes"), _device_delta(attempt, "rios")
-    return {
-        "read_seconds": seconds, "covered_fraction": covered,
-        "full_pass_seconds": _ratio(seconds, covered), "bytes_per_second": _ratio(end.get("bytes"), seconds),
-        "device_read_bytes": bytes_read, "device_reads": reads,
-        "device_read_bytes_per_second": _ratio(bytes_read, seconds), "device_reads_per_second": _ratio(reads, seconds),
-        "amplification": _ratio(bytes_read, end.get("distinct_bytes")), "major_faults": _major_faults(end),
-    }  # fmt: skip
-
-
-def _major_faults(end: dict[str, Any]) -> float | None:
-    threads = end.get("threads") or []
-    faults = [thread.get("major_faults") for thread in threads]
-    return sum(faults) if faults and None not in faults else None
-
-
-def _ratio(above: float | None, below: float | None) -> float | None:
-    return None if above is None or not below else above / below
-
-
-def _device_delta(attempt: Attempt, key: str) -> float | None:
-    before, after = (attempt.counters[when]["cgroup"]["io.stat"] for when in ("before", "after"))
-    if before is None or after is None:
-        return None
-    maj_min = attempt.disk.maj_min
-    # A disk that the slice has not touched has no line, or a bare one: that is a true zero.
-    return float(after.get(maj_min, {}).get(key, 0) - before.get(maj_min, {}).get(key, 0))

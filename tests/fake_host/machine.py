@@ -19,6 +19,7 @@ from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.children import Children
 from pagecage.agent.collectors.bpftrace import Bpftrace
+from pagecage.agent.dataset import GENERATOR_VERSION
 from pagecage.agent.device import Disk
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.knobs import KnobJournal
@@ -141,7 +142,7 @@ def make_dataset(directory: Path) -> Path:
     with path.open("wb") as file:
         file.write(os.urandom(DATASET.size_bytes))
         os.fsync(file.fileno())
-    sidecar = {"size_bytes": DATASET.size_bytes, "seed": DATASET.seed, "fill": DATASET.fill}
+    sidecar = {"generator_version": GENERATOR_VERSION, "size_bytes": DATASET.size_bytes, "seed": DATASET.seed, "fill": DATASET.fill}
     path.with_name(path.name + ".json").write_text(json.dumps(sidecar))
     return path
 

@@ -16,6 +16,7 @@ from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.cgroupfs import own_cgroup
 from pagecage.agent.pagecache import evict, load
+from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.agent.session import run_trial
 from pagecage.agent.systemd import Systemd
 from pagecage.record import Record, read_records
@@ -89,10 +90,15 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
 
 def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine) -> None:
     response = carry_out(machine, make_trial()).response
-    assert response == {
+    rates = {name for name in response if name.startswith(("pages_", "pgpg")) or name.endswith("faults_per_second")}
+    assert len(rates) == 10
+    assert set(response) == STANDARD_RESPONSES
+    assert {name: value for name, value in response.items() if name not in rates} == {
         "read_seconds": 0.5, "covered_fraction": 0.5, "full_pass_seconds": 1.0, "bytes_per_second": 2097152.0,
         "device_read_bytes": 1048576.0, "device_reads": 8.0, "device_read_bytes_per_second": 2097152.0,
         "device_reads_per_second": 16.0, "amplification": 2.0, "major_faults": 8,
+        "device_bytes_per_read": 131072.0, "device_write_bytes": 0.0, "device_write_bytes_per_second": 0.0,
+        "memory_peak_bytes": None,
     }  # fmt: skip
 
 

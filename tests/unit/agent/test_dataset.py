@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.dataset import is_whole, make_dataset, require_room, sidecar_of
+from pagecage.agent.dataset import GENERATOR_VERSION, is_whole, make_dataset, require_room, sidecar_of
 from pagecage.errors import HostError, PagecageError
 from pagecage.trial import Dataset
 from tests.fake_host.machine import DATASET
 from tests.fake_host.machine import make_dataset as write_dataset
+from tests.tree import ROOT
 
 PCGEN = """#!/bin/sh
 set -eu
@@ -28,7 +29,7 @@ echo made >>"$out.calls"
 %s
 """
 WHOLE = """head -c "$size" /dev/urandom >"$out"
-printf '{"size_bytes": %s, "seed": %s, "fill": "%s"}' "$size" "$seed" "$fill" >"$out.json"
+printf '{"generator_version": 2, "size_bytes": %s, "seed": %s, "fill": "%s"}' "$size" "$seed" "$fill" >"$out.json"
 """
 
 
@@ -54,6 +55,12 @@ def test_it_is_made_once_and_kept(on_disk: Path, pcgen: Path) -> None:
     assert path.stat().st_size == DATASET.size_bytes
     assert make_dataset(DATASET, on_disk / "data", pcgen) == path
     assert calls(path) == 1
+
+
+def broken_version(path: Path) -> None:
+    sidecar_of(path).write_text(
+        sidecar_of(path).read_text().replace('"generator_version": 2', '"generator_version": 1')
+    )
 
 
 def broken_size(path: Path) -> None:
@@ -83,7 +90,9 @@ def list_sidecar(path: Path) -> None:
     sidecar_of(path).write_text("[]")
 
 
-@pytest.mark.parametrize("broken", [broken_size, broken_hole, broken_sidecar, no_sidecar, other_seed, list_sidecar])
+@pytest.mark.parametrize(
+    "broken", [broken_size, broken_version, broken_hole, broken_sidecar, no_sidecar, other_seed, list_sidecar]
+)
 def test_one_that_is_not_whole_is_made_again(on_disk: Path, pcgen: Path, broken) -> None:
     path = write_dataset(on_disk)
     assert is_whole(path, DATASET)
@@ -120,3 +129,10 @@ def test_a_maker_that_lies_is_not_believed(on_disk: Path, tmp_path: Path) -> Non
     maker = write_pcgen(tmp_path, 'head -c 10 /dev/urandom >"$out"; echo "{}" >"$out.json"\n')
     with pytest.raises(HostError, match="incomplete"):
         make_dataset(DATASET, on_disk, maker)
+
+
+def test_the_version_is_pcgens_own() -> None:
+    """pcgen's constant decides what a dataset's bytes are; the agent must ask for the same."""
+    assert (
+        f"pub const GENERATOR_VERSION: u64 = {GENERATOR_VERSION};" in (ROOT / "workloads/pcgen/src/lib.rs").read_text()
+    )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pagecage.agent.fio_job import JOB, fio_command, job_text, missing_engine, options_of
 from pagecage.agent.fio_report import end_of, latency_bins_ns, may_overlap, percentile_us, read_report
-from pagecage.agent.workload_run import STANDARD_RESPONSES, wrong_response
+from pagecage.agent.responses import STANDARD_RESPONSES, wrong_response
 
 FILES = [Path("/data/a.bin"), Path("/data/b:c.bin")]
 
@@ -94,6 +94,7 @@ def test_figures_are_all_jobs_together_over_the_longest() -> None:
 @pytest.mark.parametrize(
     ("options", "overlap"),
     [([], False), (["numjobs=1"], False), (["numjobs=4"], True), (["numjobs=4", "offset_increment=25%"], False),
+     (["ioengine=mmap", "numjobs=4", "offset_increment=25%"], True),
      (["time_based"], True), (["loops=2"], True), (["norandommap"], True)],
 )  # fmt: skip
 def test_jobs_that_may_read_the_same_bytes_cover_no_share(options: list[str], overlap: bool) -> None:
