@@ -136,13 +136,14 @@ class Machine:
         return [*slices, *drop_ins, *knob, *journal, *map(str, self.spool.glob("trials/*")), *map(str, children)]
 
 
-def make_dataset(directory: Path) -> Path:
+def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
     """The dataset as pcgen leaves it: bytes, and a sidecar beside them."""
-    path = directory / DATASET.file_name
+    path = directory / dataset.file_name
     with path.open("wb") as file:
-        file.write(os.urandom(DATASET.size_bytes))
+        file.write(os.urandom(dataset.size_bytes))
         os.fsync(file.fileno())
-    sidecar = {"generator_version": GENERATOR_VERSION, "size_bytes": DATASET.size_bytes, "seed": DATASET.seed, "fill": DATASET.fill}
+    told = {"size_bytes": dataset.size_bytes, "seed": dataset.seed, "fill": dataset.fill}
+    sidecar = {"generator_version": GENERATOR_VERSION, **told}
     path.with_name(path.name + ".json").write_text(json.dumps(sidecar))
     return path
 

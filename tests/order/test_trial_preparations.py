@@ -1,0 +1,227 @@
+"""What a trial may ask beyond one file on the data disk: many files, a step before, another disk, less memory."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent import facts, phases
+from pagecage.agent.machine_memory import MachineMemory
+from pagecage.agent.pagecache import measure_residency
+from pagecage.agent.session import sweep
+from pagecage.agent.storage import MadeStorage
+from pagecage.agent.systemd import Systemd
+from pagecage.errors import HostError
+from pagecage.trial import Step, Trial, Workload
+from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
+from tests.order.test_trial_order import carry_out
+
+UNIT = "pagecage-r1_tight.1"
+
+
+@pytest.fixture
+def two(machine: Machine) -> Trial:
+    """A trial of two files; the fake workload is given them."""
+    make_dataset(machine.data, replace(DATASET, seed=2))
+    return make_trial(
+        workload=Workload("good.py", ("--files", "{files}")), cage=LIGHT, files=2, collectors=("vmtouch",)
+    )
+
+
+def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
+    record = carry_out(machine, two)
+    assert record.outcome == "ok"
+    assert record.workload["argv"][1:] == ["--files", *(str(machine.data / d.file_name) for d in two.datasets)]
+    assert (record.cache["file_bytes"], record.cache["resident_bytes_before"]) == (2 * DATASET.size_bytes, 0)
+
+
+def test_every_file_is_resident(machine: Machine, two: Trial) -> None:
+    record = carry_out(machine, replace(two, cache="resident"))
+    assert record.cache["resident_bytes_before"] == 2 * DATASET.size_bytes
+    assert record.outcome == "ok"
+
+
+def test_one_file_that_is_not_there_is_told(machine: Machine, two: Trial) -> None:
+    """The fake machine has no pcgen, so a third file cannot be made."""
+    record = carry_out(machine, replace(two, files=3))
+    assert (record.outcome, record.phase) == ("failed", "dataset")
+
+
+@pytest.mark.parametrize(("where", "unit"), [("same", f"{UNIT}.slice"), ("other", f"{UNIT}.before.slice")])
+def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
+    machine: Machine, where: str, unit: str
+) -> None:
+    step = Step("loads.py", ("{file}",), where)
+    record = carry_out(machine, make_trial(cage=LIGHT, before=step, collectors=()))
+    told = machine.told()
+    assert record.outcome == "ok"
+    assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in told
+    assert told.index(f"workload loads {DATASET.size_bytes}") < told.index("workload ready")
+    found = record.cache["step"]
+    assert found["slice"].endswith(unit)
+    assert record.cache["charged_to"] == found["slice"]
+    assert (found["exit_status"], found["resident_bytes_after"]) == (0, DATASET.size_bytes)
+    assert set(found["charged_bytes"]) == {record.cage["slice"], found["slice"]}
+    assert record.cache["resident_bytes_before"] == 0, "cold is what the step found"
+    assert machine.left() == []
+
+
+def test_a_sibling_slice_has_the_trials_limits(machine: Machine) -> None:
+    carry_out(machine, make_trial(cage=LIGHT, before=Step("loads.py", ("{file}",), "other"), collectors=()))
+    assert [line for line in machine.told() if "before.slice" in line and not line.startswith("scope")] == [
+        f"set-property {UNIT}.before.slice", f"start {UNIT}.before.slice", f"stop {UNIT}.before.slice",
+    ]  # fmt: skip
+
+
+def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
+    step = Step("loads.py", ("{file}",), "same")
+    record = carry_out(machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=()))
+    assert record.outcome == "ok"
+    assert record.cache["resident_bytes_before"] == DATASET.size_bytes
+    lazy = carry_out(
+        machine, make_trial(cage=LIGHT, cache="resident", before=replace(step, arguments=()), collectors=())
+    )
+    assert (lazy.outcome, lazy.phase) == ("not_prepared", "before")
+    assert "0 of 1048576 bytes are resident, not resident" in (lazy.error or "")
+
+
+@pytest.mark.parametrize(
+    ("flag", "outcome", "word"),
+    [
+        ("--fails", "not_prepared", "nothing was loaded"),
+        ("--cannot", "requirement_missed", "cachestat is switched off"),
+    ],
+)
+def test_a_step_that_fails_starts_no_workload(machine: Machine, flag: str, outcome: str, word: str) -> None:
+    record = carry_out(machine, make_trial(cage=LIGHT, before=Step("loads.py", (flag,), "other"), collectors=()))
+    assert (record.outcome, record.phase) == (outcome, "before")
+    assert word in (record.error or "")
+    assert "workload ready" not in machine.told()
+    assert machine.left() == []
+
+
+def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = machine.root / "other"
+    other.mkdir()
+    make_dataset(other)
+    disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
+    gone: list[Path] = []
+    monkeypatch.setattr(phases, "make_storage", lambda *_: MadeStorage(disk, other))
+    monkeypatch.setattr(phases, "remove_storage", gone.append)
+    record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=()))
+    assert record.outcome == "ok"
+    assert record.workload["argv"][-1] == str(other / DATASET.file_name)
+    assert (record.device["storage"], record.device["storage_latency_us"]) == ("null_blk", 700)
+    assert record.device["mount_point"] == str(other)
+    assert record.device["read_latency_us"] > 0
+    assert gone == [machine.spool]
+
+
+def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> MadeStorage:
+        raise HostError("modprobe: FATAL: Module null_blk not found", "")
+
+    monkeypatch.setattr(phases, "make_storage", refuse)
+    record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700))
+    assert (record.outcome, record.phase) == ("requirement_missed", "storage")
+    [missed] = record.missed_requirements
+    assert missed == {
+        "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
+    }  # fmt: skip
+    assert not any(line.startswith("set-property") for line in machine.told())
+    assert machine.left() == []
+
+
+@pytest.mark.parametrize("asks", [{"storage": "dm_delay", "storage_latency_us": 8000}, {"machine_memory_bytes": 2**28}])
+def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str, object]) -> None:
+    bench = make_bench(machine, io.BytesIO(), make_trial())
+    bench.facts["uid"] = 1000
+    record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), bench)
+    assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
+    assert record.missed_requirements[0]["reason"].startswith("only root may")
+
+
+def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "OF_OURS", machine.root / "no-such-port")
+    monkeypatch.setattr(MachineMemory, "leave", lambda *_: pytest.fail("nothing may be taken"))
+    record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
+    assert (record.outcome, record.phase) == ("requirement_missed", "memory")
+    assert record.missed_requirements[0]["requirement"] == "machine_memory"
+    assert record.machine_memory == {}
+
+
+def test_memory_is_taken_before_the_cache_is_set_and_given_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = machine.data / DATASET.file_name
+    path.read_bytes()
+    seen: list[str] = []
+
+    def leave(_: MachineMemory, wanted: int) -> dict[str, int]:
+        seen.append(f"leave {wanted} with {measure_residency(path).resident_bytes}")
+        return {"requested_bytes": wanted, "available_bytes": wanted, "hugepages": 5, "hugepage_bytes": 2**21}
+
+    monkeypatch.setattr(phases, "OF_OURS", machine.root)
+    monkeypatch.setattr(MachineMemory, "leave", leave)
+    monkeypatch.setattr(MachineMemory, "restore", lambda _: seen.append("restore") or [])
+    record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
+    assert record.outcome == "ok"
+    assert seen == [f"leave {2**28} with {DATASET.size_bytes}", "restore"]
+    assert record.machine_memory["hugepages"] == 5
+
+
+def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MachineMemory, "restore", lambda _: ["memory told"])
+    monkeypatch.setattr("pagecage.agent.session.remove_storage", lambda spool: [f"disk in {spool.name}"])
+    assert sweep(Systemd(False, 257), machine.spool) == ["memory told", "disk in spool"]
+
+
+def test_a_workloads_own_figures_stand_beside_the_standard_ones(machine: Machine) -> None:
+    response = carry_out(machine, make_trial("tells_figures.py", cage=LIGHT, collectors=())).response
+    assert response["heartbeat_p50_us"] == 12.5
+    assert response["cache_misses_per_block"] is None
+    assert response["read_seconds"] == 0.5
+
+
+def test_a_workload_that_takes_a_standard_name_has_failed(machine: Machine) -> None:
+    record = carry_out(machine, make_trial("takes_a_name.py", cage=LIGHT, collectors=()))
+    assert (record.outcome, record.error) == ("failed", "its response takes the name of read_seconds")
+    assert record.response == {}
+
+
+FIO = """#!/bin/sh
+[ "$1" != --enghelp ] || { printf '\\tmmap\\n'; exit; }
+for word in "$@"; do case $word in --output=*) out=${word#--output=} ;; *.fio) job=$word ;; esac; done
+grep -qx invalidate=0 "$job" || exit 1
+echo "$FAKE_MAJ_MIN rbytes=8192 rios=2 wbytes=0" >"$FAKE_SLICE/io.stat"
+cat >"$out" <<'JSON'
+{"fio version": "fio-3.39", "jobs": [{"jobname": "trial", "error": 0, "majf": 1, "minf": 0,
+ "read": {"io_bytes": 4096, "total_ios": 1, "runtime": 500, "clat_ns": {"bins": {"2000": 1}}}}]}
+JSON
+"""
+
+
+def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = machine.root / "tools"
+    tools.mkdir()
+    (tools / "fio").write_text(FIO)
+    (tools / "fio").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
+    workload = Workload("fio", ("ioengine=mmap", "rw=randread", "runtime={max_seconds}"), "fio")
+    trial = make_trial(workload=workload, collectors=())
+    trial = replace(trial, cage=replace(LIGHT, properties={}))
+    record = carry_out(machine, trial)
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.response["read_seconds"] == 0.5
+    assert record.response["fio_p50_us"] == 2
+    assert record.response["amplification"] == 2
+    assert record.workload["end"]["fio_version"] == "fio-3.39"
+    assert record.collectors["fio"]["status"] == "ok"
+    missing = carry_out(machine, replace(trial, workload=replace(workload, arguments=("ioengine=rados",))))
+    assert (missing.outcome, missing.error) == ("requirement_missed", "this fio has no ioengine rados")
+    assert machine.left() == []
