@@ -94,11 +94,13 @@ impl Report {
         let fraction = |pages: u64| pages as f64 / self.distinct_pages as f64;
         let faults = self.usage().major_faults + self.usage().minor_faults;
         let seconds = self.write_time() + self.sync_time();
-        let bytes: u64 = self.passes.iter().map(|pass| pass.pages).sum::<u64>() * page_bytes() as u64;
+        let pages: u64 = self.passes.iter().map(|pass| pass.pages).sum();
+        let bytes = pages * page_bytes() as u64;
         json!({
             "total_seconds": seconds.as_secs_f64(),
             "write_seconds": self.write_time().as_secs_f64(),
             "msync_seconds": self.sync_time().as_secs_f64(),
+            "mean_page_us": seconds.as_secs_f64() * 1e6 / pages as f64,
             "written_bytes_per_second": bytes as f64 / seconds.as_secs_f64(),
             "page_mkwrite_faults": (self.plan.method == Method::Mmap).then_some(faults),
             "unwritten_peak_bytes": self.unwritten_peak,

@@ -90,6 +90,19 @@ fn a_store_into_a_clean_page_is_a_fault_and_a_call_is_none() {
 }
 
 #[test]
+fn its_times_fit_together() {
+    let folder = Folder::new("times");
+    let found = folder.write("--msync sync --every-pages 100 --passes 2");
+    let figure = |name: &str| found.response(name).unwrap();
+    let total = figure("total_seconds");
+    assert!((figure("write_seconds") + figure("msync_seconds") - total).abs() < 1e-9);
+    assert!((figure("mean_page_us") * 2.0 * PAGES as f64 / 1e6 - total).abs() < 1e-6);
+    assert!((figure("written_bytes_per_second") * total - (2 * PAGES * 4096) as f64).abs() < 1.0);
+    let samples: f64 = found.lines[..2].iter().map(|line| line["seconds"].as_f64().unwrap()).sum();
+    assert!((samples - total).abs() < 1e-9);
+}
+
+#[test]
 fn it_stops_in_time_and_says_how_far_it_came() {
     let folder = Folder::new("time");
     let end = folder.write("--msync sync --every-pages 1 --max-seconds 0 --pattern random").end().clone();
