@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from analysis.load import Judged, Run
 from analysis.stats import Summary, summarise
@@ -70,6 +71,11 @@ def treatments(run: Run) -> Iterator[Treatment]:
 def matching(trials: Sequence[Judged], where: Treatment) -> list[Judged]:
     """The trials whose treatment has all levels named in `where`."""
     return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
+
+
+def is_among(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
+    """Whether a plan holds a trial with all levels named in `where`."""
+    return any(where.items() <= dict(trial["treatment"]).items() for trial in planned)
 
 
 def figure(trial: Judged, response: str) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from analysis.cells import figure, is_extrapolated, matching
+from analysis.cells import figure, is_among, is_extrapolated, matching
 from analysis.comparable import obstacle, surroundings
 from analysis.decoded import compare, seen
 from analysis.load import Judged, Run
@@ -38,6 +38,11 @@ class ClaimResult:
     verdict: str
     why: str
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the run has nothing to say about it."""
+        return self.verdict == "no_data" and self.measured is None
+
 
 def evaluate_claims(run: Run) -> list[ClaimResult]:
     """Every claim of the definition, in its order."""
@@ -52,7 +57,7 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
         sides.append(matching(run.trials, claim["over"]))
     kept = [[trial for trial in side if trial.is_included] for side in sides]
     if claim["rule"] == "outcome":
-        found = _outcome(claim, sides[0], kept[0])
+        found = _outcome(run, claim, sides[0], kept[0])
     elif claim["rule"] == "decoded":
         found = _decoded(run, claim, sides, kept)
     else:
@@ -64,7 +69,7 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
 def _figure(run: Run, claim: Mapping[str, Any], sides: list[list[Judged]], kept: list[list[Judged]]) -> ClaimResult:
     summary = _summary(claim, kept)
     if summary is None:
-        return _result(claim, _summary(claim, sides), "no_data", missing(sides, kept))
+        return _result(claim, _summary(claim, sides), "no_data", missing(run, claim, sides, kept))
     hindered = obstacle(run, {"needs": "any_size", **claim}, kept)
     if hindered:
         return _result(claim, summary, "not_comparable", _sentence(hindered, claim, kept))
@@ -93,23 +98,29 @@ def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[Judged
     return f"{why}; rests on a pass that was cut short and extrapolated" if partial else why
 
 
-def missing(sides: Sequence[Sequence[Judged]], kept: Sequence[Sequence[Judged]]) -> str:
-    """Why there is no figure: what the host lacks, exclusion, a level that was not run, a response nobody told."""
+def missing(
+    run: Run, claim: Mapping[str, Any], sides: Sequence[Sequence[Judged]], kept: Sequence[Sequence[Judged]]
+) -> str:
+    """Why there is no figure: what the host lacks, exclusion, a treatment left out, a response nobody told.
+
+    `claim` may be a finding as well.
+    """
     lacking = [m["reason"] for side in sides for t in side for m in t.record.missed_requirements]
     if lacking:
         return f"the host lacks what it needs: {lacking[0]}"
     if not all(sides):
-        return "no trial of it was run"
+        is_planned = all(is_among(run.plan["trials"], claim.get(key) or {}) for key in ("where", "over"))
+        return "its trials have not been run" if is_planned else f"size {run.plan['size']} leaves its treatment out"
     points = [[trial for trial in side if trial.verdicts.is_data_point] for side in sides]
     if any(side and not left for side, left in zip(points, kept, strict=True)):
         return "every trial of it is excluded or has no answer, so that its figure proves nothing"
     return "no trial of it has a figure"
 
 
-def _outcome(claim: Mapping[str, Any], side: Sequence[Judged], kept: Sequence[Judged]) -> ClaimResult:
+def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[Judged], kept: Sequence[Judged]) -> ClaimResult:
     """Whether every included trial ended as it was published."""
     if not kept:
-        return _result(claim, None, "no_data", missing([side], [kept]))
+        return _result(claim, None, "no_data", missing(run, claim, [side], [kept]))
     killed = sum(trial.is_killed for trial in kept)
     words = sorted({_WORD[trial.record.outcome] for trial in kept})
     why = f"{killed} of {len(kept)} were killed for memory"
@@ -121,7 +132,7 @@ def _decoded(run: Run, claim: Mapping[str, Any], sides: list[list[Judged]], kept
     """Flags and sizes that the trace shows; what kind of CPU it was does not matter to them."""
     found = seen(run, kept[0], claim["response"])
     if found is None:
-        why = "no trial of it has a trace" if kept[0] else missing(sides, kept)
+        why = "no trial of it has a trace" if kept[0] else missing(run, claim, sides, kept)
         return _result(claim, None, "no_data", why)
     measured, held, why = compare(claim["published"], claim["unit"], *found)
     verdict = "no_data" if measured is None else "held" if held else "not_held"

@@ -11,15 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
+from analysis.figures import TWO_DECADES, WIDTH
 from analysis.levels import numbers
 from analysis.load import Run
 from analysis.look import COLOURS, LINES, MARKERS, Look, looks
 from analysis.wording import label, quantity, title
 
-WIDTH = 10.8
 _MOST_LINES = 14
 """More lines than this cannot be told apart."""
-_TWO_DECADES = 100
 _APART = tuple(COLOURS[place] for place in (0, 4, 2, 3, 5, 1, 6))
 """The project's colours, neighbours as different as can be."""
 _PERCENTILE = re.compile(r"^(?P<what>.+)_p(?P<digits>[0-9]+)_(?P<unit>us|ms|ns|seconds)$")
@@ -120,7 +119,7 @@ def _quantities(axes: Axes, response: str) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(response, value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()
-    if axes.get_yscale() == "log" and high / low < _TWO_DECADES:
+    if axes.get_yscale() == "log" and high / low < TWO_DECADES:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis import plots
 from analysis.load import Run
@@ -15,6 +15,8 @@ from analysis.look import Look, looks
 from analysis.wording import label, quantity, title
 
 WIDTH = 10.8
+TWO_DECADES = 100
+"""A log axis that spans less has room for more figures than the powers of ten."""
 ACROSS = 4
 """Panels side by side."""
 READS_BYTES = 1_000_000
@@ -31,7 +33,10 @@ def strip_figure(run: Run, trial_df: pd.DataFrame, response: str, marks: dict[st
         axes.annotate(text, (value, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=8)
     axes.set_xlabel(title(response) + (" (log)" if axes.get_xscale() == "log" else ""))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(response, value)))
-    axes.xaxis.set_minor_formatter(FuncFormatter(lambda _value, _place: ""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    low, high = axes.get_xlim()
+    if axes.get_xscale() == "log" and high / low < TWO_DECADES:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     return figure
 
 

@@ -48,10 +48,10 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
     response = table["response"]
     if response == "outcome" or response in DECODED:
         value = _words(kept[0]) if response == "outcome" else _decoded(run, kept[0], response)
-        return _finding(table, value, None, "" if value else missing(sides[:1], kept[:1]))
+        return _finding(table, value, None, "" if value else missing(run, table, sides[:1], kept[:1]))
     summary = _summary(kept, response)
     if summary is None:
-        return _finding(table, None, None, missing(sides, kept))
+        return _finding(table, None, None, missing(run, table, sides, kept))
     return _finding(table, told(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, kept))
 
 

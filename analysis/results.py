@@ -84,13 +84,13 @@ class Results:
     def claims(self) -> Html | None:
         """Published and measured; folded below it what no run could test."""
         made = _table(tables.claims_table(self.run), "claims")
+        silent = _folded("published figures that this run says nothing about", tables.silent_table(self.run), "claims")
         left = _folded("published figures that no run here tests", tables.untestable_table(self.run, _rows()))
-        if not made and not left:
+        if not made and not silent and not left:
             return None
-        about = (
-            "<p>The rule by which each figure counts as reproduced was fixed before the first run.</p>" if made else ""
-        )
-        return Html("<h2>Published and measured</h2>" + about + "".join(part.text for part in (made, left) if part))
+        about = f"<p>{_ABOUT_CLAIMS}</p>" if made else ""
+        parts = "".join(part.text for part in (made, silent, left) if part)
+        return Html(f"<h2>Published and measured</h2>{about}{parts}")
 
     @property
     def evidence(self) -> Html:
@@ -165,6 +165,7 @@ class Results:
         return _table(tables.making_table(self.run), "narrow")
 
 
+_ABOUT_CLAIMS = "The rule by which each figure counts as reproduced was fixed before the first run."
 _ABOUT_TIME = (
     "Lines: the slice's own I/O, from its <code>io.stat</code> ten times a second, averaged over half a second (0.2 s "
     "where a part is shorter than three). Marks: iostat's seconds for the whole disk, each in the middle of its second."

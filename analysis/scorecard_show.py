@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.scorecard import VERDICTS, Scorecard, Scored, count
-from analysis.wording import MARKS, published_figure, span, unit_figure, words_of
+from analysis.wording import MARKS, published_figure, span, spans, unit_figure, words_of
 
 COLOUR = {
     "held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow", "untestable": "dim",
@@ -43,7 +43,7 @@ def _experiment(rows: list[Scored]) -> Iterator[RenderableType]:
     reasons = dict.fromkeys((row.verdict, row.why) for row in rows if row.verdict in _FOLDED)
     for verdict, why in reasons:
         ids = [row.id for row in rows if (row.verdict, row.why) == (verdict, why)]
-        yield Text(f"  {verdict.replace('_', ' ')}: {_spans(ids)}: {why}", "dim")
+        yield Text(f"  {verdict.replace('_', ' ')}: {spans(ids)}: {why}", "dim")
 
 
 def _table(rows: list[Scored]) -> Table:
@@ -65,17 +65,6 @@ def measured_figure(row: Scored) -> str:
     if row.low is None or row.high is None or row.n < 2:
         return text
     return f"{text} ({span(unit_figure(row.low, row.unit), unit_figure(row.high, row.unit))})"
-
-
-def _spans(ids: list[str]) -> str:
-    """`003-125 to 003-166` for neighbours; each by itself otherwise."""
-    groups: list[list[str]] = []
-    for id_ in ids:
-        if groups and int(id_[4:]) == int(groups[-1][-1][4:]) + 1:
-            groups[-1].append(id_)
-        else:
-            groups.append([id_])
-    return ", ".join(f"{group[0]} to {group[-1]}" if len(group) > 1 else group[0] for group in groups)
 
 
 def _totals(card: Scorecard) -> Group:

@@ -15,7 +15,7 @@ from analysis.cells import Cell, make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.findings import Finding, find
 from analysis.load import Run
-from analysis.wording import MARKS, claim_figure, label, published_figure, title, words_of
+from analysis.wording import MARKS, claim_figure, label, published_figure, spans, title, words_of
 from pagecage.verdicts.judge import verdicts_to_json
 
 _COLOUR = {"held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow"}
@@ -117,7 +117,9 @@ def _reasons(trial: Any) -> tuple[str, ...]:
 
 
 def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
-    """The claims, and below them each reason once."""
+    """The claims, below them each reason once, and those that the run says nothing about."""
+    silent = [claim for claim in claims if claim.is_silent]
+    claims = [claim for claim in claims if not claim.is_silent]
     reasons = {reason: number for number, reason in enumerate(dict.fromkeys(c.why for c in claims), start=1)}
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for name in ("claim", "says", "published", "measured", "verdict"):
@@ -126,5 +128,8 @@ def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
         published, measured = published_figure(c.published, c.unit), claim_figure(c.measured, c.unit, c.verdict)
         verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.why]}[/]"
         table.add_row(c.id, escape(words_of(c.says)), escape(published), escape(measured), verdict)
-    yield table
+    if claims:
+        yield table
+    for why in dict.fromkeys(claim.why for claim in silent):
+        yield f"[dim]{MARKS['no_data']} {spans([c.id for c in silent if c.why == why])}: {escape(why)}[/]"
     yield from (f"[dim]{number}  {escape(reason)}[/]" for reason, number in reasons.items())

@@ -45,8 +45,14 @@ def _columns(run: Run, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def claims_table(run: Run) -> pd.DataFrame:
-    """Published, measured, held or not, and why; every claim of the definition."""
-    return pd.DataFrame([_claim_row(result) for result in evaluate_claims(run)])
+    """Published, measured, held or not, and why: every claim of the definition that the run says something about."""
+    return pd.DataFrame([_claim_row(result) for result in evaluate_claims(run) if not result.is_silent])
+
+
+def silent_table(run: Run) -> pd.DataFrame:
+    """Claims of the definition that the run says nothing about, and why."""
+    silent = [_claim_row(result) for result in evaluate_claims(run) if result.is_silent]
+    return pd.DataFrame(silent, columns=["claim", "says", "published", "why"] if silent else None)
 
 
 def _claim_row(result: ClaimResult) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from analysis.quantities import base_of
@@ -103,6 +104,21 @@ def published_figure(published: Any, unit: str) -> str:
 def words_of(says: str) -> str:
     """What a claim is about, with room to break a line where a row lists its conditions."""
     return says.replace(";", ", ")
+
+
+def spans(ids: Sequence[str]) -> str:
+    """Ids in their order, neighbours as `003-125 to 003-166`."""
+    groups: list[list[str]] = []
+    for id_ in ids:
+        if groups and _number(id_) == _number(groups[-1][-1]) + 1:
+            groups[-1].append(id_)
+        else:
+            groups.append([id_])
+    return ", ".join(f"{group[0]} to {group[-1]}" if len(group) > 1 else group[0] for group in groups)
+
+
+def _number(id_: str) -> int:
+    return int(id_.rpartition("-")[2])
 
 
 def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:

@@ -43,7 +43,10 @@ def test_what_was_not_measured_says_why(tmp_path):
     assert (finding.value, finding.sentence) == (None, "It is … of it.")
     assert finding.note == "no trial of it has a figure"
     assert "Not measured: no trial of it has a figure." in prose.answer_html(run)
-    assert found(tmp_path / "b", {"response": "x", "where": {"cage": "gone"}})[0].note == "no trial of it was run"
+    assert (
+        found(tmp_path / "b", {"response": "x", "where": {"cage": "gone"}})[0].note
+        == "size emulated leaves its treatment out"
+    )
 
 
 def test_a_host_that_lacks_something_is_named(tmp_path):
