@@ -1,0 +1,60 @@
+"""Every experiment, at its smallest, in the guest: each trial has its answer, or says what the guest lacks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.cli.choose import definitions
+from pagecage.covering import selected
+from pagecage.process import run
+from pagecage.record import read_records
+from pagecage.units import format_seconds
+from tests.tree import ROOT
+
+NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.toml"))
+MOST_TREATMENTS = 8
+WHOLE_TABLES = {"constrained-random"}  # its twelve cells are one table, and other tests rely on them
+_LONGEST_SECONDS = 900.0
+
+
+@pytest.fixture(scope="module")
+def seconds(request: pytest.FixtureRequest) -> Iterator[dict[str, float]]:
+    """What each experiment took; told when the last one is through."""
+    took: dict[str, float] = {}
+    yield took
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        for name, spent in took.items():
+            print(f"\n{name:<24} {format_seconds(spent)}", end="")
+        print(f"\n{len(took)} experiments at smoke: {format_seconds(sum(took.values()))}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_smoke_run_is_small(name: str) -> None:
+    experiment = definitions().experiment(name)
+    largest = max(map(len, experiment.factors.values()))
+    chosen = selected(experiment, "smoke")
+    assert len(chosen) <= max(MOST_TREATMENTS, largest) or name in WHOLE_TABLES
+    assert (experiment.sizes["smoke"].repeats or experiment.repeats) == 1
+
+
+@pytest.mark.vm
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str, float]) -> None:
+    begin = time.monotonic()
+    argv = [sys.executable, "-m", "pagecage.cli.main", "run", name, "--host", "vm", "--size", "smoke"]
+    done = run(argv, check=False, timeout_seconds=_LONGEST_SECONDS, env={"PAGECAGE_RUNS": str(tmp_path)}, cwd=ROOT)
+    seconds[name] = time.monotonic() - begin
+    assert done.status == 0, done.stderr
+    records = list(read_records(tmp_path / f"latest-{name}" / "records.jsonl"))
+    assert {r.trial_id for r in records if r.is_final} == {r.trial_id for r in records}
+    assert len(records) >= len(selected(definitions().experiment(name), "smoke"))
+    for record in records:
+        assert record.outcome in ("ok", "oom_killed", "requirement_missed"), (record.trial_id, record.error)
+        assert all(missed["reason"] for missed in record.missed_requirements)
+        assert bool(record.missed_requirements) == (record.outcome == "requirement_missed")
