@@ -38,11 +38,19 @@ impl CacheStat {
 /// # Errors
 /// Before kernel 6.5, and of a file that one neither owns nor may write.
 pub fn cachestat(file: &File) -> Result<CacheStat> {
-    let whole = [0_u64; 2]; // offset and length; length 0 means to the end
+    cachestat_of_part(file, 0, 0)
+}
+
+/// Counts the pages of a part of the file, cachestat(2); a length of 0 means up to its end.
+///
+/// # Errors
+/// As [`cachestat`].
+pub fn cachestat_of_part(file: &File, offset_bytes: u64, length_bytes: u64) -> Result<CacheStat> {
+    let part = [offset_bytes, length_bytes];
     let mut found = CacheStat::default();
     // SAFETY: both structures are laid out as cachestat(2) has them and outlive the call.
     let code = unsafe {
-        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), whole.as_ptr(), std::ptr::from_mut(&mut found), 0)
+        libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), part.as_ptr(), std::ptr::from_mut(&mut found), 0)
     };
     if code == 0 {
         Ok(found)
