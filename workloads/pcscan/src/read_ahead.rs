@@ -1,0 +1,36 @@
+//! The device's read-ahead, which caps what one WILLNEED or readahead(2) starts to read.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Linux's default, for devices that do not say (tmpfs, network file systems).
+const DEFAULT_BYTES: usize = 128 << 10;
+
+/// `read_ahead_kb` of the device behind the file, in bytes; for a partition that of its disk, sysfs(5). A device that
+/// reads nothing ahead counts as one with the kernel's default: pieces must have some length.
+#[must_use]
+pub fn of_device(file: &File) -> usize {
+    let known = file.metadata().ok().and_then(|status| queue(status.dev()));
+    known.filter(|bytes| *bytes > 0).unwrap_or(DEFAULT_BYTES)
+}
+
+fn queue(device: u64) -> Option<usize> {
+    let folder = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+    let places = ["queue/read_ahead_kb", "../queue/read_ahead_kb"];
+    places.iter().find_map(|place| kibibytes(&Path::new(&folder).join(place)))
+}
+
+fn kibibytes(path: &Path) -> Option<usize> {
+    std::fs::read_to_string(path).ok()?.trim().parse::<usize>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_on_no_disk_has_the_default() {
+        assert_eq!(of_device(&File::open("/proc/self/status").unwrap()), DEFAULT_BYTES);
+    }
+}
