@@ -1,0 +1,173 @@
+/* pcscan-c: what a program with its own event loop suffers when it scans files beside other work.
+ *
+ * One epoll loop, one thread. epoll takes no regular files: they count as always ready. So the loop does what such
+ * programs do: it takes the events that are there, scans one window of the next file, and looks for events again. */
+#define _GNU_SOURCE
+
+#include "heartbeat.h"
+#include "plan.h"
+#include "source.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+struct run {
+    struct plan plan;
+    struct source *sources;
+    struct heartbeat heart;
+    struct rusage before, after;
+    double seconds;
+};
+
+static void explain_bus_error(int signal) {
+    static const char SENTENCE[] =
+        "pcscan-c: a mapped page could not be had: the file was truncated meanwhile, or its disk failed\n";
+    (void)signal;
+    ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
+    (void)ignored;
+    _exit(FAILED);
+}
+
+/* False when stdin closed instead of saying `go`. */
+static bool wait_for_go(void) {
+    char word[16] = "";
+    printf("{\"type\":\"ready\",\"pid\":%d}\n", (int)getpid());
+    fflush(stdout);
+    if (fgets(word, sizeof word, stdin) == NULL) {
+        return false;
+    }
+    if (strcmp(word, "go\n") != 0) {
+        fail(FAILED, "expected the line \"go\" on stdin");
+    }
+    return true;
+}
+
+static int watch(const struct heartbeat *heart) {
+    int poll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event wanted = {.events = EPOLLIN};
+    if (poll < 0 || (heart->timer >= 0 && epoll_ctl(poll, EPOLL_CTL_ADD, heart->timer, &wanted) != 0)) {
+        fail(CANNOT_HERE, "cannot make an epoll loop");
+    }
+    return poll;
+}
+
+static void scan(struct run *run) {
+    uint8_t *buffer = malloc(run->plan.buf_bytes);
+    int poll = watch(&run->heart);
+    if (buffer == NULL) {
+        fail(FAILED, "no memory for a buffer");
+    }
+    heartbeat_start(&run->heart);
+    uint64_t started = now_ns();
+    bool left = true;
+    for (size_t turn = 0; left; turn = (turn + 1) % run->plan.file_count) {
+        struct epoll_event event;
+        if (epoll_wait(poll, &event, 1, 0) > 0) {
+            heartbeat_hear(&run->heart);
+        }
+        if (run->sources[turn].done_bytes < run->sources[turn].len) {
+            source_scan_window(&run->sources[turn], &run->plan, buffer);
+        }
+        run->seconds = (double)(now_ns() - started) / 1e9;
+        left = run->plan.max_seconds <= 0.0 || run->seconds < run->plan.max_seconds;
+        bool some = false;
+        for (size_t at = 0; at < run->plan.file_count; at++) {
+            some |= run->sources[at].done_bytes < run->sources[at].len;
+        }
+        left &= some;
+    }
+    heartbeat_hear(&run->heart);
+    close(poll);
+    free(buffer);
+}
+
+struct totals {
+    uint64_t bytes, size_bytes, pieces, sum, expected;
+};
+
+static struct totals add_up(const struct run *run) {
+    struct totals all = {0};
+    for (size_t at = 0; at < run->plan.file_count; at++) {
+        all.bytes += run->sources[at].done_bytes;
+        all.size_bytes += run->sources[at].len;
+        all.pieces += run->sources[at].pieces;
+        all.sum += run->sources[at].sum;
+        all.expected += run->sources[at].expected;
+    }
+    return all;
+}
+
+static void print_common(const struct run *run, const struct totals *all) {
+    printf("\"seconds\":%.9f,\"bytes\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"covered_fraction\":%.9f,", run->seconds,
+           all->bytes, all->pieces, (double)all->bytes / (double)all->size_bytes);
+    printf("\"checksum\":\"%" PRIu64 "\"", all->sum);
+}
+
+static void print_sample(const struct run *run, const struct totals *all) {
+    printf("{\"type\":\"sample\",\"iteration\":0,");
+    print_common(run, all);
+    printf(",\"major_faults\":%ld,\"minor_faults\":%ld}\n", run->after.ru_majflt - run->before.ru_majflt,
+           run->after.ru_minflt - run->before.ru_minflt);
+    fflush(stdout);
+}
+
+static void print_end(struct run *run, const struct totals *all, const char *verdict) {
+    const struct rusage *from = &run->before, *to = &run->after;
+    printf("{\"type\":\"end\",");
+    print_common(run, all);
+    printf(",\"distinct_bytes\":%" PRIu64 ",\"checksum_ok\":%s,\"threads\":[{\"seconds\":%.9f,\"blocks\":%" PRIu64,
+           all->bytes, verdict, run->seconds, all->pieces);
+    printf(",\"major_faults\":%ld,\"minor_faults\":%ld,\"voluntary_switches\":%ld,\"involuntary_switches\":%ld}],",
+           to->ru_majflt - from->ru_majflt, to->ru_minflt - from->ru_minflt, to->ru_nvcsw - from->ru_nvcsw,
+           to->ru_nivcsw - from->ru_nivcsw);
+    printf("\"setup\":{},\"files\":[");
+    for (size_t at = 0; at < run->plan.file_count; at++) {
+        const struct source *file = &run->sources[at];
+        printf("%s{\"seconds\":%.9f,\"bytes\":%zu}", at > 0 ? "," : "",
+               (double)(file->ended_ns - file->started_ns) / 1e9, file->done_bytes);
+    }
+    printf("],\"response\":{");
+    heartbeat_print(&run->heart);
+    printf("\"minor_faults\":%ld},\"heartbeat_hdr_v2_base64\":null}\n", to->ru_minflt - from->ru_minflt);
+    fflush(stdout);
+}
+
+static void open_all(struct run *run) {
+    run->sources = calloc(run->plan.file_count, sizeof *run->sources);
+    if (run->sources == NULL) {
+        fail(FAILED, "no memory for %zu files", run->plan.file_count);
+    }
+    for (size_t at = 0; at < run->plan.file_count; at++) {
+        run->sources[at] = source_open(&run->plan, run->plan.files[at]);
+    }
+    run->heart = heartbeat_new(run->plan.heartbeat_us);
+}
+
+int main(int count, char **words) {
+    struct run run = {.plan = plan_read(count, words)};
+    signal(SIGBUS, explain_bus_error);
+    open_all(&run);
+    if (run.plan.handshake && !wait_for_go()) {
+        return DONE;
+    }
+    getrusage(RUSAGE_SELF, &run.before);
+    scan(&run);
+    getrusage(RUSAGE_SELF, &run.after);
+    struct totals all = add_up(&run);
+    bool compared = run.plan.expect_sidecars && all.bytes == all.size_bytes;
+    bool right = all.sum == all.expected;
+    print_sample(&run, &all);
+    print_end(&run, &all, !compared ? "null" : right ? "true" : "false");
+    while (run.plan.handshake && getchar() != EOF) {
+    }
+    if (compared && !right) {
+        fail(FAILED, "the bytes of the files do not add up to what their sidecars say");
+    }
+    return DONE;
+}

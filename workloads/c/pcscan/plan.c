@@ -1,0 +1,132 @@
+/* The command line. */
+#define _GNU_SOURCE
+
+#include "plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char HELP[] =
+    "Scans several files in one epoll loop, window by window in turn, with a heartbeat by timerfd beside it.\n\n"
+    "  --files FILE...     the files to scan\n"
+    "  --io mmap|read      mapped files, or read(2): of a regular file it waits, whatever O_NONBLOCK says\n"
+    "  --expect-sidecars   they must add up to what FILE.json says (--stride 512)\n"
+    "  --stride N          one byte in so many is looked at (512)\n"
+    "  --window N          look for events after so many bytes (2M)\n"
+    "  --buf N             length of one read (64K)\n"
+    "  --heartbeat-us N    beat so often; 0 for not at all\n"
+    "  --max-seconds S     stop after so long\n"
+    "  --no-handshake      start at once and leave at once\n\n"
+    "Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 cannot on this host.\n";
+
+void fail(enum exit_code code, const char *format, ...) {
+    va_list values;
+    va_start(values, format);
+    fputs("pcscan-c: ", stderr);
+    vfprintf(stderr, format, values);
+    fputc('\n', stderr);
+    va_end(values);
+    exit(code);
+}
+
+/* A whole number, with K, M or G for the powers of 1024. */
+static uint64_t number(const char *name, const char *text) {
+    char *end = NULL;
+    uint64_t value = strtoull(text, &end, 10);
+    const char *suffixes = "KMG";
+    const char *suffix = *end != '\0' ? strchr(suffixes, *end) : NULL;
+    if (end == text || *text == '-' || (*end != '\0' && (suffix == NULL || end[1] != '\0'))) {
+        fail(BAD_ARGUMENTS, "'%s' is no number for %s (see `pcscan-c --help`)", text, name);
+    }
+    return suffix == NULL ? value : value << (10 * (suffix - suffixes + 1));
+}
+
+static double seconds(const char *text) {
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value > 0.0)) {
+        fail(BAD_ARGUMENTS, "'%s' is no number of seconds for --max-seconds (see `pcscan-c --help`)", text);
+    }
+    return value;
+}
+
+static void check(const struct plan *plan) {
+    if (plan->file_count == 0) {
+        fail(BAD_ARGUMENTS, "--files needs at least one file (see `pcscan-c --help`)");
+    }
+    if (plan->stride == 0 || plan->stride > 4096 || (plan->stride & (plan->stride - 1)) != 0) {
+        fail(BAD_ARGUMENTS, "--stride must be a power of two, 4096 at most");
+    }
+    if (plan->expect_sidecars && plan->stride != 512) {
+        fail(BAD_ARGUMENTS, "pcscan-c knows the sidecars' sum of --stride 512 only");
+    }
+    if (plan->buf_bytes == 0 || plan->buf_bytes % 4096 != 0 || plan->window_bytes == 0 ||
+        plan->window_bytes % plan->buf_bytes != 0) {
+        fail(BAD_ARGUMENTS, "--buf must be whole pages, and --window whole bufs");
+    }
+}
+
+/* Takes an option without a value; false where it is none. */
+static bool take_flag(struct plan *plan, const char *word) {
+    if (strcmp(word, "--expect-sidecars") == 0) {
+        plan->expect_sidecars = true;
+    } else if (strcmp(word, "--no-handshake") == 0) {
+        plan->handshake = false;
+    } else if (strcmp(word, "--help") == 0) {
+        fputs(HELP, stdout);
+        exit(DONE);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void take_io(struct plan *plan, const char *value) {
+    plan->mapped = strcmp(value, "mmap") == 0;
+    if (!plan->mapped && strcmp(value, "read") != 0) {
+        fail(BAD_ARGUMENTS, "--io is mmap or read, not '%s'", value);
+    }
+}
+
+static void take_option(struct plan *plan, const char *word, const char *value) {
+    if (strcmp(word, "--io") == 0) {
+        take_io(plan, value);
+    } else if (strcmp(word, "--stride") == 0) {
+        plan->stride = number(word, value);
+    } else if (strcmp(word, "--window") == 0) {
+        plan->window_bytes = number(word, value);
+    } else if (strcmp(word, "--buf") == 0) {
+        plan->buf_bytes = number(word, value);
+    } else if (strcmp(word, "--heartbeat-us") == 0) {
+        plan->heartbeat_us = number(word, value);
+    } else if (strcmp(word, "--max-seconds") == 0) {
+        plan->max_seconds = seconds(value);
+    } else {
+        fail(BAD_ARGUMENTS, "there is no option '%s' (see `pcscan-c --help`)", word);
+    }
+}
+
+struct plan plan_read(int count, char **words) {
+    struct plan plan = {.mapped = true, .handshake = true, .stride = 512, .window_bytes = 2 << 20, .buf_bytes = 64 << 10};
+    for (int at = 1; at < count; at++) {
+        if (take_flag(&plan, words[at])) {
+            continue;
+        }
+        if (strcmp(words[at], "--files") == 0) {
+            plan.files = &words[at + 1];
+            for (plan.file_count = 0; at + 1 < count && strncmp(words[at + 1], "--", 2) != 0; at++) {
+                plan.file_count++;
+            }
+            continue;
+        }
+        if (at + 1 == count) {
+            fail(BAD_ARGUMENTS, "'%s' needs a value (see `pcscan-c --help`)", words[at]);
+        }
+        take_option(&plan, words[at], words[at + 1]);
+        at++;
+    }
+    check(&plan);
+    return plan;
+}
