@@ -1,0 +1,73 @@
+"""What the page holds: nothing empty, everything that was asked for, in the order of an article."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.results import Results
+from tests.fixtures.runs import DEFINITION, ROOT, build_run
+
+OPTIONAL = ("answer", "figure", "latencies", "claims", "amplification", "timelines", "residency", "kernel", "facts")
+
+
+def bare(record):
+    """A record of a program that nothing was traced of."""
+    record["traces"], record["collectors"] = {}, {}
+    if record["response"]:
+        record["response"] = {"read_seconds": 1.0 + record["position"]}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return Results(build_run(tmp_path_factory.mktemp("whole") / "run"))
+
+
+def test_parts_without_data_are_left_out_and_not_excused(tmp_path):
+    definition = {**DEFINITION, "claims": [], "response": "read_seconds"}
+    folder = build_run(tmp_path / "run", bare, definition=definition)
+    plan = folder / "plan.json"
+    plan.write_text(plan.read_text().replace('"experiment": "constrained-random"', '"experiment": "other"'))
+    results = Results(folder)
+    there = {name for name in OPTIONAL if getattr(results, name) is not None}
+    assert there == {"figure", "facts"}
+    assert "Nothing" not in results.evidence.text
+
+
+def test_parts_with_data_are_all_there(whole):
+    there = {name for name in OPTIONAL if getattr(whole, name) is not None}
+    assert there == set(OPTIONAL) - {"answer", "latencies"}
+
+
+def test_a_figure_stands_where_no_factor_counts_anything(whole):
+    assert whole.figure.text.count("<svg") == 1
+    assert "One point a trial" in whole.figure.text
+
+
+def test_claims_come_with_those_that_no_run_tests_folded(tmp_path):
+    results = Results(build_run(tmp_path / "run"))
+    plan = dict(results.run.plan)
+    plan["experiment"] = "random-memory"
+    object.__setattr__(results.run, "plan", plan)
+    text = results.claims.text
+    assert text.index("003-196") < text.index("published figures that no run here tests")
+    assert "PEBS" in text
+    assert "003-125, 003-126" in text
+
+
+def test_a_claim_that_the_run_says_nothing_about_is_folded(tmp_path):
+    claims = [dict(DEFINITION["claims"][0], response="no_such_seconds"), *DEFINITION["claims"][1:]]
+    results = Results(build_run(tmp_path / "run", definition={**DEFINITION, "claims": claims}))
+    shown, _, folded = results.claims.text.partition("<details>")
+    assert "1 published figures that this run says nothing about" in folded
+    assert "003-177<" in folded
+    assert "003-177<" not in shown
+
+
+def test_the_notebook_shows_every_part_of_the_results_once():
+    source = (ROOT / "analysis/notebooks/experiment.py").read_text()
+    parts = [name for name in vars(Results) if isinstance(vars(Results)[name], property)]
+    missing = [name for name in parts if f"\nresults.{name}\n" not in source]
+    assert missing == ["strips"]
+    order = ["heading", "answer", "cells", "figure", "claims", "evidence", "trials", "making"]
+    places = [source.index(f"results.{name}\n") for name in order]
+    assert places == sorted(places)
