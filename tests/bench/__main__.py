@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from pagecage.cli.choose import TOP, harness
 from pagecage.errors import PagecageError
-from tests.bench import caps, reading, trials
+from tests.bench import caps, memory, reading, trials
 from tests.bench.bed import Bed, Figure, started
 from tests.bench.say import say
 
@@ -39,6 +39,7 @@ def on_the_bed(bed: Bed) -> Iterator[Figure]:
     """What needs no trial."""
     yield from caps.measure(bed)
     yield from reading.measure(bed)
+    yield from memory.measure(bed)
 
 
 def show(kept: list[Figure], figures: Iterator[Figure]) -> None:
