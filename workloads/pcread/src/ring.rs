@@ -11,6 +11,9 @@ use std::os::fd::AsRawFd;
 /// The kernel takes no longer piece of memory as one registered buffer, `io_uring_register(2)`.
 const LARGEST_REGISTERED_BYTES: usize = 1 << 30;
 
+/// A queue is told about its reads in so many parts: one by one costs a call each, all at once lets the disk run dry.
+const BATCHES: usize = 8;
+
 /// A ring of one thread. Reads are told apart by the number that they are given.
 pub struct Ring<'a> {
     // The ring is dropped before the memory that its reads write to.
@@ -20,6 +23,9 @@ pub struct Ring<'a> {
     registered_file: bool,
     registered_pool: bool,
     in_flight: usize,
+    /// Reads that the kernel has not been told about yet, and how many of them are worth a call.
+    unsaid: usize,
+    batch: usize,
 }
 
 /// A read that is done.
@@ -42,7 +48,8 @@ impl<'a> Ring<'a> {
         // Both spare work a read; where they are refused, reads name the file and the memory instead.
         let registered_file = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         let registered_pool = pool_bytes <= LARGEST_REGISTERED_BYTES && register(&ring, &mut pool);
-        Ok(Self { ring, pool, file, registered_file, registered_pool, in_flight: 0 })
+        let batch = (depth as usize).div_ceil(BATCHES);
+        Ok(Self { ring, pool, file, registered_file, registered_pool, in_flight: 0, unsaid: 0, batch })
     }
 
     /// The pool, to be looked at where no read is writing.
@@ -64,6 +71,11 @@ impl<'a> Ring<'a> {
             unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         }
         self.in_flight += 1;
+        self.unsaid += 1;
+        if self.unsaid >= self.batch {
+            self.ring.submit()?;
+            self.unsaid = 0;
+        }
         Ok(())
     }
 
@@ -79,6 +91,7 @@ impl<'a> Ring<'a> {
                     .map_err(|_| io::Error::from_raw_os_error(-entry.result()))?;
                 return Ok(Some(Done { tag: entry.user_data(), bytes }));
             }
+            self.unsaid = 0;
             match self.ring.submit_and_wait(1) {
                 Err(cause) if cause.kind() != io::ErrorKind::Interrupted => return Err(cause),
                 _ => {}
