@@ -62,7 +62,8 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
         found = _decoded(run, claim, sides, kept)
     else:
         found = _figure(run, claim, sides, kept)
-    where = surroundings(run, kept) if found.verdict == "not_held" else ""
+    used = sides if claim["rule"] == "decoded" else kept
+    where = surroundings(run, used) if found.verdict == "not_held" else ""
     return replace(found, why=f"{found.why} ({where})") if where else found
 
 
@@ -129,14 +130,15 @@ def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[Judged], kept: S
 
 
 def _decoded(run: Run, claim: Mapping[str, Any], sides: list[list[Judged]], kept: list[list[Judged]]) -> ClaimResult:
-    """Flags and sizes that the trace shows; what kind of CPU it was does not matter to them."""
-    found = seen(run, kept[0], claim["response"])
+    """Flags and sizes that the trace shows; neither the kind of CPU nor who else ran matters to them."""
+    whole = [trial for trial in sides[0] if trial.is_whole]
+    found = seen(run, whole, claim["response"])
     if found is None:
-        why = "no trial of it has a trace" if kept[0] else missing(run, claim, sides, kept)
+        why = "no trial of it has a trace" if whole else missing(run, claim, sides, kept)
         return _result(claim, None, "no_data", why)
     measured, held, why = compare(claim["published"], claim["unit"], *found)
     verdict = "no_data" if measured is None else "held" if held else "not_held"
-    return _result(claim, measured, verdict, why, n=len(kept[0]))
+    return _result(claim, measured, verdict, why, n=len(whole))
 
 
 def config_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
@@ -150,7 +152,8 @@ def _result(
 ) -> ClaimResult:
     summary = measured if isinstance(measured, Summary) else None
     return ClaimResult(
-        id=claim["id"], says=claim["says"], published=claim["published"], unit=claim["unit"],
+        id=claim["id"], says=claim["says"], published=claim["published"],
+        unit="x" if claim["rule"] in TWO_SIDED else claim["unit"],
         measured=_finite(measured.middle) if isinstance(measured, Summary) else measured,
         low=_finite(summary.low) if summary else None, high=_finite(summary.high) if summary else None,
         kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, why=why,

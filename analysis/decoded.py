@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from analysis.load import Judged, Run, read_lines
 DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
 _PREFIXES = ("VM_", "FAULT_FLAG_")
 _YES, _NO = ("yes", "true"), ("no", "none", "false")
+_WORD = re.compile(r"^(0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*$")
+"""A number, hexadecimal unless said otherwise; names of flags have no digits and other letters."""
 _RARE = 0.01
 """Words that fewer of the faults carry are a thread's first or last ones, and not what the trial is about."""
 Seen = Counter[int]
@@ -66,7 +69,8 @@ def compare(
         return None, False, "the measured part has none"
     wanted = _wanted(published, unit)
     if isinstance(wanted, frozenset):
-        return _names(wanted, frozenset(names.get(often[0], [])))
+        kinds = [frozenset(names.get(word, [])) for word in often]
+        return _names(wanted, wanted if wanted in kinds else kinds[0])
     if names:
         words = ", ".join(f"{word:#x}" for word in sorted(often))
         return words, set(often) == set(wanted), f"published {', '.join(f'{word:#x}' for word in sorted(wanted))}"
@@ -78,10 +82,10 @@ def _wanted(published: Any, unit: str) -> frozenset[str] | list[int]:
     if isinstance(published, int | float):
         return [int(f"{published:.0f}", 16 if unit == "hex" else 10)]
     parts = published if isinstance(published, list) else published.replace(",", "|").replace("+", "|").split("|")
-    try:
-        return [int(part, 16) if isinstance(part, str) else int(part) for part in parts]
-    except ValueError:
-        return frozenset(bare(part.strip()) for part in parts)
+    words = [str(part).strip() for part in parts]
+    if all(_WORD.match(word) for word in words):
+        return [int(word, 10 if unit == "dec" else 16) for word in words]
+    return frozenset(bare(word) for word in words)
 
 
 def _names(wanted: frozenset[str], have: frozenset[str]) -> tuple[str, bool, str]:

@@ -16,11 +16,14 @@ from analysis.stats import Summary, ratio, summarise
 from analysis.wording import quantity, span
 
 _NO_VALUE = "…"
+_UNPROVEN = "† rests on excluded trials alone, so that it proves nothing"
 
 
 @dataclass(frozen=True)
 class Finding:
     """One sentence of the answer. `value` is the figure as text, None where it was not measured; `note` limits it.
+
+    A figure that rests on excluded trials alone stands in brackets and `is_proven` is False.
 
     `middle`, `low`, `high` are in the response's own unit, or a ratio.
     """
@@ -33,6 +36,7 @@ class Finding:
     high: float | None
     n: int
     note: str
+    is_proven: bool
 
 
 def find(run: Run) -> list[Finding]:
@@ -47,12 +51,18 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
     kept = [[trial for trial in side if trial.is_included] for side in sides]
     response = table["response"]
     if response == "outcome" or response in DECODED:
-        value = _words(kept[0]) if response == "outcome" else _decoded(run, kept[0], response)
+        whole = [trial for trial in sides[0] if trial.is_whole]
+        value = _words(kept[0]) if response == "outcome" else _decoded(run, whole, response)
         return _finding(table, value, None, "" if value else missing(run, table, sides[:1], kept[:1]))
     summary = _summary(kept, response)
-    if summary is None:
+    if summary:
+        return _finding(table, told(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, kept))
+    points = [[trial for trial in side if trial.verdicts.is_data_point] for side in sides]
+    unproven = _summary(points, response)
+    if unproven is None:
         return _finding(table, None, None, missing(run, table, sides, kept))
-    return _finding(table, told(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, kept))
+    value = f"({told(response, unproven, is_ratio=len(sides) > 1)}) †"
+    return _finding(table, value, unproven, _UNPROVEN, is_proven=False)
 
 
 def _summary(kept: Sequence[Sequence[Judged]], response: str) -> Summary | None:
@@ -95,11 +105,14 @@ def _decoded(run: Run, kept: Sequence[Judged], response: str) -> str | None:
     return ", ".join(told_words) or "none"
 
 
-def _finding(table: Mapping[str, Any], value: str | None, summary: Summary | None, note: str) -> Finding:
+def _finding(
+    table: Mapping[str, Any], value: str | None, summary: Summary | None, note: str, *, is_proven: bool = True
+) -> Finding:
     if value and "{value} times" in table["says"]:
         value = value.replace("×", "")
     return Finding(
         question=table.get("question", ""), sentence=table["says"].replace("{value}", value or _NO_VALUE), value=value,
         middle=summary.middle if summary else None, low=summary.low if summary else None,
         high=summary.high if summary else None, n=summary.n if summary else 0, note=note,
+        is_proven=is_proven and value is not None,
     )  # fmt: skip

@@ -29,6 +29,11 @@ class Judged:
         return self.verdicts.is_data_point and not self.verdicts.excluded
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it was what was asked for, noise aside: flags that a kernel passes do not depend on who else runs."""
+        return self.verdicts.is_data_point and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
+
+    @property
     def is_killed(self) -> bool:
         """Whether its answer is that the kernel killed it for memory."""
         return self.record.outcome == "oom_killed"

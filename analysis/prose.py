@@ -41,7 +41,7 @@ def _finding_html(finding: Finding) -> str:
         return f'<li class="open">{sentence}{question}{why}</li>'
     note = f"<small>{escape(finding.note[:1].upper() + finding.note[1:])}.</small>" if finding.note else ""
     figure, opened, interval = value.partition(" (")
-    strong = f"<strong>{figure}</strong>{opened}{interval}"
+    strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
     return f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>"
 
 

@@ -72,7 +72,8 @@ def _finding(finding: Finding) -> str:
     note = escape(finding.note)
     if finding.value is None:
         return f"  [yellow]?[/] {question}{escape(finding.sentence)} [yellow]not measured[/]: {note}"
-    return f"  [green]•[/] {question}{escape(finding.sentence)}" + (f" [dim]({note})[/]" if note else "")
+    mark = "[green]•[/]" if finding.is_proven else "[yellow]•[/]"
+    return f"  {mark} {question}{escape(finding.sentence)}" + (f" [dim]({note})[/]" if note else "")
 
 
 def _cells(run: Run) -> Table:

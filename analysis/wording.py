@@ -89,15 +89,28 @@ def unit_figure(value: float | str | None, unit: str) -> str:
     return f"{digits}×" if unit == "x" else f"{digits} {unit}"
 
 
+_ORDERINGS = {"about_equal": "about equal"}
+
+
+def _word(published: float | str, unit: str) -> str:
+    """A word of flags as the kernel's headers write it."""
+    digits = f"{published:.0f}" if isinstance(published, int | float) else published
+    if unit == "dec":
+        return f"{int(digits):#x}" if digits.isdigit() else digits
+    return ", ".join(f"0x{part.strip().lower()}" for part in digits.split(","))
+
+
 def published_figure(published: Any, unit: str) -> str:
     """A published figure, range, set of names or word, with its unit where it has one."""
     if isinstance(published, list):
         numbers = [part for part in published if isinstance(part, int | float)]
         joined = (" – " if numbers else " ").join(f"{part:g}" if part in numbers else str(part) for part in published)
         return f"{joined} {unit}" if numbers and unit not in _UNITLESS else joined
+    if unit in ("hex", "dec") and not isinstance(published, list):
+        return _word(published, unit)
     if isinstance(published, str):
         has_unit = published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
-        return f"{published}{'×' if unit == 'x' else f' {unit}'}" if has_unit else published.replace("_", " ")
+        return f"{published}{'×' if unit == 'x' else f' {unit}'}" if has_unit else _ORDERINGS.get(published, published)
     return unit_figure(published, unit)
 
 

@@ -7,6 +7,7 @@ from analysis.findings import find
 from analysis.frames import trial_frame
 from analysis.load import load_run
 from analysis.wording import quantity, span
+from tests.fixtures.records import outer
 from tests.fixtures.runs import DEFINITION, build_run
 
 CAGED = {"cage": "tenth", "source": "unloaded", "pattern": "random"}
@@ -47,6 +48,32 @@ def test_what_was_not_measured_says_why(tmp_path):
         found(tmp_path / "b", {"response": "x", "where": {"cage": "gone"}})[0].note
         == "size emulated leaves its treatment out"
     )
+
+
+def test_a_figure_of_excluded_trials_alone_stands_in_brackets_and_proves_nothing(tmp_path):
+    def warm(record):
+        if record["treatment"] == CAGED:
+            record["cache"]["resident_bytes_before"] = 4096
+
+    finding, _ = found(tmp_path, {"response": "amplification", "where": CAGED}, warm)
+    assert finding.value == "(28.4× (28.4 – 28.4×, n 3)) †"
+    assert not finding.is_proven
+    assert "excluded trials alone" in finding.note
+    flags, _ = found(tmp_path / "flags", {"response": "vm_flags", "where": CAGED}, warm)
+    assert flags.value is None
+
+
+def disturbed(record):
+    """Somebody else kept the CPU around the guest busy."""
+    if record["treatment"] == CAGED:
+        record["outer_host"] = {"before": outer(0.0), "after": outer(record["measured"]["seconds"], others=9.0)}
+
+
+def test_flags_that_a_kernel_passes_do_not_depend_on_who_else_runs(tmp_path):
+    flags, run = found(tmp_path, {"response": "vm_flags", "where": CAGED}, disturbed)
+    assert not any(trial.is_included for trial in run.trials if dict(trial.record.treatment) == CAGED)
+    assert "READ" in flags.value
+    assert flags.is_proven
 
 
 def test_a_host_that_lacks_something_is_named(tmp_path):

@@ -11,6 +11,7 @@ from analysis.decoded import compare
 from analysis.quantities import base_of, in_unit, is_timely, scale_of
 from analysis.rules import judge_config, judge_figure
 from analysis.stats import Summary, ratio, summarise
+from analysis.wording import published_figure
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
 
@@ -147,6 +148,33 @@ NAMES = {0x80100D1: ["READ", "MAYREAD", "RAND_READ"], 0xD1: ["READ", "MAYREAD"]}
 )
 def test_flags_are_the_same_or_they_are_not(published, unit, held):
     assert compare(published, unit, Counter({0x80100D1: 990, 0xD1: 3}), NAMES)[1] is held
+
+
+def test_flags_hold_when_one_of_the_words_that_come_often_carries_them():
+    found, names = Counter({1: 60, 2: 39, 4: 0}), {1: ["A", "B"], 2: ["A"], 4: ["C"]}
+    assert compare(["A"], "flags", found, names)[1]
+    assert compare(["A", "B"], "flags", found, names)[1]
+    assert not compare(["C"], "flags", found, names)[1]
+
+
+@pytest.mark.parametrize(
+    ("published", "unit", "text"),
+    [
+        (1254.0, "hex", "0x1254"),
+        ("80000D1", "hex", "0x80000d1"),
+        ("1254, 1a54", "hex", "0x1254, 0x1a54"),
+        (134283473, "dec", "0x80100d1"),
+        ("ALLOW_RETRY|USER", "flags", "ALLOW_RETRY|USER"),
+        ("about_equal", "qual", "about equal"),
+        ([2.5, 3.0], "s", "2.5 – 3 s"),
+        (["A", "B"], "flags", "A B"),
+        ("2.5-3", "s", "2.5-3 s"),
+        (8, "count", "8"),
+        (67, "x", "67×"),
+    ],
+)
+def test_what_was_published_is_written_as_people_read_it(published, unit, text):
+    assert published_figure(published, unit) == text
 
 
 def test_what_differs_in_flags_is_named():
