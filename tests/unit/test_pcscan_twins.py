@@ -55,7 +55,7 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("way", [("--io", "mmap"), ("--io", "read"), ("--window", "64K")])
+@pytest.mark.parametrize("way", [("--io", "mmap"), ("--io", "read"), ("--io", "conventional"), ("--window", "64K")])
 def test_every_byte_is_scanned_and_proven(twin: Twin, files: list[str], way: tuple[str, str]) -> None:
     done = by_hand(twin, "--files", *files, *way, "--expect-sidecars", "--heartbeat-us", "1000")
     assert done.returncode == 0, done.stderr

@@ -52,7 +52,9 @@ def arguments(words: list[str]) -> argparse.Namespace:
     """Reads the command line; leaves with status 2 where it makes no sense."""
     parser = Parser(prog="pcscan-python", description="Scans several files on one asyncio loop")
     parser.add_argument("--files", nargs="+", type=Path, required=True, help="the files to scan")
-    parser.add_argument("--io", choices=["mmap", "read"], default="mmap", help="mapped, or read in the pool of threads")
+    parser.add_argument(
+        "--io", choices=["mmap", "read", "conventional"], default="mmap", help="mapped, or read in the pool of threads"
+    )
     parser.add_argument("--expect-sidecars", action="store_true", help="the sum must be what FILE.json says")
     parser.add_argument("--stride", type=length, default=512, help="one byte in so many is looked at")
     parser.add_argument("--window", type=length, default=2 << 20, help="bytes between two turns for the others")

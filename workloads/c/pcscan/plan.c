@@ -85,8 +85,8 @@ static bool take_flag(struct plan *plan, const char *word) {
 
 static void take_io(struct plan *plan, const char *value) {
     plan->mapped = strcmp(value, "mmap") == 0;
-    if (!plan->mapped && strcmp(value, "read") != 0) {
-        fail(BAD_ARGUMENTS, "--io is mmap or read, not '%s'", value);
+    if (!plan->mapped && strcmp(value, "read") != 0 && strcmp(value, "conventional") != 0) {
+        fail(BAD_ARGUMENTS, "--io is mmap or read (conventional), not '%s'", value);
     }
 }
 
@@ -109,7 +109,9 @@ static void take_option(struct plan *plan, const char *word, const char *value) 
 }
 
 struct plan plan_read(int count, char **words) {
-    struct plan plan = {.mapped = true, .handshake = true, .stride = 512, .window_bytes = 2 << 20, .buf_bytes = 64 << 10};
+    struct plan plan = {.mapped = true, .handshake = true, .stride = 512};
+    plan.window_bytes = 2 << 20;
+    plan.buf_bytes = 64 << 10;
     for (int at = 1; at < count; at++) {
         if (take_flag(&plan, words[at])) {
             continue;

@@ -89,6 +89,8 @@ pub enum Io {
     Uring,
     /// The same without the page cache.
     UringDirect,
+    /// What a program usually does: tokio's files on an executor, pread(2) in threads. No plan holds this one.
+    Conventional,
 }
 
 impl Exec {
@@ -100,6 +102,15 @@ impl Exec {
 }
 
 impl Io {
+    /// The way itself, where the name leaves it to the executor.
+    fn on(self, exec: Exec) -> Self {
+        match self {
+            Self::Conventional if exec.is_async() => Self::TokioFs,
+            Self::Conventional => Self::Read,
+            other => other,
+        }
+    }
+
     /// Whether the kernel writes into buffers by itself.
     #[must_use]
     pub fn needs_buffers(self) -> bool {
@@ -149,12 +160,13 @@ fn plan(matches: &ArgMatches) -> Plan {
     let name = |option: &str| value::<String>(matches, option);
     let size = |option: &str| value::<usize>(matches, option);
     let micros = |option: &str| Duration::from_micros(value(matches, option));
+    let exec = named(options::EXECS, &name("exec"));
     Plan {
         files: matches.get_many("files").unwrap_or_default().cloned().collect(),
         expect_sidecars: matches.get_flag("expect-sidecars"),
-        exec: named(options::EXECS, &name("exec")),
+        exec,
         workers: size("workers"),
-        io: named(options::IOS, &name("io")),
+        io: named(options::IOS, &name("io")).on(exec),
         fix: named(options::FIXES, &name("fix")),
         stride: size("stride"),
         piece_bytes: size("buf"),

@@ -4,8 +4,8 @@
 //! of its delay, so that a stall of a second is a thousand late beats and not a single one.
 //!
 //! In the async arms the heartbeat is a task on the executor that scans, and hears its timer through the executor's
-//! reactor. In the arms of threads it is a thread of its own, since there is no executor: it then shows what the machine
-//! does to any other thread meanwhile.
+//! reactor. In the arms of threads it is a thread of its own, since there is no executor: it then shows what the
+//! machine does to any other thread meanwhile.
 
 use crate::base64;
 use crate::reactor::{broken, watch};

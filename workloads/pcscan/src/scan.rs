@@ -135,7 +135,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn windows_see_what_the_whole_sees(bytes in prop::collection::vec(any::<u8>(), 1..60_000), pages in 1_usize..5) {
+        fn windows_see_what_the_whole_sees(
+            bytes in prop::collection::vec(any::<u8>(), 1..60_000),
+            pages in 1_usize..5,
+        ) {
             let whole = work().range(&bytes, 0..bytes.len());
             let mut parts = Seen::default();
             for start in (0..bytes.len()).step_by(pages * 4096) {

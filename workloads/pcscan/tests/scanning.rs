@@ -96,6 +96,8 @@ fn every_arm_finds_the_same_sum() {
         "--exec async-sequential --io tokio-fs",
         "--exec async-mt --workers 2",
         "--exec async-mt --workers 2 --io tokio-fs",
+        "--exec async-ct --io conventional",
+        "--exec threads --io conventional",
         "--exec async-ct --io uring --depth 3",
         "--exec async-ct --io uring-direct --buf 128K",
         "--exec async-mt --io uring",

@@ -21,6 +21,7 @@ pub const IOS: &[Choice<Io>] = &[
     ("tokio-fs", Io::TokioFs),
     ("uring", Io::Uring),
     ("uring-direct", Io::UringDirect),
+    ("conventional", Io::Conventional),
 ];
 pub const FIXES: &[Choice<Fix>] = &[
     ("none", Fix::None),
@@ -96,7 +97,7 @@ fn who_scans() -> [Arg; 3] {
 fn how_bytes_come() -> [Arg; 5] {
     [
         choice("io", IOS)
-            .help("Mapped files, reads that wait, tokio's files, or io_uring with or without cache"),
+            .help("Mapped, reads that wait, tokio's files, io_uring with cache or without, or what --exec usually does"),
         size("buf").default_value("64K").help("Bytes are read and looked at in pieces of this length"),
         size("window").default_value("2M").help("A fix prepares windows of this length"),
         size("ahead").default_value("8M").help("So many bytes of windows are prepared ahead of the scan"),
