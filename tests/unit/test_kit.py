@@ -13,6 +13,7 @@ import pytest
 from pagecage.errors import HostError
 from pagecage.hosts.kit import agent_bytes, make_kit
 from pagecage.process import run
+from tests.tree import ROOT
 
 AGENT_PYTHON = [sys.executable, "-I", "-S"]  # no site-packages, no PYTHONPATH: what a bare host offers
 
@@ -78,3 +79,15 @@ def test_without_workloads_nothing_can_travel(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="not built") as caught:
         make_kit(tmp_path)
     assert caught.value.hint == "make build"
+
+
+def launcher() -> str:
+    """The Java workload's launcher as tools/build-workloads writes it where a jar was made."""
+    script = (ROOT / "tools/build-workloads").read_text()
+    [line] = [line.strip() for line in script.splitlines() if "there is no Java runtime here" in line]
+    return line.removeprefix("printf '%s\\n' ").removesuffix(" \\").strip("'")
+
+
+def test_a_host_without_java_says_that_it_cannot(tmp_path: Path) -> None:
+    done = run(["/bin/sh", "-c", launcher()], check=False, env={"PATH": str(tmp_path)})
+    assert (done.status, done.stderr.strip()) == (77, "there is no Java runtime here")
