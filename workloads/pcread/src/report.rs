@@ -261,3 +261,30 @@ impl ThreadTotals {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments;
+    use std::time::Instant;
+
+    fn tally(bytes: u64, checksum: u64) -> Tally {
+        let now = Instant::now();
+        let usage = Usage::default();
+        Tally { started: now, ended: now, bytes, blocks: 1, checksum, stopped: false, usage, events: None }
+    }
+
+    #[test]
+    fn one_wrong_pass_is_not_made_good_by_the_next() {
+        let plan = arguments::read(["pcread", "--file", "data"].map(Into::into)).unwrap().unwrap();
+        let mut totals = Totals::new(&plan, 10, Some(7));
+        assert_eq!(totals.checksum_ok(), None);
+        totals.check(&[tally(4, 1)]);
+        assert_eq!(totals.checksum_ok(), None, "a part cannot be judged");
+        totals.check(&[tally(10, 7)]);
+        assert_eq!(totals.checksum_ok(), Some(true));
+        totals.check(&[tally(10, 8)]);
+        totals.check(&[tally(10, 7)]);
+        assert_eq!(totals.checksum_ok(), Some(false));
+    }
+}

@@ -117,7 +117,9 @@ mod tests {
     fn buckets_are_the_whole_file() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         let size_bytes = std::fs::read(&path).unwrap().len() as u64;
-        let file = File::open(&path).unwrap();
+        let (file, found) = (File::open(&path).unwrap(), Residency::of(&path, size_bytes));
+        assert!(found.buff_cache_bytes > Some(0));
+        assert_eq!(found.buckets.unwrap_or(1), 1, "one page lies in one part");
         if let Some(parts) = in_buckets(&file, size_bytes) {
             assert_eq!(parts.len(), 60);
             assert_eq!(parts.iter().sum::<u64>(), page_bytes() as u64, "one page, just read");

@@ -84,6 +84,17 @@ fn warm_passes_are_not_measured_but_checked() {
 }
 
 #[test]
+fn the_time_runs_from_the_first_measured_pass() {
+    let data = Dataset::new("clock");
+    let end = data
+        .read("--size-bytes 20480 --pause-us 100000 --warm-passes 1 --max-seconds 0.9 --fault-every 1")
+        .end()
+        .clone();
+    assert_eq!(end["covered_fraction"], 1.0, "half a second each, the warm one uncounted: {end}");
+    assert_eq!(end["block_latency_us"]["count"], 5, "nothing of the warm pass is left: {end}");
+}
+
+#[test]
 fn rounds_and_their_ends_are_figures_of_the_run() {
     let data = Dataset::new("rounds");
     let run = data.read("--passes 20 --pattern random");
