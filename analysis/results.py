@@ -192,8 +192,8 @@ def _headed(heading: str, made: Html | None, about: str = "") -> Html | None:
 def _folded(about: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> Html | None:
     """A table behind its summary; nothing for an empty one."""
     made = _table(frame, kind)
-    number = f"{len(frame)} " if counted else ""
-    return Html(f"<details><summary>{number}{escape(about)}</summary>{made.text}</details>") if made else None
+    number = f" ({len(frame)})" if counted else ""
+    return Html(f"<details><summary>{escape(about)}{number}</summary>{made.text}</details>") if made else None
 
 
 def _marks(run: Run) -> dict[str, float]:

@@ -71,7 +71,7 @@ def _totals(card: Scorecard) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     table.add_column("figures of", no_wrap=True)
     for verdict in (*VERDICTS, "all"):
-        table.add_column(verdict.replace("_", " "), justify="right", no_wrap=True)
+        table.add_column(verdict.replace("_", "\n"), justify="right", no_wrap=True, vertical="bottom")
     for name, told in card.totals().items():
         table.add_row(name, *(_number(told, verdict) for verdict in (*VERDICTS, "all")))
     told = count(card.rows)

@@ -63,11 +63,19 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
     return {
         "claim": result.id,
         "says": words_of(result.says),
-        "published": published_figure(result.published, result.unit),
-        "measured": f"{claim_figure(result.measured, result.unit, result.verdict)}{spread}",
-        "verdict": MARKS[result.verdict],
+        "published": _unbroken(published_figure(result.published, result.unit)),
+        "measured": _unbroken(claim_figure(result.measured, result.unit, result.verdict)) + spread,
+        "verdict": _unbroken(MARKS[result.verdict]),
         "why": result.why,
     }
+
+
+def _unbroken(text: str) -> str:
+    """A figure stays beside its unit; a list of flags may break anywhere between them."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}") if len(text) <= _SHORT_TEXT else text.replace("|", " ")
+
+
+_SHORT_TEXT = 24
 
 
 def untestable_table(run: Run, rows: Sequence[Row]) -> pd.DataFrame:

@@ -58,7 +58,7 @@ def test_a_claim_that_the_run_says_nothing_about_is_folded(tmp_path):
     claims = [dict(DEFINITION["claims"][0], response="no_such_seconds"), *DEFINITION["claims"][1:]]
     results = Results(build_run(tmp_path / "run", definition={**DEFINITION, "claims": claims}))
     shown, _, folded = results.claims.text.partition("<details>")
-    assert "1 published figures that this run says nothing about" in folded
+    assert "published figures that this run says nothing about (1)" in folded
     assert "003-177<" in folded
     assert "003-177<" not in shown
 
