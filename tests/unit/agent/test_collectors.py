@@ -6,6 +6,7 @@ import io
 import json
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,23 @@ def test_the_sampler_takes_a_last_sample_at_the_end(around: Surroundings) -> Non
     sampler.wait_until_recording()
     (around.cgroup / "io.stat").write_text(f"{MAJ_MIN} rbytes=999 wbytes=0 rios=7 wios=0\n")
     assert rows(sampler.stop().files[0])[-1]["io"]["rbytes"] == 999
+
+
+def test_resident_pages_are_those_of_all_files_or_not_known(around: Surroundings) -> None:
+    [first] = around.datasets
+    second = first.with_name("second.bin")
+    second.write_bytes(bytes(8 * 4096))
+    both = replace(around, datasets=(first, second))
+    alone = rows(collect(Sampler(around)).files[0])[-1]["resident_pages"]
+    together = rows(collect(Sampler(both)).files[0])[-1]["resident_pages"]
+    assert together is None if alone is None else together == alone + 8
+    missing = replace(around, datasets=(first, first.with_name("none.bin")))
+    assert rows(collect(Sampler(missing)).files[0])[-1]["resident_pages"] is None
+
+
+def test_the_bars_of_several_files_are_one() -> None:
+    text = f"a.bin\n[{'o' * 60}] 30/60\r[{'O' * 60}] 60/60\nb.bin\n[{' ' * 60}] 0/60\n\n           Files: 2\n"
+    assert parse_vmtouch(text) == {"resident_pages": 60, "total_pages": 120, "bar": "O" * 30 + " " * 30}
 
 
 def test_a_sampler_that_never_began_can_be_stopped(around: Surroundings) -> None:
