@@ -95,7 +95,7 @@ impl Work {
         };
         let mut seen = Seen { bytes: range.len() as u64, pieces: 1, ..Seen::default() };
         for page in range.clone().step_by(PAGE_BYTES) {
-            prefetch::prefetch(map, page.saturating_add(distance_pages.saturating_mul(PAGE_BYTES)), hint);
+            prefetch::prefetch(map, ahead_of(page, distance_pages), hint);
             seen.checksum += self.sum(&map[page..(page + PAGE_BYTES).min(range.end)]);
         }
         self.compute_on(range.len());
@@ -115,6 +115,11 @@ impl Work {
             compute(self.compute_for_page * u32::try_from(len.div_ceil(PAGE_BYTES)).unwrap_or(u32::MAX));
         }
     }
+}
+
+/// Where the page lies that is so many pages further on.
+fn ahead_of(page: usize, distance_pages: usize) -> usize {
+    page.saturating_add(distance_pages.saturating_mul(PAGE_BYTES))
 }
 
 #[cfg(test)]
@@ -149,6 +154,11 @@ mod tests {
             prop_assert_eq!(whole, prefetching);
             prop_assert_eq!(whole.bytes, bytes.len() as u64);
         }
+    }
+
+    #[test]
+    fn a_distance_is_in_pages_and_never_wraps() {
+        assert_eq!([ahead_of(8192, 3), ahead_of(4096, usize::MAX)], [20_480, usize::MAX]);
     }
 
     #[test]
