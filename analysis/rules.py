@@ -83,7 +83,7 @@ def config_value(definition: Mapping[str, Any], key: str) -> Any:
 def judge_config(claim: Mapping[str, Any], definition: Mapping[str, Any], scale: float) -> tuple[Any, bool, str]:
     """The definition's own value, whether it equals the published one, and why. `scale`: bytes of one of the unit.
 
-    A size is compared in bytes, a list with a number by its length.
+    A size is compared in bytes, a list with a number by its length, with a word by what it holds.
     """
     value, published = config_value(definition, claim["key"]), claim["published"]
     why = f"{claim['key']} of the definition"
@@ -93,7 +93,8 @@ def judge_config(claim: Mapping[str, Any], definition: Mapping[str, Any], scale:
         size = _size(value)
         return (value, False, why) if size is None else (size / scale, size == published * scale, why)
     told = ", ".join(map(str, value)) if isinstance(value, list) else value
-    return told, value is not None and value == published, why
+    is_same = value == published or (isinstance(value, list) and published in (told, *value))
+    return told, value is not None and is_same, why
 
 
 def _size(text: str) -> float | None:
