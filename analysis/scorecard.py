@@ -75,17 +75,25 @@ def _is_asked(row: Row, only: str | None) -> bool:
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:
-    """The newest run of each experiment that has a record."""
+    """The newest run of each experiment that has a record; one that has just begun hides no older one."""
     return dict(_newest(runs))
 
 
 def _newest(runs: Path) -> Iterator[tuple[str, Run]]:
     for link in sorted(runs.glob("latest-*")):
-        try:
-            run = load_run(link.resolve())
-        except PagecageError:
-            continue
-        yield run.plan["experiment"], run
+        name = link.name.removeprefix("latest-")
+        older = sorted((path for path in runs.glob(f"*Z-{name}-*") if path.is_dir()), reverse=True)
+        found = (_loaded(path) for path in (link.resolve(), *older))
+        run = next((run for run in found if run and run.plan["experiment"] == name), None)
+        if run:
+            yield name, run
+
+
+def _loaded(path: Path) -> Run | None:
+    try:
+        return load_run(path)
+    except PagecageError:
+        return None
 
 
 class _Ground:

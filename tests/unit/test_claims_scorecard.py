@@ -120,10 +120,20 @@ def test_a_claim_about_the_definition_needs_no_run(place):
     assert by_id(scorecard(experiments, runs))["003-177"].verdict == "not_held"
 
 
-def test_a_run_that_cannot_be_read_is_no_run(place):
+def test_a_run_that_has_just_begun_hides_no_older_one(place):
     experiments, runs = place
     (runs / "latest-constrained-random").unlink()
     (runs / "latest-constrained-random").symlink_to("gone")
+    assert by_id(scorecard(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
+    newer = build_run(runs / "20261121T110000Z-constrained-random-vm")
+    assert by_id(scorecard(experiments, runs))["003-178"].run == newer.name
+    (newer / "records.jsonl").write_text("")
+    assert by_id(scorecard(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
+
+
+def test_a_run_that_cannot_be_read_is_no_run(place):
+    experiments, runs = place
+    (runs / "20261121T100000Z-constrained-random-vm/plan.json").unlink()
     assert by_id(scorecard(experiments, runs))["003-178"].verdict == "not_run"
 
 
