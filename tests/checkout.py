@@ -13,6 +13,7 @@ import pytest
 from pagecage.process import PIPE, Completed, run, spawn
 from tests.tree import ROOT
 
+SOURCES = ("workloads/pc*/src/main.rs", "workloads/c/*/*.c", "workloads/python/*.py", "workloads/java/*.java")
 PLAIN = ("--host", "local", "--size", "smoke")
 ANALYSIS = """import sys
 print("analysis", *sys.argv[1:])
@@ -26,8 +27,11 @@ class Checkout:
         self.top = top
         for name in ("pagecage", "experiments", "cgroups"):
             shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for folder in ("workloads/pcread", "build/host/bin", "docs/schema", "analysis", "told"):
+        for folder in ("build/host/bin", "docs/schema", "analysis", "told"):
             (top / folder).mkdir(parents=True)
+        for source in (path for pattern in SOURCES for path in ROOT.glob(pattern)):
+            (top / source.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+            (top / source.relative_to(ROOT)).touch()
         (top / "build/host/bin/pcread").write_text("#!/bin/sh\n")
         (top / "analysis/__init__.py").touch()
         (top / "analysis/__main__.py").write_text(ANALYSIS)

@@ -61,7 +61,7 @@ def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str
     ("words", "says"),
     [
         (("run", "constrained-randm"), "there is no experiment 'constrained-randm' mend: did you mean"),
-        (("plan", "zzz"), "there is no experiment 'zzz' mend: known: constrained-random"),
+        (("plan", "zzz"), "there is no experiment 'zzz' mend: known: advice-matrix"),
         (("run", "smoke", "--host", "mv"), "there is no host 'mv' mend: did you mean \"vm\"?"),
         (("run", "smoke", "--size", "smal"), "there is no size 'smal'"),
         (("run", "smoke", "--cage", "tnth"), "there is no cage 'tnth' mend: did you mean \"tenth\"?"),
@@ -136,7 +136,8 @@ def test_list_for_people_and_for_programs(top: Path) -> None:
     assert [line.split()[0] for line in pagecage(top, "list").stdout.splitlines()] == names
     rows = json.loads(pagecage(top, "list", "--json").stdout)
     assert [row["name"] for row in rows] == names
-    assert rows[0]["treatments"] == 12
+    [table] = [row for row in rows if row["name"] == "constrained-random"]
+    assert table["treatments"] == 12
 
 
 def test_plan_for_programs_is_data_and_data_alone(top: Path) -> None:

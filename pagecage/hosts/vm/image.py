@@ -104,6 +104,7 @@ def _make_keys(image: Image) -> None:
 def bootstrap_argv(directory: Path, recipe: Recipe, as_root: bool) -> list[str]:
     """The mmdebstrap command that writes the root file system as a tar to its standard output (mmdebstrap(1)).
 
+    Java's package wants to link a manual page and fails where the directory, left out with all manuals, is missing.
     `upload` hooks read our files outside the user namespace, where a private directory is still ours to read.
     """
     uploads = {"id_ed25519.pub": "authorized_keys", "host_key": "host_key", "host_key.pub": "host_key.pub",
@@ -116,6 +117,7 @@ def bootstrap_argv(directory: Path, recipe: Recipe, as_root: bool) -> list[str]:
         f"--architectures={recipe.arch}", "--include=" + ",".join(recipe.packages),
         '--dpkgopt=path-exclude=/usr/share/man/*', '--dpkgopt=path-exclude=/usr/share/locale/*',
         '--dpkgopt=path-exclude=/usr/share/doc/*', '--aptopt=Apt::Install-Recommends "false"',
+        '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
         *(f"--customize-hook={hook}" for hook in hooks), recipe.suite, "-",
     ]  # fmt: skip
 
