@@ -103,6 +103,14 @@ build/.stamp-controller: .venv-ansible/.stamp-ansible ansible/controller.yml \
 	@tools/bootstrap controller
 	@touch $@
 
+# A JDK is large and only one experiment has a workload in Java: it is installed for that one, and for the tests.
+java_asked := $(filter test test-long,$(MAKECMDGOALS)) \
+  $(if $(wildcard experiments/$(NAME).toml),$(shell grep -ls -e -java "experiments/$(NAME).toml"))
+build/.stamp-jdk: build/.stamp-controller
+	@tools/bootstrap jdk
+	@touch $@
+
+build/.stamp-workloads: $(if $(strip $(java_asked)),build/.stamp-jdk,$(wildcard build/.stamp-jdk))
 build/.stamp-workloads: build/.stamp-controller Cargo.toml Cargo.lock tools/build-workloads \
   $(shell find workloads .cargo -type f 2>/dev/null)
 	@tools/build-workloads $(target)
