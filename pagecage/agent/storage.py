@@ -23,7 +23,7 @@ from pagecage.units import MIB, PAGE_BYTES
 
 NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
 MAPPER = Path("/dev/mapper/pagecage-delay")
-_SPARE_BYTES = 64 * MIB
+_SPARE_BYTES = 512 * MIB  # above what a dataset must leave free; null_blk takes memory only for what is written
 _LOOKS = 16
 _NODE_SECONDS = 5.0
 
