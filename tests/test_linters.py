@@ -43,7 +43,7 @@ def schema_pairs(root: Path) -> list[tuple[Path, list[Path]]]:
     """Which schema holds for which files."""
     schemas = root / "docs" / "schema"
     kinds = (("experiment", "experiments"), ("cage", "cgroups"))
-    return [(schemas / f"{kind}.schema.json", list(files(root / folder, ".toml"))) for kind, folder in kinds]
+    return [(schemas / f"{kind}.schema.json", sorted((root / folder).glob("*.toml"))) for kind, folder in kinds]
 
 
 def test_ruff() -> None:
