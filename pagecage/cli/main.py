@@ -54,8 +54,9 @@ def list_experiments(*, as_json: Json = False) -> int:
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
+    width = max(len(row["name"]) for row in rows)
     for row in rows:
-        print(f"{row['name']:<22} {row['treatments']:>3} treatments, {row['about']:<14} {row['question']}")
+        print(f"{row['name']:<{width}} {row['treatments']:>3} treatments, {row['about']:<14} {row['question']}")
     return EXIT_OK
 
 
