@@ -1,4 +1,4 @@
-"""`python -m analysis render RUN_DIR` makes the report, `show RUN_DIR` prints it, `claims` prints the scorecard."""
+"""`python -m analysis render RUN_DIR` makes a report, `show RUN_DIR` prints it, `claims` and `answers` look at all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
+from analysis.answers import answers
+from analysis.answers import as_json as answers_json
+from analysis.answers_page import markdown
+from analysis.answers_show import show_answers
 from analysis.load import load_run
 from analysis.scorecard import as_json as scorecard_json
 from analysis.scorecard import scorecard
@@ -54,11 +58,21 @@ def _claims(arguments: argparse.Namespace) -> None:
         show_scorecard(card, Console())
 
 
+def _answers(arguments: argparse.Namespace) -> None:
+    found = answers(TOP / "experiments", arguments.runs)
+    if arguments.json:
+        _print_json(answers_json(found))
+    elif arguments.markdown:
+        sys.stdout.write(markdown(found))
+    else:
+        show_answers(found, Console())
+
+
 def _print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-_COMMANDS = {"render": _render, "show": _show, "claims": _claims}
+_COMMANDS = {"render": _render, "show": _show, "claims": _claims, "answers": _answers}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,8 +85,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--json", action="store_true", help=JSON_HELP)
     claims = commands.add_parser("claims", help="print every published figure and what the newest runs say of it")
     claims.add_argument("--experiment", help="only the figures that this experiment tests")
-    claims.add_argument("--runs", type=Path, default=TOP / "runs", help="where the runs are")
-    claims.add_argument("--json", action="store_true", help=JSON_HELP)
+    told = commands.add_parser("answers", help="print the articles' open questions and what the newest runs say")
+    told.add_argument("--markdown", action="store_true", help="as the page docs/answers.md")
+    for command in (claims, told):
+        command.add_argument("--runs", type=Path, default=TOP / "runs", help="where the runs are")
+        command.add_argument("--json", action="store_true", help=JSON_HELP)
     return parser
 
 

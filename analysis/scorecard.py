@@ -75,7 +75,10 @@ def _is_asked(row: Row, only: str | None) -> bool:
 
 
 def newest_runs(runs: Path) -> dict[str, Run]:
-    """The newest run of each experiment that has a record; one that has just begun hides no older one."""
+    """The newest run of each experiment that has a record; one that has just begun hides no older one.
+
+    A run at smoke size shows that an experiment works and leaves most treatments out: it counts only where no other is.
+    """
     return dict(_newest(runs))
 
 
@@ -83,8 +86,9 @@ def _newest(runs: Path) -> Iterator[tuple[str, Run]]:
     for link in sorted(runs.glob("latest-*")):
         name = link.name.removeprefix("latest-")
         older = sorted((path for path in runs.glob(f"*Z-{name}-*") if path.is_dir()), reverse=True)
-        found = (_loaded(path) for path in (link.resolve(), *older))
-        run = next((run for run in found if run and run.plan["experiment"] == name), None)
+        loaded = (_loaded(path) for path in (link.resolve(), *older))
+        found = [run for run in loaded if run and run.plan["experiment"] == name]
+        run = next((run for run in found if run.plan["size"] != "smoke"), found[0] if found else None)
         if run:
             yield name, run
 

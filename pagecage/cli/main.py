@@ -16,7 +16,7 @@ from rich.console import Console
 from pagecage.cli import carry_out, doctor, host_verbs
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
-from pagecage.cli.report import render, show_claims, show_run
+from pagecage.cli.report import render, show_answers, show_claims, show_run
 from pagecage.definitions.catalogue import schemas
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.plan import plan_to_json
@@ -30,6 +30,8 @@ _EPILOGUE = """Examples:
   pagecage run constrained-random --size smoke --cage customer-tenth --repeats 5
   pagecage run constrained-random --resume
   pagecage show constrained-random --json
+  pagecage claims --experiment constrained-random
+  pagecage answers
 
 Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
 app = App(
@@ -141,6 +143,19 @@ def claims(*, experiment: str | None = None, as_json: Json = False) -> int:
         Only the figures that this experiment tests.
     """
     print(show_claims(RUNS, experiment, as_json), end="")
+    return EXIT_OK
+
+
+@app.command
+def answers(*, markdown: bool = False, as_json: Json = False) -> int:
+    """Print the questions that the articles left open, and what the newest runs say to each.
+
+    Parameters
+    ----------
+    markdown
+        As the page docs/answers.md.
+    """
+    print(show_answers(RUNS, markdown, as_json), end="")
     return EXIT_OK
 
 

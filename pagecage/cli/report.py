@@ -27,7 +27,7 @@ def _analysis(*arguments: str | Path) -> Completed:
     if not done.ok:
         sentence, _, mend = done.stderr.strip().rpartition("\n  mend: ")
         said = (sentence or mend or "it printed no reason").splitlines()[-1]
-        what = "no claims" if arguments[0] == "claims" else "no report"
+        what = f"no {arguments[0]}" if arguments[0] in ("claims", "answers") else "no report"
         raise PagecageError(f"{what}: {said}", mend if sentence else "pagecage show NAME --html", done.status)
     return done
 
@@ -43,6 +43,12 @@ def show_claims(runs: Path, experiment: str | None, as_json: bool) -> str:
     """The scorecard of all published figures, or of one experiment's, from the newest runs."""
     only = ["--experiment", experiment] if experiment else []
     return _analysis("claims", "--runs", runs.resolve(), *only, *(["--json"] if as_json else [])).stdout
+
+
+def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:
+    """What the newest runs say to the articles' open questions."""
+    form = ["--json"] if as_json else ["--markdown"] if markdown else []
+    return _analysis("answers", "--runs", runs.resolve(), *form).stdout
 
 
 def show_run(run_folder: Path, as_json: bool) -> str:
