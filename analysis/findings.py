@@ -16,6 +16,7 @@ from analysis.stats import Summary, ratio, summarise
 from analysis.wording import quantity, span
 
 _NO_VALUE = "…"
+_EMULATED = "mostly the emulated CPU's time"
 _UNPROVEN = "† rests on excluded trials alone, so that it proves nothing"
 
 
@@ -85,7 +86,7 @@ def told(response: str, summary: Summary, *, is_ratio: bool) -> str:
 def _note(run: Run, response: str, kept: Sequence[Sequence[Judged]]) -> str:
     hindered = obstacle(run, {"needs": "any_size", "response": response}, kept)
     partial = any(is_extrapolated(trial, response) for side in kept for trial in side)
-    parts = [hindered, "rests on a pass that was cut short and extrapolated" if partial else None]
+    parts = [_EMULATED if hindered else None, "rests on a pass that was cut short and extrapolated" if partial else None]
     return "; ".join(part for part in parts if part)
 
 

@@ -30,7 +30,7 @@ def test_a_figure_stands_in_its_sentence_with_unit_interval_and_number(tmp_path)
 def test_two_sides_are_a_ratio_and_what_limits_it_is_told(tmp_path):
     finding, _ = found(tmp_path, {"response": "full_pass_seconds", "where": CAGED, "over": FREE})
     assert finding.value.startswith("23")
-    assert "translated CPU" in finding.note
+    assert "emulated CPU" in finding.note
     assert "extrapolated" in finding.note
 
 
