@@ -9,7 +9,7 @@ const QUICK_BLOCKS: u32 = 16;
 /// Blocks that are shorter than this are taken for as much as this many bytes are.
 const SHORT_BYTES: usize = 64;
 
-/// When that many blocks take longer than this, every block is worth a look.
+/// When the blocks between two looks take longer than this, every block is worth a look.
 const SLOW: Duration = Duration::from_millis(1);
 
 /// The moment at which reading stops, if there is one.
@@ -18,6 +18,7 @@ pub struct Deadline {
     at: Option<Instant>,
     looked: Instant,
     quick_blocks: u32,
+    step: u32,
     blocks_left: u32,
 }
 
@@ -28,7 +29,7 @@ impl Deadline {
     pub fn after(start: Instant, limit: Option<Duration>, block_bytes: usize) -> Self {
         let quick_blocks = QUICK_BLOCKS * (SHORT_BYTES / block_bytes).max(1) as u32;
         let at = limit.and_then(|limit| start.checked_add(limit));
-        Self { at, looked: start, quick_blocks, blocks_left: quick_blocks }
+        Self { at, looked: start, quick_blocks, step: 1, blocks_left: 1 }
     }
 
     /// To be asked once before each block.
@@ -41,8 +42,10 @@ impl Deadline {
 
     fn look(&mut self, at: Instant) -> bool {
         let now = Instant::now();
-        self.blocks_left = if now.duration_since(self.looked) > SLOW { 1 } else { self.quick_blocks };
-        self.looked = now;
+        // The steps grow while blocks are quick: a thousand short blocks with a pause before each are minutes.
+        let is_slow = now.duration_since(self.looked) > SLOW;
+        self.step = if is_slow { 1 } else { (2 * self.step).min(self.quick_blocks) };
+        (self.blocks_left, self.looked) = (self.step, now);
         now >= at
     }
 }
@@ -66,5 +69,16 @@ mod tests {
         });
         let read = blocks.count();
         assert!(read <= 2 * QUICK_BLOCKS as usize - 4, "{read} blocks of 5 ms in 60 ms");
+    }
+
+    #[test]
+    fn short_blocks_that_are_slow_are_watched_one_by_one_too() {
+        let mut deadline = Deadline::after(Instant::now(), Some(Duration::from_millis(60)), 1);
+        let blocks = (0..1000).take_while(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            !deadline.has_passed()
+        });
+        let read = blocks.count();
+        assert!(read <= 13, "{read} blocks of one byte and 5 ms in 60 ms");
     }
 }
