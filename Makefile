@@ -49,7 +49,7 @@ test-long: build/.stamp-test ## Run the tests that take long
 	@$(python) -m pytest -m long $(TESTS)
 lint: build/.stamp-lint ## Run linters, type checks and the rules of the code's shape
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
-bench: build/.stamp-test ## Measure what the harness costs and how well caps hold, as ratios (about 8 minutes)
+bench: build/.stamp-test ## Measure what the harness costs and how well caps hold, as ratios (about 12 minutes)
 	@$(python) -m tests.bench "$$HOST"
 
 ##@ Make and unmake
