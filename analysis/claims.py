@@ -15,6 +15,7 @@ from analysis.quantities import in_unit, scale_of
 from analysis.rules import TWO_SIDED, judge_config, judge_figure
 from analysis.stats import Summary, ratio, summarise
 
+EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
 _WORD = {"oom_killed": "killed", "ok": "ran", "timed_out": "timed out"}
 
 
@@ -96,7 +97,7 @@ def answer(trial: Judged, response: str) -> float | None:
 def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[Judged]]) -> str:
     """The reason, and what it rests on where that is less than a whole pass."""
     partial = any(is_extrapolated(trial, claim["response"]) for side in kept for trial in side)
-    return f"{why}; rests on a pass that was cut short and extrapolated" if partial else why
+    return f"{why}; {EXTRAPOLATED}" if partial else why
 
 
 def missing(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.cells import is_extrapolated, matching
-from analysis.claims import answer, missing
+from analysis.claims import EXTRAPOLATED, answer, missing
 from analysis.comparable import obstacle
 from analysis.decoded import DECODED, seen
 from analysis.load import Judged, Run
@@ -17,7 +17,6 @@ from analysis.wording import quantity, span
 
 _NO_VALUE = "…"
 _EMULATED = "mostly the emulated CPU's time"
-_PARTIAL = "rests on a pass that was cut short and extrapolated"
 _UNPROVEN = "† rests on excluded trials alone, so that it proves nothing"
 
 
@@ -87,7 +86,7 @@ def told(response: str, summary: Summary, *, is_ratio: bool) -> str:
 def _note(run: Run, response: str, kept: Sequence[Sequence[Judged]]) -> str:
     hindered = obstacle(run, {"needs": "any_size", "response": response}, kept)
     partial = any(is_extrapolated(trial, response) for side in kept for trial in side)
-    parts = [_EMULATED if hindered else None, _PARTIAL if partial else None]
+    parts = [_EMULATED if hindered else None, EXTRAPOLATED if partial else None]
     return "; ".join(part for part in parts if part)
 
 

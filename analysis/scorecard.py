@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -85,12 +85,21 @@ def newest_runs(runs: Path) -> dict[str, Run]:
 def _newest(runs: Path) -> Iterator[tuple[str, Run]]:
     for link in sorted(runs.glob("latest-*")):
         name = link.name.removeprefix("latest-")
-        older = sorted((path for path in runs.glob(f"*Z-{name}-*") if path.is_dir()), reverse=True)
-        loaded = (_loaded(path) for path in (link.resolve(), *older))
-        found = [run for run in loaded if run and run.plan["experiment"] == name]
-        run = next((run for run in found if run.plan["size"] != "smoke"), found[0] if found else None)
+        older = sorted((path.resolve() for path in runs.glob(f"*Z-{name}-*") if path.is_dir()), reverse=True)
+        run = _that_counts(dict.fromkeys((link.resolve(), *older)), name)
         if run:
             yield name, run
+
+
+def _that_counts(paths: Iterable[Path], name: str) -> Run | None:
+    """The first run of the experiment above smoke size, else the first; no run after it is read."""
+    smoke = None
+    for run in filter(None, map(_loaded, paths)):
+        if run.plan["experiment"] == name:
+            if run.plan["size"] != "smoke":
+                return run
+            smoke = smoke or run
+    return smoke
 
 
 def _loaded(path: Path) -> Run | None:

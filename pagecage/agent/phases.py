@@ -17,7 +17,8 @@ from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import layers_with_queue
 from pagecage.agent.facts import describe_disk
-from pagecage.agent.machine_memory import OF_OURS
+from pagecage.agent.knobs import KnobJournal
+from pagecage.agent.machine_memory import OF_OURS, MachineMemory
 from pagecage.agent.storage import make_storage, read_latency_us, remove_storage
 from pagecage.agent.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.workload_run import run_workload
@@ -64,7 +65,7 @@ def set_knobs(attempt: Attempt) -> None:
     """
     disk, wanted = attempt.disk, attempt.trial.read_ahead_kb
     if wanted is not None:
-        attempt.cleanup.callback(_restore_knobs, attempt)
+        attempt.cleanup.callback(_put_back, attempt, attempt.bench.knobs)
         for layer in layers_with_queue(disk):
             attempt.bench.knobs.set(layer, "read_ahead_kb", str(wanted))
     attempt.device = {
@@ -74,9 +75,9 @@ def set_knobs(attempt: Attempt) -> None:
     }  # fmt: skip
 
 
-def _restore_knobs(attempt: Attempt) -> None:
-    """What could not be put back is told: the disk stays changed."""
-    for sentence in attempt.bench.knobs.restore():
+def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory) -> None:
+    """What could not be put back is told: the disk, or the machine, stays changed."""
+    for sentence in journal.restore():
         attempt.error = f"{attempt.error or ''} {sentence}".strip()
 
 
@@ -97,16 +98,11 @@ def take_memory(attempt: Attempt) -> None:
     if not OF_OURS.exists():
         reason = "memory is taken away only from a guest that pagecage made, and this machine is none"
         raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, reason, "use HOST=vm")])
-    attempt.cleanup.callback(_give_memory_back, attempt)
+    attempt.cleanup.callback(_put_back, attempt, attempt.bench.memory)
     try:
         attempt.machine_memory = attempt.bench.memory.leave(wanted)
     except HostError as error:
         raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, error.message, error.hint)]) from None
-
-
-def _give_memory_back(attempt: Attempt) -> None:
-    for sentence in attempt.bench.memory.restore():
-        attempt.error = f"{attempt.error or ''} {sentence}".strip()
 
 
 def prepare_slice(attempt: Attempt) -> None:

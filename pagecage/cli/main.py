@@ -52,7 +52,8 @@ def _say(text: str) -> None:
 @app.command(name="list")
 def list_experiments(*, as_json: Json = False) -> int:
     """Show every experiment: its name, its question, its factors and treatments."""
-    rows = [carry_out.summary_row(definitions().experiment(name)) for name in definitions().experiment_names()]
+    known = definitions()
+    rows = [carry_out.summary_row(known.experiment(name)) for name in known.experiment_names()]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import tomllib
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,15 @@ class Definitions:
             raise PagecageError(f"{place}there is no {kind} {name!r}", nearest(name, known))
         return folder / f"{name}.toml"
 
+    @cached_property
+    def _articles(self) -> dict[str, Row] | None:
+        """The published figures: read once, however many experiments are."""
+        return read_articles(self._experiments / "articles")
+
     def _claims(self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> list[dict[str, Any]]:
         """Its claims, whole: a plan that holds them needs no other file to be judged."""
-        rows: dict[str, Row] | None = read_articles(self._experiments / "articles")
         try:
-            whole = [complete_claim(claim, rows, name) for claim in table.claims]
+            whole = [complete_claim(claim, self._articles, name) for claim in table.claims]
             for claim in whole:
                 check_config_key(claim, data)
         except PagecageError as error:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from pagecage.cage import Cage
-from pagecage.definitions.catalogue import Definitions
-from pagecage.definitions.programs import known_programs
+from pagecage.cage import UNCAGED, Cage
+from pagecage.cli.choose import definitions
 from pagecage.plan import Choices, make_trials
-from tests.tree import ROOT
 
-DEFINITIONS = Definitions(ROOT, known_programs(ROOT))
-NAMES = sorted(path.stem for path in Path(ROOT / "experiments").glob("*.toml"))
+DEFINITIONS = definitions()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DEFINITIONS.experiment_names())
 def test_only_the_heap_is_read_whatever_the_cache_holds(name: str) -> None:
     """A trial that does not say gets what the one before it left, so that the order decides its figure."""
     experiment = DEFINITIONS.experiment(name)
-    cages = {cage: Cage(cage, {}, {}) for cage in experiment.cage_names() | {"uncaged"}}
+    cages = {cage: Cage(cage, {}, {}) for cage in experiment.cage_names() | {UNCAGED}}
     for trial in make_trials(experiment, cages, Choices("emulated", "", 1, 1, "vm", "never")):
         if trial.cache == "any" and trial.dataset is not None:
             assert any(word.startswith("heap") for word in trial.workload.arguments), trial.treatment

@@ -16,7 +16,7 @@ from pagecage.record import read_records
 from pagecage.units import format_seconds
 from tests.tree import ROOT
 
-NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.toml"))
+NAMES = definitions().experiment_names()
 MOST_TREATMENTS = 8
 WHOLE_TABLES = {"constrained-random"}  # its twelve cells are one table, and other tests rely on them
 _LONGEST_SECONDS = 900.0
