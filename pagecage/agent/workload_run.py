@@ -106,19 +106,22 @@ def _take_fio(attempt: Attempt) -> None:
 def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadline: float) -> bool:
     speaks = attempt.trial.workload.kind == "handshake"
     if speaks:
-        if not conversation.wait_for("ready", deadline):
+        if not conversation.wait_for("ready", deadline=deadline):
             return False
         attempt.counters["before"] = _read_counters(attempt)
         begin = time.monotonic()
     wall = time.time() - (time.monotonic() - begin)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
     conversation.go()
-    finished = conversation.wait_for("end", deadline) if speaks else conversation.wait_for_exit(deadline)
+    if speaks:
+        finished = conversation.wait_for("stopped", "end", deadline=deadline)
+    else:
+        finished = conversation.wait_for_exit(deadline)
     seconds = time.monotonic() - begin
     attempt.counters["after"] = _read_counters(attempt)
     attempt.bench.stream.event("end", trial_id=attempt.trial.trial_id)
     attempt.measured = {"start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": seconds}
-    return finished
+    return finished and (not speaks or conversation.has_ended or conversation.wait_for("end", deadline=deadline))
 
 
 def _read_counters(attempt: Attempt) -> dict[str, Any]:
@@ -156,7 +159,7 @@ def judge_end(attempt: Attempt) -> tuple[str, str | None]:
     if status == CANNOT or end.get("refused"):
         return "requirement_missed", complaint or end.get("refused")
     if end.get("checksum_ok") is False:
-        return "wrong_answer", f"checksum {end.get('checksum')} is not the sidecar's"
+        return "wrong_answer", complaint or f"checksum {end.get('checksum')} is not the sidecar's"
     if status != 0:
         return "failed", complaint or f"exit status {status}"
     if attempt.trial.workload.kind != "command" and not end:

@@ -23,6 +23,7 @@ from pagecage.record import Record, read_records
 from pagecage.trial import Trial
 from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
 
+VERIFYING_SECONDS = 0.4  # of verifies.py
 UNIT = "pagecage-r1_tight.1.slice"
 ORDER = [
     "read_ahead_kb 128",
@@ -184,13 +185,22 @@ def test_what_a_workload_does_decides_the_outcome(
     assert machine.told()[-1] == "read_ahead_kb 256"
 
 
-@pytest.mark.parametrize("program", ["never_ends.py", "never_ready.py", "floods_for_ever.py"])
+@pytest.mark.parametrize("program", ["never_ends.py", "never_ready.py", "floods_for_ever.py", "stops_for_ever.py"])
 def test_a_workload_without_end_is_ended(machine: Machine, program: str) -> None:
     record = carry_out(machine, make_trial(program, timeout_seconds=1.5))
     assert record.outcome == "timed_out"
     assert record.error == "not done after 1.5 s"
     assert f"kill {UNIT}" in machine.told()
     assert machine.left() == []
+
+
+def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine) -> None:
+    record = carry_out(machine, make_trial("verifies.py"))
+    assert record.outcome == "ok"
+    assert record.measured is not None
+    assert record.measured["seconds"] < VERIFYING_SECONDS
+    assert record.response["device_read_bytes"] == 4096
+    assert record.workload["end"]["seconds"] == 0.01, "the end that comes later is heard"
 
 
 @pytest.mark.parametrize("program", ["prints_garbage.py", "ends_strangely.py"])
