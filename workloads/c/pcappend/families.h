@@ -1,0 +1,12 @@
+/* The methods, by the file that has them. */
+#ifndef PCAPPEND_FAMILIES_H
+#define PCAPPEND_FAMILIES_H
+
+struct method;
+
+/* calls.c */
+extern const struct method method_write, method_writev, method_fwrite, method_batch, method_reserve_pwrite;
+/* direct.c */
+extern const struct method method_direct, method_direct_misaligned;
+
+#endif
