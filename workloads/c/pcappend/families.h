@@ -8,5 +8,9 @@ struct method;
 extern const struct method method_write, method_writev, method_fwrite, method_batch, method_reserve_pwrite;
 /* direct.c */
 extern const struct method method_direct, method_direct_misaligned;
+/* mapped.c */
+extern const struct method method_mapped_atomic, method_mapped_mutex, method_mapped_semaphore, method_mapped_futex;
+/* aio.c, uring.c */
+extern const struct method method_aio, method_uring;
 
 #endif
