@@ -4,6 +4,8 @@
 
 struct method;
 
+/* log.c */
+extern const struct method method_pclog;
 /* calls.c */
 extern const struct method method_write, method_writev, method_fwrite, method_batch, method_reserve_pwrite;
 /* direct.c */

@@ -159,6 +159,11 @@ void verifier_see(struct verifier *verifier, const uint8_t *record, size_t bytes
     count_junk(verifier, record + taken, bytes - taken);
 }
 
+void verifier_junk(struct verifier *verifier, uint64_t hole_bytes, uint64_t stray_bytes) {
+    verifier->found.hole_bytes += hole_bytes;
+    verifier->found.stray_bytes += stray_bytes;
+}
+
 struct findings verifier_conclude(struct verifier *verifier) {
     struct findings found = verifier->found;
     for (uint32_t writer = 0; writer < verifier->writers; writer++) {
