@@ -1,6 +1,5 @@
+#include "framed.h"
 #include "handle.h"
-
-#include <string.h>
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
@@ -31,7 +30,8 @@ int pclog_append(pclog_writer *writer, const void *record, size_t bytes, uint64_
     if (bytes > PCLOG_RECORD_MAX) {
         return PCLOG_TOO_LARGE;
     }
-    int status = append_raw(writer, record, bytes, &place);
+    int status = writer->framed ? pclog_append_framed(writer, record, bytes, &place)
+                                : append_raw(writer, record, bytes, &place);
     PCLOG_AT(after_commit);
     if (status == PCLOG_OK && offset != NULL) {
         *offset = place;

@@ -74,6 +74,7 @@ struct pclog_writer {
     pclog *log;
     uint32_t id;
     bool framed;
+    bool has_hole; /* framed: what stands in its slot could not be written */
 };
 
 /* Puts the writer on the window that holds `offset`, and takes it off the one where it stood, which is unmapped when no
@@ -104,14 +105,21 @@ bool pclog_terms_read(const struct pclog_meta *meta, struct pclog_terms *terms);
 /* Makes metadata anew that a boot, a rotation or a cut has overtaken; of others nothing is changed. PCLOG_STALE where writers are
  * alive that go by them. */
 int pclog_renew_if_stale(pclog *log);
-/* What metadata must say of a file that has none: where it ends, its id, the next epoch. `known` is where an earlier cursor stood, 0 where
- * there is none. */
+/* What an earlier cursor tells of a raw log. After a crash of the machine the one on the disk may be too old. */
+struct pclog_cursor {
+    uint64_t offset;
+    bool exact;
+};
+/* Nothing: the log ends where its file does. */
+#define PCLOG_CURSOR_NONE ((struct pclog_cursor){UINT64_MAX, true})
+
+/* What metadata must say of a file; the inode and the log's id go into the terms. */
 struct pclog_found {
     uint64_t end;
     uint64_t size;
     uint32_t epoch, writers; /* the highest that are seen in frames */
 };
-int pclog_find(const pclog *log, struct pclog_terms *terms, uint64_t known, struct pclog_found *found);
+int pclog_find(const pclog *log, struct pclog_terms *terms, struct pclog_cursor known, struct pclog_found *found);
 
 /* ---- alone.c ---- */
 

@@ -93,7 +93,7 @@ static int create(const pclog *log, const struct pclog_options *asked) {
     meta->version = PCLOG_VERSION;
     struct pclog_terms terms = pclog_terms_new(asked);
     struct pclog_found found;
-    int status = pclog_find(log, &terms, UINT64_MAX, &found);
+    int status = pclog_find(log, &terms, PCLOG_CURSOR_NONE, &found);
     if (status == PCLOG_OK) {
         terms.epoch = found.epoch + 1;
         pclog_terms_seal(&terms);

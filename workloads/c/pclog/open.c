@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 
-#include "crc32c.h"
 #include "frames.h"
 #include "handle.h"
 
@@ -61,7 +60,13 @@ static int begin(pclog *log) {
     if (terms.mode != PCLOG_FRAMED || atomic_load(&log->meta->recovered_epoch) == terms.epoch) {
         return PCLOG_OK;
     }
-    return pclog_recover_old(log);
+    struct pclog_report report; /* an earlier epoch may have left holes; this epoch's writers keep their own */
+    int status = pclog_recover_log(log, &report);
+    if (status != PCLOG_OK && status != PCLOG_UNDECIDED) {
+        return status;
+    }
+    atomic_store(&log->meta->recovered_epoch, terms.epoch);
+    return PCLOG_OK;
 }
 
 int pclog_open(pclog **log, const char *path, const struct pclog_options *options) {

@@ -40,11 +40,11 @@ static uint64_t smaller(uint64_t one, uint64_t other) {
     return one < other ? one : other;
 }
 
-/* A raw log ends where its cursor stood, or behind its last byte that is not zero where that is later: of the bytes beyond the cursor none
- * can be told from what was grown ahead, except that it is not zero. Without a cursor it ends at the end of its file. */
-static int find_raw(const pclog *log, uint64_t known, struct pclog_found *found) {
-    int64_t last = known < found->size ? last_not_zero(log->file, found->size) : 0;
-    found->end = last < 0 ? 0 : smaller(larger(known, (uint64_t)last), found->size);
+/* A raw log ends where its cursor stood, or behind its last byte that is not zero where that is later: of the bytes beyond a cursor that may be
+ * too old none can be told from what was grown ahead, except that it is not zero. */
+static int find_raw(const pclog *log, struct pclog_cursor known, struct pclog_found *found) {
+    int64_t last = known.exact ? 0 : last_not_zero(log->file, found->size);
+    found->end = last < 0 ? 0 : smaller(larger(known.offset, (uint64_t)last), found->size);
     return last < 0 ? PCLOG_SYSTEM : PCLOG_OK;
 }
 
@@ -57,7 +57,7 @@ static int find_framed(const pclog *log, const struct pclog_terms *terms, struct
     return pclog_frames_survey(log->file, terms->log_id, (uint64_t)last, found);
 }
 
-int pclog_find(const pclog *log, struct pclog_terms *terms, uint64_t known, struct pclog_found *found) {
+int pclog_find(const pclog *log, struct pclog_terms *terms, struct pclog_cursor known, struct pclog_found *found) {
     struct stat status;
     *found = (struct pclog_found){0};
     int head = pclog_head_ensure(log->file, terms);
@@ -88,7 +88,9 @@ static int renew(pclog *log, const struct pclog_terms *old, const struct stat *f
     struct pclog_meta *meta = log->meta;
     struct pclog_found found;
     struct pclog_terms terms = *old;
-    uint64_t known = terms.inode == file->st_ino ? atomic_load(&meta->cursor) : UINT64_MAX;
+    struct pclog_cursor known = terms.inode == file->st_ino
+                                    ? (struct pclog_cursor){atomic_load(&meta->cursor), !another_boot(old)}
+                                    : PCLOG_CURSOR_NONE;
     int status = pclog_find(log, &terms, known, &found);
     if (status != PCLOG_OK) {
         return status;
@@ -97,9 +99,6 @@ static int renew(pclog *log, const struct pclog_terms *old, const struct stat *f
     pclog_boot_id(terms.boot_id);
     terms.epoch = (uint32_t)larger(old->epoch, found.epoch) + 1;
     pclog_terms_seal(&terms);
-    if (terms.mode == PCLOG_RAW && !another_boot(old)) {
-        found.end = smaller(known, found.size); /* every store that was made is still there: the cursor is right */
-    }
     uint32_t other = (atomic_load(&meta->which) & 1) ^ 1;
     meta->terms[other] = terms;
     atomic_store(&meta->cursor, found.end);
