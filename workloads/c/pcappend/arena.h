@@ -18,10 +18,11 @@ struct outcome {
     uint64_t offered_bytes;
     uint64_t failed;        /* calls that did not append their record, or not all of it */
     uint64_t errors[ERRNO_COUNT];
+    uint64_t syncs;         /* that it began itself */
     uint64_t minor_faults, major_faults, voluntary_switches, involuntary_switches;
     struct histogram call;  /* of a sample of the calls, one call's own time */
     struct histogram late;  /* with --rate: from when a call was due to when it was done, its sync included */
-    struct histogram sync;
+    struct histogram sync;  /* how long a writer waited for one */
 };
 
 /* One sync for all that wait, see sync.c. */

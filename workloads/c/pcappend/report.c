@@ -15,6 +15,7 @@ void report_add_up(const struct job *job, struct totals *totals) {
         all->offered += one->offered;
         all->offered_bytes += one->offered_bytes;
         all->failed += one->failed;
+        all->syncs += one->syncs;
         for (int error = 0; error < ERRNO_COUNT; error++) {
             all->errors[error] += one->errors[error];
         }
@@ -92,7 +93,7 @@ static void print_delays(const struct job *job, const struct outcome *all) {
     histogram_print(&all->late, "late");
     printf(",");
     print_optional("offered_per_second", job->plan->rate > 0.0, job->plan->rate);
-    printf("\"sync_calls\":%" PRIu64 ",", all->sync.count);
+    printf("\"sync_calls\":%" PRIu64 ",", all->syncs);
     print_optional("sync_p50_us", all->sync.count > 0, (double)histogram_quantile_ns(&all->sync, 5000) / 1e3);
     print_optional("sync_p99_us", all->sync.count > 0, (double)histogram_quantile_ns(&all->sync, 9900) / 1e3);
 }

@@ -11,6 +11,7 @@
 
 static int sync_alone(struct writer *writer) {
     const struct method *method = writer->job->plan->method;
+    writer->outcome->syncs++;
     if (method->sync != NULL) {
         return method->sync(writer);
     }
