@@ -43,12 +43,19 @@ class Summary:
 def need_of(plan: Plan) -> HostNeed:
     """Memory and disk that the plan asks of a host: room for every distinct file, and for a trial's own in memory.
 
-    A null_blk device holds the files in memory once more.
+    A null_blk device holds the files in memory once more, and what is written to it.
     """
     sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
-    largest = max((t.dataset_bytes * (1 if t.storage == "data" else 2) for t in plan.trials), default=0)
+    largest = max(map(_memory_bytes, plan.trials), default=0)
+    written = max((t.writes_bytes for t in plan.trials), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
-    return HostNeed(memory, sum(sizes.values()) + _SPARE_DATA_BYTES)
+    return HostNeed(memory, sum(sizes.values()) + written + _SPARE_DATA_BYTES)
+
+
+def _memory_bytes(trial: Trial) -> int:
+    """What of a trial's data memory holds: its files, and on a disk in memory all of that disk."""
+    in_memory = 0 if trial.storage == "data" else trial.dataset_bytes + trial.writes_bytes
+    return trial.dataset_bytes + in_memory
 
 
 class Campaign:

@@ -72,12 +72,12 @@ def _make_trial(
     repeat: int,
     position: int,
 ) -> Trial:
-    levels = [_level(experiment, factor, level) for factor, level in treatment.items()]
+    levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
     read_ahead_kb = _last(levels, "read_ahead_kb")
     storage = [level for level in levels if level.storage]
     return Trial(
         trial_id=trial_id, experiment=experiment.name, treatment=treatment, repeat=repeat,
-        block=repeat, position=position, workload=_workload(experiment, levels),
+        block=repeat, position=position, workload=_workload(experiment, levels, size),
         cage=cages[_last(levels, "cage") or UNCAGED], cache=_last(levels, "cache") or "any",
         dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
@@ -87,6 +87,7 @@ def _make_trial(
         storage=(storage[-1].storage if storage else None) or "data",
         storage_latency_us=storage[-1].storage_latency_us if storage else None,
         machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
+        dirty_limits=_dirty_limits(levels), writes_bytes=size.writes_bytes,
     )  # fmt: skip
 
 
@@ -96,11 +97,12 @@ def _last(levels: list[Level], key: str) -> Any:
     return told[-1] if told else None
 
 
-def _workload(experiment: Experiment, levels: list[Level]) -> Workload:
+def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
     """The last level's own program, or the experiment's; the arguments of all levels come after its."""
     own = Workload(experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes)
     chosen: Workload = _last(levels, "workload") or own
-    return replace(chosen, arguments=chosen.arguments + tuple(a for level in levels for a in level.arguments))
+    arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
+    return replace(chosen, arguments=tuple(map(size.filled, arguments)))
 
 
 def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int | None:
@@ -112,9 +114,15 @@ def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int |
     return None
 
 
-def _level(experiment: Experiment, factor: str, level: str) -> Level:
+def _dirty_limits(levels: list[Level]) -> dict[str, int]:
+    told = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level:
     known = experiment.levels.get(factor, {}).get(level, Level())
-    return replace(known, cage=known.cage or level) if factor == "cage" else known
+    cage = known.cage or (level if factor == "cage" else None)
+    return replace(known, cage=cage and size.filled(cage))
 
 
 def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:

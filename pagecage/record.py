@@ -50,6 +50,7 @@ class Record:
     cache: Mapping[str, Any] = field(default_factory=dict)
     device: Mapping[str, Any] = field(default_factory=dict)
     machine_memory: Mapping[str, Any] = field(default_factory=dict)
+    dirty_limits: Mapping[str, Any] = field(default_factory=dict)
     workload: Mapping[str, Any] = field(default_factory=dict)
     exit: Mapping[str, Any] = field(default_factory=dict)
     collectors: Mapping[str, Any] = field(default_factory=dict)

@@ -29,6 +29,7 @@ class Requirement(StrEnum):
     LIMITS = "limits"
     STORAGE = "storage"
     MACHINE_MEMORY = "machine_memory"
+    DIRTY_LIMITS = "dirty_limits"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,9 @@ def _needs_root(trial: Trial) -> list[Missed]:
         missed.append(Missed(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm"))
     if trial.machine_memory_bytes is not None:
         missed.append(Missed(Requirement.MACHINE_MEMORY, "only root may take memory away", "use HOST=vm"))
+    if trial.dirty_limits:
+        names = ", ".join(f"vm.{name}" for name in trial.dirty_limits)
+        missed.append(Missed(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm"))
     return missed
 
 

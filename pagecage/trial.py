@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pagecage.cage import Cage, cage_from_json, cage_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
-COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace")
+COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat")
 STORAGES = ("data", "null_blk", "dm_delay")
 
 
@@ -56,7 +56,8 @@ class Trial:
     """One row of a plan. `max_seconds` bounds the measured part, `timeout_seconds` the workload's whole life.
 
     There are `files` files like `dataset`, with the seeds 1 to `files`. `storage` other than "data" is made for the
-    trial; `machine_memory_bytes` is what is left of the machine's memory.
+    trial; `machine_memory_bytes` is what is left of the machine's memory, `dirty_limits` what of vm.dirty_bytes and
+    vm.dirty_background_bytes is set for it. The workload writes up to `writes_bytes` files of its own.
     """
 
     trial_id: str
@@ -78,6 +79,8 @@ class Trial:
     storage: str = "data"
     storage_latency_us: int | None = None
     machine_memory_bytes: int | None = None
+    dirty_limits: Mapping[str, int] = field(default_factory=dict)
+    writes_bytes: int = 0
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -98,6 +101,7 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "treatment": dict(trial.treatment),
         "cage": cage_to_json(trial.cage),
         "collectors": list(trial.collectors),
+        "dirty_limits": dict(trial.dirty_limits),
         "workload": {**asdict(trial.workload), "arguments": list(trial.workload.arguments)},
         "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)} if trial.before else None,
     }

@@ -13,10 +13,12 @@ from typing import Any
 
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.children import Children
+from pagecage.agent.collectors.blocklat import Blocklat
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.collectors.collector import Collector, Outcome
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.device import Disk
+from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.handshake import Conversation
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.knobs import KnobJournal
@@ -52,8 +54,10 @@ class Bench:
     systemd: Systemd
     calibrator: Calibrator
     tracer: Bpftrace
+    block_tracer: Blocklat
     knobs: KnobJournal
     memory: MachineMemory
+    dirty_limits: DirtyLimits
     children: Children
     interruption: Interruption
     stream: Stream
@@ -89,6 +93,7 @@ class Attempt:
     cache: dict[str, Any] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
     machine_memory: dict[str, Any] = field(default_factory=dict)
+    dirty_limits: dict[str, Any] = field(default_factory=dict)
     counters: dict[str, Any] = field(default_factory=dict)
     exit: dict[str, Any] = field(default_factory=dict)
     response: dict[str, float | None] = field(default_factory=dict)
@@ -138,7 +143,7 @@ class Attempt:
             restore_seq=machine["restore_seq"], emulated=machine["emulated"], response=self.response,
             measured=self.measured, samples=tuple(conversation.samples) if conversation else (),
             counters=self.counters, cage=self.cage, cache=self.cache, device=self.device,
-            machine_memory=self.machine_memory,
+            machine_memory=self.machine_memory, dirty_limits=self.dirty_limits,
             workload=self._workload(), exit=self.exit,
             collectors={name: outcome.to_json() for name, outcome in self.collected.items()},
             missed_requirements=tuple(missed.to_json() for missed in self.missed),

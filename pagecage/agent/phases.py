@@ -10,12 +10,14 @@ from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
 from pagecage.agent.calibrate import Calibrator
+from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import layers_with_queue
+from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import describe_disk
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import OF_OURS, MachineMemory
@@ -42,8 +44,9 @@ def prepare_storage(attempt: Attempt) -> None:
     if trial.storage == "data":
         return
     attempt.cleanup.callback(remove_storage, spool)
+    data_bytes = trial.dataset_bytes + trial.writes_bytes
     try:
-        attempt.made_storage = make_storage(trial.storage, trial.storage_latency_us or 0, trial.dataset_bytes, spool)
+        attempt.made_storage = make_storage(trial.storage, trial.storage_latency_us or 0, data_bytes, spool)
     except (PagecageError, OSError) as error:
         reason = getattr(error, "message", None) or str(error)
         raise RequirementMissed([Missed(Requirement.STORAGE, f"no {trial.storage} here: {reason}", "")]) from None
@@ -75,7 +78,7 @@ def set_knobs(attempt: Attempt) -> None:
     }  # fmt: skip
 
 
-def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory) -> None:
+def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory | DirtyLimits) -> None:
     """What could not be put back is told: the disk, or the machine, stays changed."""
     for sentence in journal.restore():
         attempt.error = f"{attempt.error or ''} {sentence}".strip()
@@ -83,7 +86,8 @@ def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory) -> None:
 
 def calibrate(attempt: Attempt) -> None:
     """Over-drive the cage's caps, the first time that this machine state meets it; on a machine at rest."""
-    attempt.bench.tracer.wait_until_attached()
+    for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
+        tracer.wait_until_attached()
     bench, calibrator = attempt.bench, attempt.bench.calibrator
     if attempt.made_storage:
         calibrator = Calibrator(bench.systemd, attempt.disk, attempt.data_dir, bench.interruption)
@@ -103,6 +107,25 @@ def take_memory(attempt: Attempt) -> None:
         attempt.machine_memory = attempt.bench.memory.leave(wanted)
     except HostError as error:
         raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, error.message, error.hint)]) from None
+
+
+def limit_dirty_pages(attempt: Attempt) -> None:
+    """Set how much may wait to be written, where the trial says it, and note what is in force in any case.
+
+    Only in a guest of ours: whatever else a machine writes would wait as well.
+    """
+    wanted, limits = dict(attempt.trial.dirty_limits), attempt.bench.dirty_limits
+    attempt.dirty_limits = {"requested": wanted, "in_force": limits.read()}
+    if not wanted:
+        return
+    if not OF_OURS.exists():
+        reason = "vm.dirty_bytes is set only in a guest that pagecage made, and this machine is none"
+        raise RequirementMissed([Missed(Requirement.DIRTY_LIMITS, reason, "use HOST=vm")])
+    attempt.cleanup.callback(_put_back, attempt, limits)
+    try:
+        attempt.dirty_limits["in_force"] = limits.set(wanted)
+    except HostError as error:
+        raise RequirementMissed([Missed(Requirement.DIRTY_LIMITS, error.message, error.hint)]) from None
 
 
 def prepare_slice(attempt: Attempt) -> None:
@@ -145,12 +168,15 @@ def start_collectors(attempt: Attempt) -> None:
 
 def measure(attempt: Attempt) -> None:
     """Run the workload in the slice, with the counters read around its measured part."""
-    begin = time.monotonic()
-    if "bpftrace" in attempt.trial.collectors:
-        attempt.bench.tracer.wait_for_tick()
+    begin, wanted = time.monotonic(), attempt.trial.collectors
+    for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
+        if tracer.name in wanted:
+            tracer.wait_for_tick()
     run_workload(attempt)
-    if "bpftrace" in attempt.trial.collectors:
+    if "bpftrace" in wanted:
         _take_trace(attempt, begin)
+    if "blocklat" in wanted:
+        _take_block_trace(attempt, begin)
 
 
 def _take_trace(attempt: Attempt, begin: float) -> None:
@@ -161,6 +187,17 @@ def _take_trace(attempt: Attempt, begin: float) -> None:
     tracer.wait_for_tick()
     inodes, path = {file.stat().st_ino for file in attempt.datasets}, attempt.directory / "bpftrace.jsonl"
     attempt.collected["bpftrace"] = tracer.excerpt(inodes, begin, path)
+
+
+def _take_block_trace(attempt: Attempt, begin: float) -> None:
+    """The trace of the disk's writes, and what it says of the measured part, beside the other responses."""
+    tracer, measured = attempt.bench.block_tracer, attempt.measured
+    tracer.wait_for_tick()
+    path = attempt.directory / "blocklat.jsonl"
+    attempt.collected["blocklat"], rows = tracer.excerpt(attempt.disk.maj_min, begin, path)
+    if measured and attempt.response:
+        start = measured["start_monotonic_seconds"]
+        attempt.response |= responses_of(rows, start, start + measured["seconds"])
 
 
 def stop_collectors(attempt: Attempt) -> None:
@@ -188,6 +225,7 @@ PHASES: tuple[tuple[str, Callable[[Attempt], None]], ...] = (
     ("knobs", set_knobs),
     ("calibrate", calibrate),
     ("memory", take_memory),
+    ("dirty", limit_dirty_pages),
     ("cache", reach_cache_state),
     ("slice", prepare_slice),
     ("before", run_before),

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from pagecage.cage import UNCAGED, Cage
 from pagecage.definitions.articles import Row, check_config_key, complete_claim, read_articles
-from pagecage.definitions.claim_tables import ClaimTable, FindingTable, Source
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
 from pagecage.definitions.tables import CageFile, ExperimentFile, Fraction, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError
 from pagecage.experiment import Experiment, Level, Size
@@ -55,7 +55,7 @@ def _keys_hint(path: Path, key: str) -> str:
     """The nearest key of the same table; docs/schema/ has them all."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
-        "findings": FindingTable, "source": Source, "MemoryMax": Fraction,
+        "findings": FindingTable, "tables": ReportTable, "source": Source, "MemoryMax": Fraction,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
@@ -144,7 +144,8 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
 def _size(name: str, table: SizeTable) -> Size:
     """A smoke run shows every level once, and no more, unless its table says otherwise."""
     chosen = table.treatments or ("covering" if name == "smoke" else "all")
-    return Size(table.dataset, table.max_seconds, table.repeats, table.files, chosen)
+    places = {place: str(value) for place, value in table.places.items()}
+    return Size(table.dataset, table.max_seconds, table.repeats, table.files, chosen, places, table.writes or 0)
 
 
 def _level(table: LevelTable) -> Level:
@@ -156,6 +157,7 @@ def _level(table: LevelTable) -> Level:
         storage=table.storage, storage_latency_us=table.storage_latency_us,
         machine_memory_bytes=memory if isinstance(memory, int) else None,
         machine_memory_fraction=memory.dataset_fraction if isinstance(memory, Fraction) else None,
+        dirty_bytes=table.dirty_bytes, dirty_background_bytes=table.dirty_background_bytes,
     )  # fmt: skip
 
 

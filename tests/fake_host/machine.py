@@ -18,9 +18,11 @@ from pagecage.agent import cgroupfs, device, facts, knobs, session, systemd
 from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.children import Children
+from pagecage.agent.collectors.blocklat import Blocklat
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.dataset import GENERATOR_VERSION
 from pagecage.agent.device import Disk
+from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import MachineMemory
@@ -174,7 +176,8 @@ def make_bench(machine: Machine, out: io.BytesIO, *trials: Trial, interruption: 
     return Bench(
         request=make_request(machine, *trials), facts=facts.read_facts(machine.data, False), disk=disk, systemd=manager,
         calibrator=Calibrator(manager, disk, machine.data, heard), tracer=Bpftrace(machine.spool, children),
-        knobs=KnobJournal(machine.spool), memory=MachineMemory(machine.spool),
+        block_tracer=Blocklat(machine.spool, children),
+        knobs=KnobJournal(machine.spool), memory=MachineMemory(machine.spool), dirty_limits=DirtyLimits(machine.spool),
         children=children, interruption=heard, stream=Stream(out),
     )  # fmt: skip
 
