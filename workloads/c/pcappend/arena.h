@@ -14,15 +14,15 @@ enum { ERRNO_COUNT = 136, CACHE_LINE = 64 };
 /* What became of one writer's records. Only the writer writes here; the rest is read when it is done. */
 struct outcome {
     _Alignas(CACHE_LINE) uint64_t started_ns, ended_ns;
-    uint64_t offered;       /* records that were tried */
+    uint64_t offered; /* records that were tried */
     uint64_t offered_bytes;
-    uint64_t failed;        /* calls that did not append their record, or not all of it */
+    uint64_t failed; /* calls that did not append their record, or not all of it */
     uint64_t errors[ERRNO_COUNT];
-    uint64_t syncs;         /* that it began itself */
+    uint64_t syncs; /* that it began itself */
     uint64_t minor_faults, major_faults, voluntary_switches, involuntary_switches;
-    struct histogram call;  /* of a sample of the calls, one call's own time */
-    struct histogram late;  /* with --rate: from when a call was due to when it was done, its sync included */
-    struct histogram sync;  /* how long a writer waited for one */
+    struct histogram call; /* of a sample of the calls, one call's own time */
+    struct histogram late; /* with --rate: from when a call was due to when it was done, its sync included */
+    struct histogram sync; /* how long a writer waited for one */
 };
 
 /* One sync for all that wait, see sync.c. */
@@ -45,6 +45,7 @@ struct arena {
     _Atomic uint32_t gate;        /* 1 when it is open */
     _Atomic uint64_t deadline_ns; /* 0 without --max-seconds */
     _Atomic uint32_t stop;
+    _Atomic uint32_t spoken; /* see fail_together() */
     struct sync_group group;
     struct turn turn;
     _Alignas(CACHE_LINE) _Atomic uint64_t cursor; /* where the next record goes, for methods that reserve */

@@ -55,10 +55,13 @@ static void run_threads(struct process *process) {
 }
 
 static void explain_bus_error(int signal) {
-    static const char SENTENCE[] = "pcappend: a mapped page could not be had: the disk is full, or the file was cut short\n";
+    static const char SENTENCE[] =
+        "pcappend: a mapped page could not be had: the disk is full, or the file was cut short\n";
     (void)signal;
-    ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
-    (void)ignored;
+    if (fail_speaks()) {
+        ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
+        (void)ignored;
+    }
     _exit(FAILED);
 }
 
@@ -67,7 +70,11 @@ static _Noreturn void run_process(const struct job *job, uint32_t number, pid_t 
     if (getppid() != parent) {
         _exit(FAILED);
     }
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     signal(SIGBUS, explain_bus_error);
+    fail_together(&job->arena->spoken);
     struct process process = {.job = job, .number = number};
     const struct method *method = job->plan->method;
     if (method->enter != NULL) {
@@ -80,7 +87,7 @@ static _Noreturn void run_process(const struct job *job, uint32_t number, pid_t 
     _exit(DONE);
 }
 
-static void kill_all(void) {
+void crew_dismiss(void) {
     for (uint64_t at = 0; at < member_count; at++) {
         if (members[at] > 0) {
             kill(members[at], SIGKILL);
@@ -92,7 +99,7 @@ static void kill_all(void) {
 
 /* A writer that says why it ends has said so itself; of one that was killed somebody else must. */
 static _Noreturn void mourn(pid_t member, int status) {
-    kill_all();
+    crew_dismiss();
     if (WIFEXITED(status)) {
         exit(WEXITSTATUS(status) == DONE ? FAILED : WEXITSTATUS(status));
     }
@@ -132,7 +139,7 @@ void crew_start(const struct job *job) {
         if (member == 0) {
             run_process(job, (uint32_t)member_count, parent);
         } else if (member < 0) {
-            kill_all();
+            crew_dismiss();
             fail(FAILED, "cannot start %u processes: %s", (unsigned)job->plan->procs, strerror(errno));
         }
         members[member_count] = member;
@@ -159,8 +166,4 @@ void crew_work(const struct job *job) {
         struct timespec wait = timespec_of(deadline == 0 || stopping ? SECOND_NS : deadline - now);
         sigtimedwait(&child, NULL, &wait);
     }
-}
-
-void crew_dismiss(void) {
-    kill_all();
 }

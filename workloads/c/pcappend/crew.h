@@ -11,7 +11,7 @@ void crew_start(const struct job *job);
  * killed, and this process ends with a sentence. */
 void crew_work(const struct job *job);
 
-/* Lets them go without any work, where no `go` came. */
+/* Ends them where they stand: no `go` came, or a signal did. */
 void crew_dismiss(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* Handing records to a thread of the process that writes them, as loggers do: each writer fills a ring of its own, without
- * a lock, and the thread writes whatever stands in a ring by one write(2). Not immediate: what is in a ring when the process
- * dies is gone. */
+/* Handing records to a thread of the process that writes them, as loggers do: each writer fills a ring of its own,
+ * without a lock, and the thread writes whatever stands in a ring by one write(2). Not immediate: what is in a ring
+ * when the process dies is gone. */
 #define _GNU_SOURCE
 
 #include "families.h"

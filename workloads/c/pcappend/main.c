@@ -51,7 +51,8 @@ static struct findings verify(const struct job *job) {
     uint32_t writers = job->arena->writers;
     struct offer *offers = calloc(writers, sizeof *offers);
     for (uint32_t writer = 0; offers != NULL && writer < writers; writer++) {
-        offers[writer] = (struct offer){job->arena->outcomes[writer].offered, job->arena->outcomes[writer].offered_bytes};
+        offers[writer] =
+            (struct offer){job->arena->outcomes[writer].offered, job->arena->outcomes[writer].offered_bytes};
     }
     struct verifier *verifier = offers == NULL ? NULL : verifier_new(&job->lengths, job->block_bytes, writers, offers);
     if (verifier == NULL) {
@@ -74,11 +75,21 @@ static uint64_t file_bytes(const struct job *job) {
     return (uint64_t)status.st_size;
 }
 
+static void leave_nothing(int number) {
+    crew_dismiss();
+    scratch_remove();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 int main(int count, char **words) {
     static struct totals totals;
     static struct job job;
     struct plan plan = plan_read(count, words);
     signal(SIGXFSZ, SIG_IGN); /* a limit on the file's size is EFBIG then, and counted */
+    signal(SIGTERM, leave_nothing);
+    signal(SIGINT, leave_nothing);
+    signal(SIGHUP, leave_nothing);
     set_up(&job, &plan, &totals);
     if (plan.handshake && !handshake_begin()) {
         crew_dismiss();

@@ -1,5 +1,6 @@
 /* One shared mapping of a file that is as long from the start as all records need. Only how a place in it is taken
- * differs: by an atomic addition, or in turns, and then the record is copied in one's turn, as a log under a lock does. */
+ * differs: by an atomic addition, or in turns, and then the record is copied in one's turn, as a log under a lock does.
+ */
 #define _GNU_SOURCE
 
 #include "families.h"
@@ -77,11 +78,13 @@ static void finish_mapped(struct job *job) {
     }
 }
 
-#define MAPPED(named, spoken, how)                                                                                      \
-    {                                                                                                                  \
-        .name = named, .says = spoken, .create = create_mapped, .open = open_mapped, .append = how,                    \
-        .finish = finish_mapped                                                                                        \
-    }
+#define MAPPED(named, spoken, how) \
+    {.name = named,                \
+     .says = spoken,               \
+     .create = create_mapped,      \
+     .open = open_mapped,          \
+     .append = how,                \
+     .finish = finish_mapped}
 
 const struct method method_mapped_atomic =
     MAPPED("mapped-atomic", "one preallocated mapping, a place by atomic addition", append_atomic);

@@ -20,7 +20,8 @@ struct verifier {
     bool in_torn; /* what comes is the rest of a torn record */
 };
 
-struct verifier *verifier_new(const struct lengths *lengths, size_t block_bytes, uint32_t writers, const struct offer *offers) {
+struct verifier *verifier_new(const struct lengths *lengths, size_t block_bytes, uint32_t writers,
+                              const struct offer *offers) {
     struct verifier *new = calloc(1, sizeof *new);
     if (new == NULL) {
         return NULL;
@@ -66,7 +67,8 @@ static void count_record(struct verifier *verifier, const uint8_t *record, size_
 }
 
 /* The length of the record whose label stands here; 0 where there is none that was offered. */
-static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *bytes, uint32_t *writer, uint64_t *sequence) {
+static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *bytes, uint32_t *writer,
+                             uint64_t *sequence) {
     if (!record_label(bytes, writer, sequence) || *writer >= verifier->writers ||
         *sequence >= verifier->ledgers[*writer].offered) {
         return 0;
@@ -74,7 +76,8 @@ static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *byt
     return record_bytes(&verifier->lengths, *writer, *sequence);
 }
 
-static void see_labelled(struct verifier *verifier, const uint8_t *record, size_t bytes, uint32_t writer, uint64_t sequence) {
+static void see_labelled(struct verifier *verifier, const uint8_t *record, size_t bytes, uint32_t writer,
+                         uint64_t sequence) {
     enum place place = ledger_note(&verifier->ledgers[writer], sequence);
     if (place == SEEN_BEFORE) {
         verifier->found.doubled_records++;
@@ -127,7 +130,8 @@ static size_t padded(const struct verifier *verifier, size_t bytes) {
     return (bytes + verifier->block_bytes - 1) / verifier->block_bytes * verifier->block_bytes;
 }
 
-/* Bytes to pass over: a record with its padding, which must be zeros; otherwise one byte, or one block, that is junk. */
+/* Bytes to pass over: a record with its padding, which must be zeros; otherwise one byte, or one block, that is junk.
+ */
 static size_t step(struct verifier *verifier, const uint8_t *bytes, size_t have) {
     size_t taken = look(verifier, bytes, have);
     size_t end = padded(verifier, taken > 0 ? taken : 1);

@@ -15,7 +15,8 @@
 /* Of closed loops one call in so many is timed: two looks at the clock cost as much as the quickest call. */
 enum { CALLS_A_SAMPLE = 32 };
 
-/* xorshift64: enough to pick calls at irregular distances. Regular ones would beat against pages, windows and batches. */
+/* xorshift64: enough to pick calls at irregular distances. Regular ones would beat against pages, windows and batches.
+ */
 static uint64_t draw(struct writer *writer) {
     writer->random ^= writer->random << 13;
     writer->random ^= writer->random >> 7;
@@ -83,8 +84,9 @@ static void run_closed(struct writer *writer) {
     }
 }
 
-/* Sleeps until the moment; false where that lies beyond the time to stop. Always by sleeping: writers that spin would take
- * the CPU from those whose record is due. Waking late is counted, as it is for a program that waits for its requests. */
+/* Sleeps until the moment; false where that lies beyond the time to stop. Always by sleeping: writers that spin would
+ * take the CPU from those whose record is due. Waking late is counted, as it is for a program that waits for its
+ * requests. */
 static bool await(const struct arena *arena, uint64_t moment_ns) {
     uint64_t deadline = atomic_load_explicit(&arena->deadline_ns, memory_order_relaxed);
     if (deadline != 0 && moment_ns >= deadline) {

@@ -71,8 +71,8 @@ static struct findings judge(struct draft *draft) {
 
 static const struct {
     size_t low, high, block_bytes;
-} SHAPES[] = {{1, 1, 1},     {3, 3, 1},     {15, 15, 1},   {16, 16, 1},     {128, 128, 1},     {4095, 4095, 1},
-              {16, 6000, 1}, {1, 1, 512},   {15, 15, 512}, {128, 128, 512}, {4095, 4095, 512}, {16, 6000, 512}};
+} SHAPES[] = {{1, 1, 1},     {3, 3, 1},   {15, 15, 1},   {16, 16, 1},     {128, 128, 1},     {4095, 4095, 1},
+              {16, 6000, 1}, {1, 1, 512}, {15, 15, 512}, {128, 128, 512}, {4095, 4095, 512}, {16, 6000, 512}};
 
 static void whole_files_are_good(void) {
     for (size_t shape = 0; shape < sizeof SHAPES / sizeof *SHAPES; shape++) {
