@@ -135,7 +135,7 @@ class Results:
 
     @property
     def timelines(self) -> Html | None:
-        """MB/s and reads a second over time."""
+        """MB/s and I/Os a second over time."""
         made = _figure(
             lambda: figures.timeline_figure(
                 self.run, self.trial_df, frames.sample_frame(self.run), frames.iostat_frame(self.run)
