@@ -40,7 +40,9 @@ def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
     columns = list(dict.fromkeys(column for row in rows for column in row))
     told = [column for column in columns if column[1] != "published" or any(row.get(column) for row in rows)]
     cells = [[row.get(column, "") for column in told] for row in rows]
-    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(told) if told else None)
+    if not any(below == "published" for _, below in told):
+        return pd.DataFrame(cells, columns=[heading for heading, _ in told] if told else None)
+    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(told))
 
 
 def _response_row(

@@ -141,6 +141,10 @@ def test_a_further_table_has_what_varies_and_what_was_published(tmp_path: Any) -
     rows = dict(zip(frame["pattern", ""], frame["time", "published"], strict=True))
     assert rows == {"sequential": "", "random": "62 ms"}
     assert any(SENTENCE in text for text in frame["time", "measured"])
+    assert list(response_table(run, {**table, "columns": {"bytes": "device_read_bytes"}}).columns) == [
+        "pattern",
+        "bytes",
+    ]
     made = Results(run.path).tables
     assert made is not None
     assert "Uncaged, {ops} times" in made.text, "a place that the size has not is left as it is"
