@@ -54,7 +54,7 @@ class Program:
     def run(self, method: str, *words: object, before: Callable[[], None] | None = None) -> Ended:
         """By hand, to the end; nothing must be left in the directory."""
         argv = [*self.argv(method, *words), "--no-handshake"]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120, preexec_fn=before)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, preexec_fn=before)
         return Ended(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
 
     def start(self, method: str, *words: object) -> subprocess.Popen[str]:
