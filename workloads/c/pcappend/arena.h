@@ -43,6 +43,7 @@ struct arena {
     uint32_t writers;
     _Atomic uint32_t parked;      /* writers that wait at the gate */
     _Atomic uint32_t gate;        /* 1 when it is open */
+    _Atomic uint64_t released_ns; /* when it was opened: what --rate counts from */
     _Atomic uint64_t deadline_ns; /* 0 without --max-seconds */
     _Atomic uint32_t stop;
     _Atomic uint32_t spoken; /* see fail_together() */

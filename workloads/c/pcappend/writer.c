@@ -35,7 +35,7 @@ static void count_failure(struct outcome *outcome, int error) {
     }
 }
 
-/* One record, from its number; true when the call succeeded. */
+/* One record, from its number. */
 static void append(struct writer *writer, uint64_t sequence) {
     size_t bytes = record_bytes(&writer->job->lengths, writer->number, sequence);
     record_stamp(writer->record, bytes, writer->number, sequence);
@@ -98,11 +98,12 @@ static bool await(const struct arena *arena, uint64_t moment_ns) {
     return atomic_load_explicit(&arena->stop, memory_order_relaxed) == 0;
 }
 
-/* At the times that the rate gives, the writers' own spread evenly. A late one shifts none of those that follow. */
+/* At the times that the rate gives, counted from one moment for all writers, their own spread evenly. A late one shifts
+ * none of those that follow. */
 static void run_open(struct writer *writer) {
     const struct plan *plan = writer->job->plan;
     double interval_ns = SECOND_NS / plan->rate;
-    uint64_t writers = writer->job->arena->writers, begin = writer->outcome->started_ns;
+    uint64_t writers = writer->job->arena->writers, begin = atomic_load(&writer->job->arena->released_ns);
     for (uint64_t sequence = 0; sequence < plan->ops; sequence++) {
         uint64_t intended = begin + (uint64_t)((double)(sequence * writers + writer->number) * interval_ns);
         if (!await(writer->job->arena, intended)) {
@@ -124,7 +125,6 @@ static void note_usage(struct outcome *outcome, const struct rusage *before) {
     outcome->involuntary_switches = (uint64_t)(now.ru_nivcsw - before->ru_nivcsw);
 }
 
-/* Where the processes start together, their first records are due from one moment on: see arena_release(). */
 static void run_through(struct writer *writer) {
     struct rusage before;
     getrusage(RUSAGE_THREAD, &before);
