@@ -32,8 +32,8 @@ struct sync_group {
     _Atomic uint32_t error; /* errno of the last that failed */
 };
 
-/* The locks that the mapped methods take turns by; one of them is used in a run. */
-struct turn {
+/* What the mapped methods lock, of which a run uses one. */
+struct locks {
     _Alignas(CACHE_LINE) pthread_mutex_t mutex;
     sem_t semaphore;
     _Atomic uint32_t futex;
@@ -48,7 +48,7 @@ struct arena {
     _Atomic uint32_t stop;
     _Atomic uint32_t spoken; /* see fail_together() */
     struct sync_group group;
-    struct turn turn;
+    struct locks locks;
     _Alignas(CACHE_LINE) _Atomic uint64_t cursor; /* where the next record goes, for methods that reserve */
     struct outcome outcomes[];
 };

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 
 #include "contract/clock.h"
-#include "crew.h"
+#include "processes.h"
 #include "contract/failure.h"
 #include "contract/handshake.h"
 #include "method.h"
@@ -31,13 +31,13 @@ static void set_up(struct job *job, const struct plan *plan, struct totals *tota
     if (plan->method->create != NULL) {
         plan->method->create(job);
     }
-    crew_start(job);
+    processes_start(job);
     totals->setup_seconds = seconds_since(begin);
 }
 
 static void work(const struct job *job, struct totals *totals) {
     uint64_t begin = now_ns();
-    crew_work(job);
+    processes_run(job);
     totals->with_start_seconds = totals->setup_seconds + seconds_since(begin);
     report_add_up(job, totals);
 }
@@ -76,7 +76,7 @@ static uint64_t file_bytes(const struct job *job) {
 }
 
 static void leave_nothing(int number) {
-    crew_dismiss();
+    processes_kill();
     scratch_remove();
     signal(number, SIG_DFL);
     raise(number);
@@ -92,7 +92,7 @@ int main(int count, char **words) {
     signal(SIGHUP, leave_nothing);
     set_up(&job, &plan, &totals);
     if (plan.handshake && !handshake_begin()) {
-        crew_dismiss();
+        processes_kill();
         return DONE;
     }
     work(&job, &totals);
