@@ -96,7 +96,8 @@ static void garbage_is_refused(void) {
 }
 
 static void options_must_agree(void) {
-    struct pclog_options first = {.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 8192, .growth_percent = 10};
+    struct pclog_options first = {
+        .mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 8192, .growth_percent = 10};
     struct pclog_options other;
     EQUAL(try_open(&first), PCLOG_OK);
     EQUAL(try_open(&first), PCLOG_OK);
