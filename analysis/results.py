@@ -93,6 +93,12 @@ class Results:
         return Html(f"<h2>Published and measured</h2>{about}{parts}")
 
     @property
+    def diagnosis(self) -> Html | None:
+        """What held each caged treatment back, in sentences that can be forwarded."""
+        made = _table(tables.diagnosis_table(self.run), "narrow")
+        return Html(f"<h2>What held it back</h2>{made.text}") if made else None
+
+    @property
     def evidence(self) -> Html:
         """What the verdicts rest on, folded: limits, cache, quiet, exclusions."""
         parts = (

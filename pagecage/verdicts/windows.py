@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.record import Record
+from pagecage.verdicts.caps import caps_between, measured_caps
 from pagecage.verdicts.readings import (
     counter,
     difference,
@@ -23,9 +24,13 @@ WINDOW_SECONDS = 0.5
 class Window:
     """What the slice did in one stretch of the measured part. Waits are seconds; None is not known."""
 
+    start_seconds: float
+    """Since `go`."""
     seconds: float
     moved: Mapping[str, float]
     """By io.stat key: rbytes rios wbytes wios."""
+    caps: Mapping[str, float]
+    """The I/O caps in force, by systemd property."""
     waited_io: float | None
     waited_memory: float | None
     waited_cpu: float | None
@@ -40,7 +45,7 @@ class Window:
 def windows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
     """Windows of the measured part; where the series is too coarse the whole of it, from the counters."""
     rows = _within(record, series)
-    cut = [_from_rows(first, last) for first, last in _pairs(rows)]
+    cut = [_from_rows(record, first, last) for first, last in _pairs(rows)]
     whole = _whole(record)
     return cut or ([whole] if whole else [])
 
@@ -75,11 +80,14 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _from_rows(first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
+def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
     """A disk that the slice has not touched yet has an empty `io`."""
+    assert record.measured is not None
     keys = ("rbytes", "rios", "wbytes", "wios")
     return Window(
+        start_seconds=first["t"] - record.measured["start_monotonic_seconds"],
         seconds=last["t"] - first["t"],
+        caps=caps_between(record, first["t"], last["t"]),
         moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in keys},
         waited_io=_scaled(_grown(first, last, "pressure", "io", "some"), 1e-6),
         waited_memory=_scaled(_grown(first, last, "pressure", "memory", "some"), 1e-6),
@@ -98,7 +106,9 @@ def _whole(record: Record) -> Window | None:
         return None
     keys = ("rbytes", "rios", "wbytes", "wios")
     return Window(
+        start_seconds=0.0,
         seconds=seconds,
+        caps=measured_caps(record),
         moved={key: io_difference(record, key) or 0.0 for key in keys},
         waited_io=stalled_seconds(record, "io"),
         waited_memory=stalled_seconds(record, "memory"),
