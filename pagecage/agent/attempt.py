@@ -16,6 +16,7 @@ from pagecage.agent.children import Children
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.collectors.collector import Collector, Outcome
 from pagecage.agent.collectors.sampler import Sampler
+from pagecage.agent.credits import CreditPlayer
 from pagecage.agent.device import Disk
 from pagecage.agent.handshake import Conversation
 from pagecage.agent.interruption import Interruption
@@ -76,6 +77,7 @@ class Attempt:
     cgroup: Path | None = None
     unit: str = ""
     sampler: Sampler | None = None
+    credits: CreditPlayer | None = None
     collectors: list[Collector] = field(default_factory=list)
     collected: dict[str, Outcome] = field(default_factory=dict)
     conversation: Conversation | None = None
@@ -137,13 +139,16 @@ class Attempt:
             phases=tuple(self.phases), boot_id=self.bench.facts["boot_id"], state_id=machine["state_id"],
             restore_seq=machine["restore_seq"], emulated=machine["emulated"], response=self.response,
             measured=self.measured, samples=tuple(conversation.samples) if conversation else (),
-            counters=self.counters, cage=self.cage, cache=self.cache, device=self.device,
+            counters=self.counters, cage=self._cage(), cache=self.cache, device=self.device,
             machine_memory=self.machine_memory,
             workload=self._workload(), exit=self.exit,
             collectors={name: outcome.to_json() for name, outcome in self.collected.items()},
             missed_requirements=tuple(missed.to_json() for missed in self.missed),
             harness={**request.harness, "python": sys.version.split()[0]},
         )  # fmt: skip
+
+    def _cage(self) -> dict[str, Any]:
+        return {**self.cage, **({"credits": self.credits.to_json()} if self.credits else {})}
 
     def _workload(self) -> dict[str, Any]:
         end = self.conversation.end if self.conversation else {}

@@ -14,6 +14,7 @@ from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
+from pagecage.agent.credits import CreditPlayer
 from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import layers_with_queue
 from pagecage.agent.facts import describe_disk
@@ -137,6 +138,9 @@ def start_collectors(attempt: Attempt) -> None:
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
+    if attempt.trial.cage.burst:  # last, so that it begins when the others record
+        attempt.credits = CreditPlayer(around, attempt.trial.cage)
+        attempt.collectors.append(attempt.credits)
     attempt.cleanup.callback(stop_collectors, attempt)
     for collector in attempt.collectors:
         collector.start()

@@ -23,7 +23,14 @@ def requested_caps(record: Record) -> dict[str, float]:
 
 def changes(record: Record) -> Sequence[Change]:
     """Each rewriting of io.max by burst credits: {"t": CLOCK_MONOTONIC, property: cap}, in order; none without."""
-    return (record.cage.get("burst") or {}).get("changes") or ()
+    return (record.cage.get("credits") or {}).get("changes") or ()
+
+
+def credits_error(record: Record, name: str) -> str | None:
+    """Why the credits of one property's bucket ended early; None where they did not, or it has none."""
+    played = record.cage.get("credits") or {}
+    has_bucket = any(name in bucket["properties"] for bucket in played.get("buckets") or ())
+    return played.get("error") if has_bucket else None
 
 
 def caps_between(record: Record, start: float, end: float) -> dict[str, float]:

@@ -227,7 +227,7 @@ def test_credits_that_ran_out_are_told():
     record, rows = stored("iops")
     start = record.measured["start_monotonic_seconds"]
     changes = [{"t": start - 1, "IOReadIOPSMax": 1000}, {"t": start + 12.5, "IOReadIOPSMax": 500}]
-    record = replace(record, cage={**record.cage, "burst": {"start": "full", "changes": changes}})
+    record = replace(record, cage={**record.cage, "credits": {"buckets": [], "changes": changes, "error": None}})
     found = told(record, rows)
     assert "Its burst credits ran out after 12.5 s; only the base was left then." in found.sentence
     assert found.seconds[5].read.iops_cap == 1000
