@@ -16,6 +16,12 @@ def told_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
             yield treatment, trial.verdicts.diagnosis.sentence
 
 
+def carried(run: Run) -> list[str]:
+    """What of the cloud's ways the trials carried and what not, each once: "io_size exact: ..."."""
+    told = (one for trial in run.trials for one in trial.record.cage.get("carried") or ())
+    return list(dict.fromkeys(f"{one['what'].replace('_', ' ')} {one['state']}: {one['because']}" for one in told))
+
+
 def telling(trials: list[Judged]) -> Judged | None:
     """The trial that speaks for its treatment: of the caged ones with an answer that of median length.
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from analysis import curves, figures, frames, tables
 from analysis.articles import Row, read_rows
+from analysis.diagnoses import carried
 from analysis.load import Run, load_run
 from analysis.look import style, svg
 from analysis.prose import answer_html, notices, story_html
@@ -96,7 +97,9 @@ class Results:
     def diagnosis(self) -> Html | None:
         """What held each caged treatment back, in sentences that can be forwarded."""
         made = _table(tables.diagnosis_table(self.run), "narrow")
-        return Html(f"<h2>What held it back</h2>{made.text}") if made else None
+        told = "".join(f"<li>{escape(sentence)}.</li>" for sentence in carried(self.run))
+        cloud = f"<p>How nearly the provider's ways were met:</p><ul>{told}</ul>" if told else ""
+        return Html(f"<h2>What held it back</h2>{made.text}{cloud}") if made else None
 
     @property
     def evidence(self) -> Html:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from analysis.cells import Cell, make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
-from analysis.diagnoses import told_by_treatment
+from analysis.diagnoses import carried, told_by_treatment
 from analysis.findings import Finding, find
 from analysis.load import Run
 from analysis.wording import MARKS, claim_figure, label, published_figure, spans, title, words_of
@@ -35,6 +35,8 @@ def show(run: Run, console: Console) -> None:
         console.print(line)
     for treatment, told in told_by_treatment(run):
         console.print(f"  [bold]{escape(label(dict(treatment)))}[/] {escape(told)}")
+    for told in carried(run):
+        console.print(f"  {escape(told)}.", style="dim")
     claims = evaluate_claims(run)
     for part in _claims(claims) if claims else ():
         console.print(part)

@@ -46,9 +46,14 @@ def need_of(plan: Plan) -> HostNeed:
     A null_blk device holds the files in memory once more.
     """
     sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
-    largest = max((t.dataset_bytes * (1 if t.storage == "data" else 2) for t in plan.trials), default=0)
+    largest = max((t.dataset_bytes * (2 if _lies_in_memory(t) else 1) for t in plan.trials), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
     return HostNeed(memory, sum(sizes.values()) + _SPARE_DATA_BYTES)
+
+
+def _lies_in_memory(trial: Trial) -> bool:
+    """Whether its files lie on a disk made in memory: asked for, or for the sake of the cage's latency."""
+    return trial.storage != "data" or trial.cage.latency is not None
 
 
 class Campaign:

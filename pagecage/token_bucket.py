@@ -1,7 +1,7 @@
 """A token bucket as cloud volumes have it: what is used above the base drains it, what is left of the base refills it.
 
-AWS describes the same for gp2 ("I/O credits"), Azure for its credit-based bursting; QEMU's throttling is its mirror image, a
-bucket that leaks at the base and is full where this one is empty (docs/throttle.txt).
+AWS describes it so for gp2 ("I/O credits"), Azure for its credit-based bursting; QEMU's throttling is its mirror image,
+a bucket that leaks at the base and is full where this one is empty (docs/throttle.txt).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class TokenBucket:
 
     def least_seconds(self, amount: float) -> float:
         """The least time in which so much can go through from now on."""
-        credits = max(0.0, self.credits)
-        burst_seconds = credits / (self.rate - self.base)
+        left = max(0.0, self.credits)
+        burst_seconds = left / (self.rate - self.base)
         if amount <= self.rate * burst_seconds:
             return amount / self.rate
-        return (amount - credits) / self.base
+        return (amount - left) / self.base
 
 
 def filled(base: float, rate: float, capacity: float, start: str) -> TokenBucket:

@@ -74,6 +74,9 @@ class Attempt:
     phases: list[dict[str, Any]] = field(default_factory=list)
     datasets: tuple[Path, ...] = ()
     made_storage: MadeStorage | None = None
+    storage: str = "data"
+    storage_latency_us: int | None = None
+    no_floor_because: str = ""
     cgroup: Path | None = None
     unit: str = ""
     sampler: Sampler | None = None

@@ -2,6 +2,7 @@
 
 It reads what went through from the slice's io.stat, so that whatever blk-throttle lets pass is charged, and writes only
 when the cap changes by a step: every rewriting starts a new slice of 100 ms (tg_conf_updated in block/blk-throttle.c).
+systemd writes its own values again when a scope begins in the slice, so that what is in force is looked at each tick.
 Before Linux 6.1 a rewriting could keep throttled I/O waiting for ever (commit a880ae93e5b5).
 """
 
@@ -66,7 +67,7 @@ def _bursts(cage: Cage, prop: str, bucket: Bucket) -> bool:
 
 
 class CreditPlayer:
-    """Plays every bucket of a cage from `start` to `stop`; started and stopped like a collector, and recorded as one."""
+    """Plays every bucket of a cage from `start` to `stop`; started, stopped and recorded like a collector."""
 
     name = "credits"
 
@@ -77,6 +78,7 @@ class CreditPlayer:
         self._about = [meter.to_json() for meter in self._meters]
         self._rows: list[dict[str, Any]] = []
         self._changes: list[dict[str, float]] = []
+        self._overwritten = 0
         self._error: str | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
@@ -100,7 +102,10 @@ class CreditPlayer:
 
     def to_json(self) -> dict[str, Any]:
         """What was played: each bucket, each rewriting of io.max with its moment, and what went wrong."""
-        return {"buckets": self._about, "changes": list(self._changes), "error": self._error}
+        return {
+            "buckets": self._about, "changes": list(self._changes), "overwritten": self._overwritten,
+            "error": self._error,
+        }  # fmt: skip
 
     def _loop(self) -> None:
         following = self._since
@@ -116,6 +121,7 @@ class CreditPlayer:
             for meter in self._meters:
                 used = sum(read.get(key, 0) - self._read.get(key, 0) for key in meter.counters.values())
                 meter.bucket = meter.bucket.after(used, now - self._since)
+            self._notice_others()
             self._read, self._since = read, now
             self._put_in_force()
         except (OSError, ValueError, HostError) as error:
@@ -125,6 +131,16 @@ class CreditPlayer:
         """io.stat of the slice for the disk; a disk that it has not touched has no line."""
         text = (self._cgroup / "io.stat").read_text()
         return parse_nested_keyed(text).get(self._maj_min, {})
+
+    def _notice_others(self) -> None:
+        """What somebody else wrote since the last tick was in force since then, and is written over now."""
+        held = read_limits(self._cgroup, self._maj_min)
+        for meter in self._meters:
+            found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}
+            if any(text != str(meter.cap) for text in found.values()):
+                since = max(self._since, self._changes[-1]["t"])
+                self._changes.append({"t": since, **{p: int(n) for p, n in found.items() if n != "max"}})
+                self._overwritten, meter.cap = self._overwritten + 1, 0
 
     def _put_in_force(self) -> None:
         changed: dict[str, int] = {}

@@ -10,6 +10,7 @@ from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
 from pagecage.agent.calibrate import Calibrator
+from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
@@ -38,16 +39,33 @@ def check_requirements(attempt: Attempt) -> None:
 
 
 def prepare_storage(attempt: Attempt) -> None:
-    """Make the disk that the trial asks for, unless that is the data directory's own."""
-    trial, spool = attempt.trial, attempt.bench.request.spool
-    if trial.storage == "data":
-        return
+    """Make the disk that the trial asks for, or one as slow to answer as its cage's, where that can be had."""
+    trial = attempt.trial
+    if trial.storage != "data":
+        try:
+            _make_storage(attempt, trial.storage, trial.storage_latency_us or 0)
+        except (PagecageError, OSError) as error:
+            reason = f"no {trial.storage} here: {getattr(error, 'message', None) or error}"
+            raise RequirementMissed([Missed(Requirement.STORAGE, reason, "")]) from None
+    elif latency_us := floor_us(trial.cage):
+        attempt.no_floor_because = why_no_floor(trial, OF_OURS.exists())
+        if not attempt.no_floor_because:
+            _make_slow_storage(attempt, latency_us)
+
+
+def _make_storage(attempt: Attempt, kind: str, latency_us: int) -> None:
+    spool = attempt.bench.request.spool
     attempt.cleanup.callback(remove_storage, spool)
+    attempt.made_storage = make_storage(kind, latency_us, attempt.trial.dataset_bytes, spool)
+    attempt.storage, attempt.storage_latency_us = kind, latency_us
+
+
+def _make_slow_storage(attempt: Attempt, latency_us: int) -> None:
+    """A latency that cannot be had is told, and the trial runs without it."""
     try:
-        attempt.made_storage = make_storage(trial.storage, trial.storage_latency_us or 0, trial.dataset_bytes, spool)
+        _make_storage(attempt, "null_blk", latency_us)
     except (PagecageError, OSError) as error:
-        reason = getattr(error, "message", None) or str(error)
-        raise RequirementMissed([Missed(Requirement.STORAGE, f"no {trial.storage} here: {reason}", "")]) from None
+        attempt.no_floor_because = getattr(error, "message", None) or str(error)
 
 
 def prepare_dataset(attempt: Attempt) -> None:
@@ -69,11 +87,24 @@ def set_knobs(attempt: Attempt) -> None:
         attempt.cleanup.callback(_put_back, attempt, attempt.bench.knobs)
         for layer in layers_with_queue(disk):
             attempt.bench.knobs.set(layer, "read_ahead_kb", str(wanted))
+    counted = _count_as_provider(attempt)
     attempt.device = {
-        **describe_disk(disk), "storage": attempt.trial.storage,
-        "storage_latency_us": attempt.trial.storage_latency_us,
+        **describe_disk(disk), "storage": attempt.storage, "storage_latency_us": attempt.storage_latency_us,
         "read_latency_us": read_latency_us(attempt.dataset) if attempt.dataset else None,
     }  # fmt: skip
+    wanted_latency, found_us = attempt.trial.cage.latency, attempt.device["read_latency_us"]
+    if wanted_latency:
+        counted.append(latency(wanted_latency, attempt.storage_latency_us, found_us, attempt.no_floor_because))
+    if counted:
+        attempt.cage["carried"] = [carried.to_json() for carried in counted]
+
+
+def _count_as_provider(attempt: Attempt) -> list[Carried]:
+    accounting, journal = attempt.trial.cage.accounting, attempt.bench.knobs
+    if accounting is None:
+        return []
+    attempt.cleanup.callback(_put_back, attempt, journal)
+    return count_as_provider(accounting, attempt.disk, journal)
 
 
 def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory) -> None:

@@ -20,6 +20,7 @@ from pagecage.hosts.kit import make_kit
 from pagecage.hosts.local import LocalHost
 from pagecage.plan import Plan
 from pagecage.runs import RunFolder, find_run
+from pagecage.trial import Trial
 from pagecage.units import format_seconds
 
 Say = Callable[[str], None]
@@ -115,16 +116,31 @@ def carry_out(job: Job, say: Say) -> int:
 
 
 def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
-    """Setting read_ahead_kb on the disk under / touches every other program, so it is asked for."""
-    if yes or not isinstance(host, LocalHost) or all(trial.read_ahead_kb is None for trial in plan.trials):
+    """Setting read_ahead_kb or max_sectors_kb on the disk under / touches every other program, so it is asked for."""
+    if yes or not isinstance(host, LocalHost) or not any(map(_sets_knobs, plan.trials)):
         return
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # an unknown disk is refused by prepare()
         return
-    question = f"set read_ahead_kb on {disk['node']}, which holds /, for the time of each trial?"
+    question = f"set {_knobs_of(plan)} on {disk['node']}, which holds /, for the time of each trial?"
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() != "y":
         raise PagecageError(f"not confirmed: {question}", "add --yes, or name another --data-dir")
+
+
+def _sets_knobs(trial: Trial) -> bool:
+    return trial.read_ahead_kb is not None or _splits(trial)
+
+
+def _splits(trial: Trial) -> bool:
+    """Whether requests are split where the provider counts another I/O."""
+    return trial.cage.accounting is not None and trial.cage.accounting.io_size_bytes is not None
+
+
+def _knobs_of(plan: Plan) -> str:
+    names = {"read_ahead_kb": any(t.read_ahead_kb is not None for t in plan.trials)}
+    names["max_sectors_kb"] = any(map(_splits, plan.trials))
+    return " and ".join(name for name, is_set in names.items() if is_set)
 
 
 def _disk_of_root() -> str | None:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import cgroupfs, device, facts, knobs, session, systemd
+from pagecage.agent import carried, cgroupfs, device, facts, knobs, session, systemd
 from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.children import Children
@@ -107,7 +107,7 @@ class Machine:
         read_knobs = partial(device.read_knobs, sys=self.sys)
         for module in (systemd, cgroupfs):
             set_(module, "CGROUP_ROOT", self.cgroups)
-        for module in (facts, knobs):
+        for module in (facts, knobs, carried):
             set_(module, "read_knobs", read_knobs)
         for module in (facts, session):
             set_(module, "resolve_disk", find_disk)

@@ -146,3 +146,18 @@ def test_a_slice_that_vanishes_ends_the_play_and_says_so(tmp_path: Path) -> None
     assert outcome.status == "failed"
     assert "burst credits ended early" in (outcome.reason or "")
     assert player.to_json()["error"] == outcome.reason
+
+
+def test_what_somebody_else_writes_is_seen_and_written_over(tmp_path: Path, whole_io_max: None) -> None:
+    disk = Disklike(tmp_path)
+    player = CreditPlayer(disk.around, cage(credits=18_000))
+    player.start()
+    (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
+    deadline = time.monotonic() + 10
+    while disk.cap() == 100 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    player.stop()
+    told = player.to_json()
+    assert (disk.cap(), told["error"]) == (1000, None)
+    assert told["overwritten"] == 2  # a bucket each way
+    assert [change.get("IOReadIOPSMax") for change in told["changes"]] == [1000, 100, None, 1000]
