@@ -16,6 +16,7 @@ from analysis.claims import ClaimResult, evaluate_claims
 from analysis.diagnoses import carried, told_by_treatment
 from analysis.findings import Finding, find
 from analysis.load import Run
+from analysis.sweeps import rows, sentences, sweep_of
 from analysis.wording import MARKS, claim_figure, label, published_figure, spans, title, words_of
 from pagecage.verdicts.judge import verdicts_to_json
 
@@ -31,6 +32,8 @@ def show(run: Run, console: Console) -> None:
         console.print(_finding(finding))
     console.print()
     console.print(_cells(run))
+    for part in _sweep(run):
+        console.print(part)
     for line in _verdicts(run):
         console.print(line)
     for treatment, told in told_by_treatment(run):
@@ -52,6 +55,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "response": run.response,
         "findings": [asdict(finding) for finding in find(run)],
         "cells": [_plain(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
+        "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "claims": [asdict(result) for result in evaluate_claims(run)],
         "trials": [
             {"trial_id": t.record.trial_id, "outcome": t.record.outcome, "is_included": t.is_included,
@@ -63,6 +67,22 @@ def as_json(run: Run) -> dict[str, Any]:
 
 def _plain(cell: Cell) -> dict[str, Any]:
     return {**asdict(cell), "treatment": dict(cell.treatment), "text": cell.text, "spread": cell.spread}
+
+
+def _sweep(run: Run) -> Iterator[Table | str]:
+    """Measured beside predicted, and the knee, of a run that varied one limit."""
+    sweep = sweep_of(run)
+    if sweep is None:
+        return
+    made = rows(sweep)
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in made[0]:
+        table.add_column(name)
+    for row in made:
+        table.add_row(*row.values())
+    yield ""
+    yield table
+    yield from (f"  {escape(sentence)}" for sentence in sentences(sweep))
 
 
 def _head(run: Run) -> Iterator[str]:

@@ -16,7 +16,7 @@ from tests.tree import ROOT, files
 ORDER = (
     *("version", "errors", "units", "process"),
     *("token_bucket", "cage", "trial", "experiment", "record"),
-    *("covering", "plan", "requirements", "verdicts", "agent"),
+    *("covering", "sweep", "plan", "requirements", "verdicts", "agent"),
     *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "token_bucket", "cage", "trial", "record", "requirements", "agent"}

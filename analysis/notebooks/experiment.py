@@ -37,6 +37,9 @@ results.latencies
 results.claims
 
 # %% tags=["optional"]
+results.sweep
+
+# %% tags=["optional"]
 results.diagnosis
 
 # %% [markdown]

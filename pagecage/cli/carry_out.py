@@ -66,7 +66,11 @@ def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
     """A run that starts now."""
     definitions().experiment(name)
     make_kit(TOP)
-    plan, host = plan_for(name, wishes, command, say)
+    return begun(*plan_for(name, wishes, command, say), yes)
+
+
+def begun(plan: Plan, host: Host, yes: bool) -> Job:
+    """The run of a plan, with its folder; asks before it changes a setting of the disk that holds /."""
     try:
         _ask_before_knobs(plan, host, yes)
         return Job(plan, RunFolder.create(RUNS, plan), host)

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from pagecage.cli import carry_out, doctor, host_verbs
+from pagecage.cli import carry_out, doctor, host_verbs, sweep
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_answers, show_claims, show_run
@@ -32,6 +32,7 @@ _EPILOGUE = """Examples:
   pagecage show constrained-random --json
   pagecage claims --experiment constrained-random
   pagecage answers
+  pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 --treatment load=lazy-random
 
 Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
 app = App(
@@ -40,6 +41,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
 app.command(host_verbs.app)
+app.command(sweep.sweep)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]

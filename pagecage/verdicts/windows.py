@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pagecage.record import Record
@@ -18,6 +18,7 @@ from pagecage.verdicts.readings import (
 
 WINDOW_SECONDS = 0.5
 """A throttled reader moves a slice (100 ms) at a time; over five slices its rate is a rate."""
+SHORTEST_REST_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,33 @@ def windows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]
     cut = [_from_rows(record, first, last) for first, last in _pairs(rows)]
     whole = _whole(record)
     return cut or ([whole] if whole else [])
+
+
+def whole_part(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
+    """The windows, and as one more what they leave out of the measured part: its first and last moments."""
+    cut, whole = windows(record, series), _whole(record)
+    rest = _less(whole, cut) if whole and cut else None
+    return [*cut, rest] if rest else cut
+
+
+_FIGURES = (
+    "waited_io", "waited_memory", "waited_cpu", "refault_pages", "limit_hits", "disk_busy", "cpu", "throttled",
+)  # fmt: skip
+
+
+def _less(whole: Window, cut: Sequence[Window]) -> Window | None:
+    """The whole without its windows; None where next to nothing is left. Rounding leaves nothing below zero."""
+    seconds = whole.seconds - sum(window.seconds for window in cut)
+    if seconds < SHORTEST_REST_SECONDS:
+        return None
+
+    def left(name: str) -> float | None:
+        known, told = getattr(whole, name), [getattr(window, name) for window in cut]
+        return None if known is None or None in told else max(0.0, known - sum(told))
+
+    moved = {key: max(0.0, count - sum(window.moved[key] for window in cut)) for key, count in whole.moved.items()}
+    figures: dict[str, Any] = {name: left(name) for name in _FIGURES}
+    return replace(whole, seconds=seconds, moved=moved, **figures)
 
 
 def _within(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

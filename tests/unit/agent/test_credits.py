@@ -13,15 +13,15 @@ from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Surroundings
 from pagecage.agent.credits import CreditPlayer, meters, write_io_max
 from pagecage.agent.device import Disk
-from pagecage.cage import Accounting, Bucket, Burst, Cage
+from pagecage.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage
 from pagecage.errors import HostError
 
 MAJ_MIN = "254:16"
 
 
-def cage(*, rate: int = 1000, credits: int = 200, start: str = "full", **more: Any) -> Cage:
+def cage(*, rate: int = 1000, held: int = 200, start: str = "full", **more: Any) -> Cage:
     properties = {"IOReadIOPSMax": 100, "IOWriteIOPSMax": 100, "IOReadBandwidthMax": 20_000_000}
-    return Cage("small", properties, burst=Burst(start, iops=Bucket(rate, credits)), **more)
+    return Cage("small", properties, burst=Burst(start, iops=Bucket(rate, held)), **more)
 
 
 class Disklike:
@@ -59,7 +59,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage(credits=18_000))
+    player = CreditPlayer(disk.around, cage(held=18_000))
     player.start()
     try:
         assert disk.cap() == 1000
@@ -69,7 +69,7 @@ def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
 
 def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: None) -> None:
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage(credits=600))
+    player = CreditPlayer(disk.around, cage(held=600))
     player.start()
     disk.read_until_drained()
     drained = disk.cap()
@@ -93,16 +93,15 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
 @pytest.fixture
 def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file keeps only what was last written, where the kernel changes the keys that it is given."""
-    import pagecage.agent.credits as credits
 
     def write(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
         text = (cgroup / "io.max").read_text().split()[1:]
         held = {key: value for key, _, value in (pair.partition("=") for pair in text)}
-        held |= {credits.IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
+        held |= {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
         (cgroup / "io.max.new").write_text(f"{maj_min} " + " ".join(f"{k}={v}" for k, v in held.items()) + "\n")
         (cgroup / "io.max.new").replace(cgroup / "io.max")
 
-    monkeypatch.setattr(credits, "write_io_max", write)
+    monkeypatch.setattr("pagecage.agent.credits.write_io_max", write)
 
 
 def test_a_bucket_each_way_unless_the_provider_combines_them() -> None:
@@ -150,7 +149,7 @@ def test_a_slice_that_vanishes_ends_the_play_and_says_so(tmp_path: Path) -> None
 
 def test_what_somebody_else_writes_is_seen_and_written_over(tmp_path: Path, whole_io_max: None) -> None:
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage(credits=18_000))
+    player = CreditPlayer(disk.around, cage(held=18_000))
     player.start()
     (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
     deadline = time.monotonic() + 10
