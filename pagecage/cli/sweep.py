@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pagecage.cage import UNCAGED
 from pagecage.campaign import check_memory_floor
-from pagecage.cli.carry_out import begun, carry_out
+from pagecage.cli.carry_out import Job, begun, carry_out
 from pagecage.cli.choose import TOP, Wishes, build_plan, choose_host, choose_size, definitions
 from pagecage.cli.preview import plan_lines
 from pagecage.cli.report import render, show_run
@@ -63,15 +63,15 @@ def sweep(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
-    if wishes.cage is not None:
-        raise PagecageError("a sweep's cage is its first word", "leave --cage out")
-    make_kit(TOP)
     plan, host = plan_for(base, experiment, vary, treatment, wishes)
     if dry_run:
         host.stop()
         print("\n".join(plan_lines(plan)))
         return EXIT_OK
-    job = begun(plan, host, yes)
+    return _carried_out(begun(plan, host, yes), as_json)
+
+
+def _carried_out(job: Job, as_json: bool) -> int:
     status = carry_out(job, _say)
     page = render(job.folder.path, _say)
     print(show_run(job.folder.path, as_json), end="")
@@ -81,6 +81,9 @@ def sweep(
 
 def plan_for(base: str, name: str, vary: str, treatment: Sequence[str], wishes: Wishes) -> tuple[Plan, Host]:
     """The plan of a sweep and its host; everything that can be wrong with the input is found before a start."""
+    if wishes.cage is not None:
+        raise PagecageError("a sweep's cage is its first word", "leave --cage out")
+    make_kit(TOP)
     experiment = definitions().experiment(name)
     if base != UNCAGED:
         definitions().cage(base, experiment.sizes["full"].total_bytes)

@@ -19,6 +19,7 @@ from pagecage.hosts.vm.qmp import Monitor
 from pagecage.plan import Plan
 from pagecage.record import Record
 from pagecage.runs import RunFolder
+from pagecage.token_bucket import filled
 from pagecage.trial import Dataset, Trial, Workload
 from pagecage.verdicts.judge import judge
 from tests.tree import ROOT
@@ -100,6 +101,20 @@ def drained_after(curve: list[tuple[float, int]]) -> float:
     return next(t for t, count in curve if at(curve, t + 1) - count < (BASE + BURST) / 2)
 
 
+def credits_left(series: Series) -> list[tuple[float, float]]:
+    """At each moment the credits that the pure model has left after these reads, and the reads a second around it.
+
+    On a busy machine the reader falls behind the burst rate; the credits know that, and the moments do not.
+    """
+    bucket, found = filled(BASE, BURST, CREDITS, "full"), []
+    counts = reads(series)
+    for place in range(1, len(counts) - 10):
+        (before, was), (now, count), (later, then) = counts[place - 1], counts[place], counts[place + 10]
+        bucket = bucket.after(count - was, now - before)
+        found.append((bucket.credits, (then - count) / (later - now)))
+    return found
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Record, Series], tuple[Record, Series]]:
     folder = tmp_path_factory.mktemp("burst")
@@ -122,18 +137,21 @@ def test_drain_and_refill_agree_with_qemu(pair: tuple[tuple[Record, Series], tup
         print(f"{seconds:3d} s: {at(first, seconds)} reads, in QEMU {at(first_there, seconds)}")
         assert at(first, seconds) == pytest.approx(at(first_there, seconds), rel=WITHIN)
     assert drained_after(first) == pytest.approx(drained_after(first_there), rel=WITHIN)
-    print(f"refilled: drained after {drained_after(second):.2f} s, in QEMU {drained_after(second_there):.2f} s")
-    for seconds in (5, 10, 15, 19):
-        print(f"{seconds:3d} s: {at(second, seconds)} reads, in QEMU {at(second_there, seconds)}")
-        assert at(second, seconds) == pytest.approx(at(second_there, seconds), rel=WITHIN)
+    print(f"after the rest {at(second, 19)} reads, in QEMU {at(second_there, 19)}")
+    assert at(second, 19) == pytest.approx(at(second_there, 19), rel=WITHIN)
 
 
 def test_both_agree_with_the_model(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
     for _, series in pair:
-        first, second = bursts(series)
+        first, _ = bursts(series)
         assert drained_after(first) == pytest.approx(CREDITS / (BURST - BASE), rel=WITHIN)
         assert at(first, 29) == pytest.approx(CREDITS + 29 * BASE, rel=WITHIN)
-        assert at(second, 19) == pytest.approx(REST_SECONDS * BASE + 19 * BASE, rel=2 * WITHIN)
+        left = credits_left(series)
+        throttled = [left_over for left_over, rate in left if 0.9 * BASE <= rate <= 1.1 * BASE]
+        print(f"credits: least {min(left)[0]:.0f}, most at the base {max(throttled):.0f}")
+        assert min(left)[0] >= -WITHIN * CREDITS, "more went through than there were credits"
+        assert len(throttled) > 50
+        assert max(throttled) <= WITHIN * CREDITS, "it was held to the base while there were credits"
 
 
 def test_the_verdict_judges_by_what_was_in_force(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
