@@ -19,6 +19,8 @@ FULL = 0.9
 """From this share of a cap upwards it is called full; below, the program was held by it and did not fill it."""
 WASTEFUL = 1.5
 """Device bytes for each distinct byte asked for, from which on reading less is advised."""
+TOGETHER = 1.03
+"""Reads and writes above this share of a common limit went past it; less is the grace that every limit has."""
 ANOTHER = 0.15
 """A second limit is named from this share of the time."""
 _BY_LIMITS = ("bandwidth", "iops", "memory")
@@ -64,7 +66,7 @@ class Case:
 
 def sentence_of(case: Case) -> str:
     """One to four sentences: what held, what helps, what else took time, what reading in order would take."""
-    parts = (_TOLD[case.binding.verdict](case), _another(case), _drained(case), _in_order(case))
+    parts = (_TOLD[case.binding.verdict](case), _another(case), _drained(case), _together(case), _in_order(case))
     return " ".join(part for part in parts if part)
 
 
@@ -182,6 +184,20 @@ def _drained(case: Case) -> str:
     if case.drained_seconds is None:
         return ""
     return f"Its burst credits ran out after {format_seconds(case.drained_seconds)}; only the base was left then."
+
+
+def _together(case: Case) -> str:
+    """Reads and writes that share a limit at the provider and went past it here, where each has its own."""
+    if not (case.record.cage.get("accounting") or {}).get("combined"):
+        return ""
+    read, write = traffic("read", case.cut), traffic("write", case.cut)
+    shares = [
+        (read.ios_per_second + write.ios_per_second) / read.iops_cap if read.iops_cap else 0.0,
+        (read.bytes_per_second + write.bytes_per_second) / read.bandwidth_cap if read.bandwidth_cap else 0.0,
+    ]
+    if max(shares) <= TOGETHER or not read.ios or not write.ios:
+        return ""
+    return f"Reads and writes together came to {max(shares):.2f} of a limit that they share at the provider."
 
 
 def _in_order(case: Case) -> str:
