@@ -12,10 +12,15 @@ import pytest
 from pagecage.agent import phases
 from pagecage.agent.session import run_trial
 from pagecage.agent.storage import MadeStorage
-from pagecage.cage import Accounting, Bucket, Burst, Latency
-from pagecage.errors import HostError
+from pagecage.cage import Accounting, Bucket, Burst, Cage, Latency
+from pagecage.campaign import need_of
+from pagecage.cli import carry_out as carry_out_module
+from pagecage.cli.carry_out import begun
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.local import LocalHost
+from pagecage.plan import Plan
 from pagecage.record import Record, read_records
-from pagecage.trial import Trial
+from pagecage.trial import Dataset, Trial
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_trial
 from tests.record_schema import breaches
 
@@ -98,3 +103,29 @@ def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
     [told] = record.cage["carried"]
     assert (told["what"], told["state"]) == ("latency", "absent")
     assert ("no such module" if ours else "HOST=vm") in told["because"]
+
+
+def test_a_disk_in_memory_is_room_that_the_guest_must_have() -> None:
+    trial = make_trial(cage=LIGHT, dataset=Dataset(4 * 2**30))
+    plain, slow = (need_of(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
+    assert slow - plain == 4 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("cage", "read_ahead_kb", "named"),
+    [(BURSTING, None, "max_sectors_kb"), (BURSTING, 128, "read_ahead_kb and max_sectors_kb"), (LIGHT, None, None)],
+)
+def test_a_setting_of_the_disk_under_the_system_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, cage: Cage, read_ahead_kb: int | None, named: str | None
+) -> None:
+    host = LocalHost()
+    monkeypatch.setattr(LocalHost, "facts", lambda _: {"disk": {"maj_min": "8:0", "node": "/dev/sda"}})
+    monkeypatch.setattr(carry_out_module, "_disk_of_root", lambda: "8:0")
+    monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
+    plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
+    if named is None:
+        assert begun(plan, host, yes=False).plan is plan
+    else:
+        with pytest.raises(PagecageError, match=f"set {named} on /dev/sda, which holds /"):
+            begun(plan, host, yes=False)
+    assert begun(plan, host, yes=True).plan is plan
