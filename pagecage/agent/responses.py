@@ -28,13 +28,16 @@ STANDARD_RESPONSES = frozenset({
     *TRACED_RESPONSES, *_VMSTAT_RATES,
 })  # fmt: skip
 
+# Of a command: to its exit, and until it serves (pagecage/agent/command_run.py).
+COMMAND_RESPONSES = frozenset({"wall_seconds", "ready_seconds"})
+
 
 def wrong_response(own: Any) -> str | None:
     """Why the figures that a workload tells of itself cannot be taken, or None."""
     if not isinstance(own, dict):
         return "its response is no JSON object"
     for name, value in own.items():
-        if name in STANDARD_RESPONSES:
+        if name in STANDARD_RESPONSES | COMMAND_RESPONSES:
             return f"its response takes the name of {name}"
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             return f"its response has a figure named {name!r}"
