@@ -12,6 +12,8 @@ from analysis.stats import Summary, summarise
 from analysis.wording import label, published_figure, quantity, span
 
 Treatment = Mapping[str, str]
+_MOST_TOLD = 2
+"""More wrong answers of one treatment tell nothing that the first have not told."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Cell:
 
     `killed` counts trials the kernel killed for memory, `unanswered` those without an answer, `unable` those of them
     that the host lacks something for, `is_extrapolated` tells of figures that stand for a whole pass of which only a
-    part was read.
+    part was read. `wrong` counts trials whose answer was wrong, and `wrong_because` says what was; their figures are
+    shown, as such, only where there are no others.
     """
 
     treatment: Treatment
@@ -32,13 +35,18 @@ class Cell:
     unable: int
     is_extrapolated: bool
     is_all_excluded: bool
+    answered: int = 0
+    wrong: int = 0
+    wrong_because: str = ""
 
     @property
     def text(self) -> str:
         """The cell in the fewest signs: `≈` extrapolated, `( )` resting on excluded trials alone, `–` no figure."""
         if self.summary is None:
-            return self._wrapped("killed") if self.killed else "–"
+            return self._wrapped("killed") if self.killed else "wrong answer" if self.wrong else "–"
         figure = f"{'≈ ' if self.is_extrapolated else ''}{quantity(self.response, self.summary.middle)}"
+        if self.is_all_wrong:
+            return f"wrong: {figure}"
         return self._wrapped(f"{figure}, {self.killed} killed" if self.killed else figure)
 
     @property
@@ -53,7 +61,14 @@ class Cell:
         left_out = ((self.excluded, "excluded"), (self.unanswered - self.unable, "unanswered"))
         parts += [f"{n} {word}" for n, word in left_out if n]
         parts += ["the host lacks what it needs"] if self.unable else []
+        rest = "" if self.is_all_wrong else f"{self.wrong} more with "
+        parts += [f"{rest}{self.wrong_because}"] if self.wrong else []
         return ", ".join(parts)
+
+    @property
+    def is_all_wrong(self) -> bool:
+        """Whether nothing but wrong answers stands behind the figure."""
+        return bool(self.wrong) and not self.answered
 
     def _wrapped(self, text: str) -> str:
         return f"({text}) †" if self.is_all_excluded else text
@@ -71,6 +86,17 @@ def treatments(run: Run) -> Iterator[Treatment]:
 def matching(trials: Sequence[Judged], where: Treatment) -> list[Judged]:
     """The trials whose treatment has all levels named in `where`."""
     return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
+
+
+def counted(trials: Sequence[Judged], table: Mapping[str, Any]) -> list[Judged]:
+    """The trials that a claim or a finding rests on: those averaged in, and wrong answers where it takes them."""
+    return [t for t in trials if t.is_included or (t.is_wrong and table.get("with_wrong_answers"))]
+
+
+def what_was_wrong(trials: Sequence[Judged]) -> str:
+    """What the wrong answers among them were, each sentence once; empty where all were right."""
+    told = dict.fromkeys(str(t.record.error).rstrip(".") for t in trials if t.is_wrong)
+    return f"a wrong answer: {'; '.join(list(told)[:_MOST_TOLD])}" if told else ""
 
 
 def is_among(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
@@ -99,7 +125,8 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
     trials = matching(run.trials, treatment)
     points = [t for t in trials if t.verdicts.is_data_point]
     included = [t for t in points if t.is_included]
-    shown = included or points
+    wrong = [t for t in trials if t.is_wrong]
+    shown = included or points or wrong
     values = [v for t in shown if not t.is_killed and (v := figure(t, response)) is not None]
     return Cell(
         treatment=treatment,
@@ -107,10 +134,13 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
         summary=summarise(values) if values else None,
         killed=sum(t.is_killed for t in shown),
         excluded=len(points) - len(included),
-        unanswered=_planned(run, treatment) - len(points),
+        unanswered=_planned(run, treatment) - len(points) - len(wrong),
         unable=sum(t.record.outcome == "requirement_missed" for t in trials),
         is_extrapolated=any(is_extrapolated(t, response) for t in shown),
         is_all_excluded=bool(points) and not included,
+        answered=len(points),
+        wrong=len(wrong),
+        wrong_because=what_was_wrong(wrong),
     )
 
 

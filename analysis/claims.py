@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from analysis.cells import figure, is_among, is_extrapolated, matching
+from analysis.cells import counted, figure, is_among, is_extrapolated, matching, what_was_wrong
 from analysis.comparable import obstacle, surroundings
 from analysis.decoded import compare, seen
 from analysis.load import Judged, Run
 from analysis.quantities import in_unit, scale_of
-from analysis.rules import TWO_SIDED, judge_config, judge_figure
-from analysis.stats import Summary, ratio, summarise
+from analysis.rules import FOUR_SIDED, SIDES, TWO_SIDED, judge_config, judge_figure
+from analysis.stats import Summary, ratio, ratio_of_ratios, summarise
 
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
-_WORD = {"oom_killed": "killed", "ok": "ran", "timed_out": "timed out"}
+_WORD = {"oom_killed": "killed", "ok": "ran", "timed_out": "timed out", "wrong_answer": "wrong answer"}
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,10 @@ def evaluate_claims(run: Run) -> list[ClaimResult]:
 def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     if claim["rule"] == "config":
         return config_result(claim, run.definition)
-    sides = [matching(run.trials, claim.get("where") or {})]
-    if claim["rule"] in TWO_SIDED:
-        sides.append(matching(run.trials, claim["over"]))
-    kept = [[trial for trial in side if trial.is_included] for side in sides]
+    sides = [matching(run.trials, claim.get(key) or {}) for key in SIDES[: _sides(claim)]]
+    kept = [counted(side, claim) for side in sides]
     if claim["rule"] == "outcome":
-        found = _outcome(run, claim, sides[0], kept[0])
+        found = _outcome(run, claim, sides[0])
     elif claim["rule"] == "decoded":
         found = _decoded(run, claim, sides, kept)
     else:
@@ -79,13 +77,18 @@ def _figure(run: Run, claim: Mapping[str, Any], sides: list[list[Judged]], kept:
     return _result(claim, summary, "held" if held else "not_held", _sentence(why, claim, kept))
 
 
+def _sides(claim: Mapping[str, Any]) -> int:
+    """How many groups of trials its rule compares."""
+    return 4 if claim["rule"] in FOUR_SIDED else 2 if claim["rule"] in TWO_SIDED else 1
+
+
 def _summary(claim: Mapping[str, Any], kept: Sequence[Sequence[Judged]]) -> Summary | None:
-    """The measured figure in the claim's unit; a plain number where two sides are divided."""
+    """The measured figure in the claim's unit; a plain number where sides are divided."""
     values = [[v for t in side if (v := answer(t, claim["response"])) is not None] for side in kept]
     if not all(values):
         return None
-    if claim["rule"] in TWO_SIDED:
-        return ratio(values[0], values[1])
+    if len(values) > 1:
+        return ratio(*values) if claim["rule"] in TWO_SIDED else ratio_of_ratios(*values)
     return summarise([in_unit(claim["response"], value, claim["unit"]) for value in values[0]])
 
 
@@ -95,9 +98,11 @@ def answer(trial: Judged, response: str) -> float | None:
 
 
 def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[Judged]]) -> str:
-    """The reason, and what it rests on where that is less than a whole pass."""
-    partial = any(is_extrapolated(trial, claim["response"]) for side in kept for trial in side)
-    return f"{why}; {EXTRAPOLATED}" if partial else why
+    """The reason, and what it rests on where that is less than a whole pass, or not a right answer."""
+    trials = [trial for side in kept for trial in side]
+    partial = any(is_extrapolated(trial, claim["response"]) for trial in trials)
+    wrong = what_was_wrong(trials)
+    return "; ".join(part for part in (why, partial and EXTRAPOLATED, wrong and f"the figure of {wrong}") if part)
 
 
 def missing(
@@ -111,7 +116,7 @@ def missing(
     if lacking:
         return f"the host lacks what it needs: {lacking[0]}"
     if not all(sides):
-        is_planned = all(is_among(run.plan["trials"], claim.get(key) or {}) for key in ("where", "over"))
+        is_planned = all(is_among(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
         return "its trials have not been run" if is_planned else f"size {run.plan['size']} leaves its treatment out"
     points = [[trial for trial in side if trial.verdicts.is_data_point] for side in sides]
     if any(side and not left for side, left in zip(points, kept, strict=True)):
@@ -119,14 +124,16 @@ def missing(
     return "no trial of it has a figure"
 
 
-def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[Judged], kept: Sequence[Judged]) -> ClaimResult:
-    """Whether every included trial ended as it was published."""
+def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[Judged]) -> ClaimResult:
+    """Whether every trial that nothing excludes ended as it was published; a wrong answer is an end like another."""
+    kept = counted(side, {"with_wrong_answers": True})
     if not kept:
         return _result(claim, None, "no_data", missing(run, claim, [side], [kept]))
-    killed = sum(trial.is_killed for trial in kept)
     words = sorted({_WORD[trial.record.outcome] for trial in kept})
-    why = f"{killed} of {len(kept)} were killed for memory"
-    held = words == [claim["published"]]
+    wrong = sum(trial.is_wrong for trial in kept)
+    told = f"{wrong} of {len(kept)} gave {what_was_wrong(kept)}" if wrong else ""
+    why = told or f"{sum(trial.is_killed for trial in kept)} of {len(kept)} were killed for memory"
+    held = words == [str(claim["published"]).replace("_", " ")]
     return _result(claim, " or ".join(words), "held" if held else "not_held", why, n=len(kept))
 
 
@@ -154,7 +161,7 @@ def _result(
     summary = measured if isinstance(measured, Summary) else None
     return ClaimResult(
         id=claim["id"], says=claim["says"], published=claim["published"],
-        unit="x" if claim["rule"] in TWO_SIDED else claim["unit"],
+        unit="x" if _sides(claim) > 1 else claim["unit"],
         measured=_finite(measured.middle) if isinstance(measured, Summary) else measured,
         low=_finite(summary.low) if summary else None, high=_finite(summary.high) if summary else None,
         kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, why=why,

@@ -38,7 +38,7 @@ def dataset(run: Run, size: str | None = None) -> str:
 
 def _cpu_bound(sides: Sides) -> str | None:
     """Under emulation a side that waits for the CPU tells of the emulator, not of the machine."""
-    names = ("numerator", "denominator")[: len(sides)]
+    names = ("numerator", "denominator", "other numerator", "other denominator")[: len(sides)]
     slow = [name for name, side in zip(names, sides, strict=True) if any(_waits_for_cpu(trial) for trial in side)]
     whose = f"the time of its {' and '.join(slow)}" if len(sides) > 1 else "its time"
     return f"under emulation {whose} is mostly the translated CPU's" if slow else None

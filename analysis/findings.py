@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.cells import is_extrapolated, matching
+from analysis.cells import counted, is_extrapolated, matching, what_was_wrong
 from analysis.claims import EXTRAPOLATED, answer, missing
 from analysis.comparable import obstacle
 from analysis.decoded import DECODED, seen
@@ -49,11 +49,12 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
     sides = [matching(run.trials, table.get("where") or {})]
     if table.get("over"):
         sides.append(matching(run.trials, table["over"]))
-    kept = [[trial for trial in side if trial.is_included] for side in sides]
+    kept = [counted(side, table) for side in sides]
     response = table["response"]
     if response == "outcome" or response in DECODED:
         whole = [trial for trial in sides[0] if trial.is_whole]
-        value = _words(kept[0]) if response == "outcome" else _decoded(run, whole, response)
+        ends = counted(sides[0], {"with_wrong_answers": True})
+        value = _words(ends) if response == "outcome" else _decoded(run, whole, response)
         return _finding(table, value, None, "" if value else missing(run, table, sides[:1], kept[:1]))
     summary = _summary(kept, response)
     if summary:
@@ -86,7 +87,8 @@ def told(response: str, summary: Summary, *, is_ratio: bool) -> str:
 def _note(run: Run, response: str, kept: Sequence[Sequence[Judged]]) -> str:
     hindered = obstacle(run, {"needs": "any_size", "response": response}, kept)
     partial = any(is_extrapolated(trial, response) for side in kept for trial in side)
-    parts = [_EMULATED if hindered else None, EXTRAPOLATED if partial else None]
+    wrong = what_was_wrong([trial for side in kept for trial in side])
+    parts = [_EMULATED if hindered else "", EXTRAPOLATED if partial else "", wrong]
     return "; ".join(part for part in parts if part)
 
 

@@ -34,6 +34,11 @@ class Judged:
         return self.verdicts.is_data_point and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether it gave a wrong answer and nothing excludes it; the record's error says what was wrong."""
+        return self.record.outcome == "wrong_answer" and not self.verdicts.excluded
+
+    @property
     def is_killed(self) -> bool:
         """Whether its answer is that the kernel killed it for memory."""
         return self.record.outcome == "oom_killed"

@@ -85,7 +85,13 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
             "warn",
             f"<strong>This host could not run {unable} of {planned} trials</strong>:<ul>{unable_html(run)}</ul>",
         )
-    if answered + unable < planned:
+    wrong = sum(t.record.outcome == "wrong_answer" for t in run.trials)
+    if wrong:
+        yield (
+            "warn",
+            f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>: shown as that, not averaged in.",
+        )
+    if answered + unable + wrong < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
     excluded = sum(t.verdicts.excluded and t.verdicts.is_data_point for t in run.trials)
     if excluded:

@@ -21,6 +21,7 @@ _SCALE: dict[str, float] = {
     "GB/s (really Gibit/s)": GIB / 8,
 }  # fmt: skip
 _SUFFIXES = (
+    ("gibit_per_second", GIB / 8),
     ("_pages", PAGE_BYTES), ("_ms", 1e-3), ("_us", 1e-6), ("_ns", 1e-9), ("_percent", 0.01), ("_kb", KIB),
 )  # fmt: skip
 _TIMELY = ("_seconds", "_per_second", "_ms", "_us", "_ns")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import curves, figures, frames, tables
+from analysis import cell_tables, curves, figures, frames, tables
 from analysis.articles import Row, read_rows
 from analysis.diagnoses import carried
 from analysis.load import Run, load_run
@@ -65,8 +66,19 @@ class Results:
         throughout = "; ".join(f"{name} {level}" for name, level in constant.items())
         told = f'<p class="source">Throughout: {escape(throughout)}.</p>' if throughout else ""
         kind = "cells" if self.run.layout.across else "cells rows"
-        table = _table(_once(tables.cell_table(self.run), len(self.run.layout.down) - 1), kind)
+        table = _table(_once(cell_tables.cell_table(self.run), len(self.run.layout.down) - 1), kind)
         return Html(told + (table.text if table else ""))
+
+    @property
+    def tables(self) -> Html | None:
+        """Further tables that the definition asks for, each with what is to be known of it."""
+        parts = [part for table in self.run.definition.get("tables", []) if (part := self._further(table))]
+        return Html("".join(parts)) if parts else None
+
+    def _further(self, table: Mapping[str, Any]) -> str | None:
+        made = _table(cell_tables.response_table(self.run, table), "cells")
+        about = f"<p>{escape(table['about'])}</p>" if table.get("about") else ""
+        return f"<h3>{escape(table['title'])}</h3>{about}{made.text}" if made else None
 
     @property
     def figure(self) -> Html | None:

@@ -12,6 +12,9 @@ from pagecage.units import parse_size_bytes
 Answer = tuple[bool, str]
 """Whether it holds, and the reason in words."""
 TWO_SIDED = ("ratio", "ordering")
+FOUR_SIDED = ("ordering_of_ratios",)
+SIDES = ("where", "over", "than", "than_over")
+"""The keys of a claim's sides, in their order."""
 
 
 def judge_figure(claim: Mapping[str, Any], measured: Summary) -> Answer:
@@ -44,7 +47,8 @@ def _ordering(claim: Mapping[str, Any], measured: Summary) -> Answer:
         "about_equal": 1 / factor <= measured.middle <= factor,
     }[word]
     sure = "" if measured.n < 2 or word == "about_equal" or _is_apart(measured) else "; their ranges overlap"
-    return held, f"one is {measured.middle:.2f} times the other{sure}"
+    what = "one ratio is" if claim["rule"] in FOUR_SIDED else "one is"
+    return held, f"{what} {measured.middle:.2f} times the other{sure}"
 
 
 def _is_apart(measured: Summary) -> bool:
@@ -65,7 +69,8 @@ def _share(claim: Mapping[str, Any], measured: Summary) -> str:
 
 
 _RULES: dict[str, Callable[[Mapping[str, Any], Summary], Answer]] = {
-    "absolute": _factor, "ratio": _factor, "range": _range, "ordering": _ordering, "at_most": _at_most,
+    "absolute": _factor, "ratio": _factor, "range": _range, "ordering": _ordering,
+    "ordering_of_ratios": _ordering, "at_most": _at_most,
     "at_least": _at_least,
 }  # fmt: skip
 

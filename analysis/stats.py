@@ -67,24 +67,43 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:
     return Summary(n, middle, low, high, "95 %")
 
 
+def ratio_of_ratios(*sides: Sequence[float]) -> Summary:
+    """The ratio of the first two sides' medians by that of the last two, with its interval as `ratio` has it."""
+    if len(sides) != 4 or not all(sides):
+        raise ValueError("no values")
+    a, b, c, d = sides
+    middle = _quotient(ratio(a, b).middle, ratio(c, d).middle)
+    n = min(map(len, sides))
+    if n < FEWEST or not (min(b) and min(c) and min(d)):
+        first, second = ratio(a, b), ratio(c, d)
+        return Summary(n, middle, _quotient(first.low, second.high), _quotient(first.high, second.low), "range")
+    low, high = _bootstrap(a, b, c, d)
+    return Summary(n, middle, low, high, "95 %")
+
+
 def _quotient(over: float, under: float) -> float:
     if not under:
         return math.inf if over else 1.0
     return over / under
 
 
-def _bootstrap(over: Sequence[float], under: Sequence[float]) -> tuple[float, float]:
-    """BCa is undefined for values that do not vary; the percentile interval is then the point it must be."""
+def _bootstrap(*sides: Sequence[float]) -> tuple[float, float]:
+    """Of a ratio of two sides' medians, or of a ratio of two such ratios.
+
+    BCa is undefined for values that do not vary; the percentile interval is then the point it must be.
+    """
     import numpy as np
     from scipy import stats
 
-    def ratio_of_medians(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
-        quotient: np.ndarray = np.median(a, axis=axis) / np.median(b, axis=axis)
+    def ratio_of_medians(*drawn: np.ndarray, axis: int) -> np.ndarray:
+        medians = [np.median(side, axis=axis) for side in drawn]
+        quotients = [over / under for over, under in zip(medians[::2], medians[1::2], strict=True)]
+        quotient: np.ndarray = quotients[0] / quotients[1] if len(quotients) > 1 else quotients[0]
         return quotient
 
-    varies = len({*over}) > 1 and len({*under}) > 1
+    varies = all(len({*side}) > 1 for side in sides)
     interval = stats.bootstrap(
-        (np.asarray(over), np.asarray(under)), ratio_of_medians, vectorized=True, confidence_level=CONFIDENCE,
+        tuple(map(np.asarray, sides)), ratio_of_medians, vectorized=True, confidence_level=CONFIDENCE,
         n_resamples=RESAMPLES, method="BCa" if varies else "percentile", rng=np.random.default_rng(SEED),
     ).confidence_interval  # fmt: skip
     return float(interval.low), float(interval.high)

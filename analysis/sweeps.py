@@ -48,7 +48,7 @@ def sweep_of(run: Run) -> Sweep | None:
     about = run.plan.get("sweep")
     if not about:
         return None
-    trials = {level: matching(run.trials, {about["property"]: level}) for level in about["values"]}
+    trials = {level: matching(run.trials, {about["factor"]: level}) for level in about["values"]}
     source = _source(about, trials)
     points = tuple(
         _point(run, about, level, told, source) for level, told in trials.items()

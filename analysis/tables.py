@@ -9,40 +9,13 @@ from typing import Any
 import pandas as pd
 
 from analysis.articles import Row
-from analysis.cells import make_cell, published_figures, treatments
+from analysis.cells import treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.diagnoses import told_by_treatment
 from analysis.load import Judged, Run
 from analysis.wording import MARKS, claim_figure, label, published_figure, quantity, span, title, unit_figure, words_of
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.limits import amount
-
-
-def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
-    """The experiment's table: factors down, one across where that fits, published figures beside the measured ones."""
-    response, plan = response or run.response, run.layout
-    published = published_figures(run, response)
-    rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
-    for treatment in treatments(run):
-        cell, key = make_cell(run, treatment, response), tuple(treatment[name] for name in plan.down)
-        row = rows.setdefault(key, {(name, ""): level for name, level in zip(plan.down, key, strict=True)})
-        place = treatment[plan.across] if plan.across else title(response)
-        row[place, "measured"] = f"{cell.text}\n{cell.spread}" if plan.across else cell.text
-        if published:
-            row[place, "published"] = published.get(label(dict(treatment)), "")
-        if not plan.across:
-            row[place, "of"] = cell.spread
-    columns = _columns(run, list(dict.fromkeys(column for row in rows.values() for column in row)))
-    cells = [[row.get(column, "") for column in columns] for row in rows.values()]
-    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(columns))
-
-
-def _columns(run: Run, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Levels across in their factor's order, whichever of them the first row had."""
-    if not run.layout.across:
-        return columns
-    levels = run.factors[run.layout.across]
-    return sorted(columns, key=lambda column: levels.index(column[0]) if column[1] else -1)
 
 
 def claims_table(run: Run) -> pd.DataFrame:

@@ -21,28 +21,27 @@ _TITLES = {
     "amplification": "bytes from the disk for each distinct byte asked for",
 }
 
+_PLAIN = (("gibit_per_second", " Gibit/s"), ("_per_second", "/s"), ("_pages", " pages"))
+
 
 def quantity(response: str, value: float) -> str:
     """A figure with its unit, told from the response's name (`_seconds`, `_bytes`, `_per_second`)."""
     if response.endswith("bytes_per_second"):
         return format_rate(value)
-    if response.endswith("_per_second"):
-        return f"{_digits(value)}/s"
     if response.endswith("_seconds"):
         return _seconds(value)
     if response.endswith(("_us", "_ms", "_ns")):
         return _seconds(value * base_of(response))
     if response.endswith("_bytes"):
         return format_bytes(value)
-    if response.endswith("_pages"):
-        return f"{_digits(value)} pages"
     if response.endswith("_percent"):
         return f"{value:.3g} %"
     if response == "amplification":
         return f"{_digits(value)}×"
     if response.endswith("_fraction"):
         return f"{100 * value:.3g} %"
-    return _digits(value)
+    unit = next((unit for suffix, unit in _PLAIN if response.endswith(suffix)), "")
+    return f"{_digits(value)}{unit}"
 
 
 def _seconds(value: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagecage.command import Command
 from pagecage.trial import Step, Workload
 
 SIZES = ("full", "default", "emulated", "smoke")
@@ -25,13 +26,16 @@ class Level:
     storage_latency_us: int | None = None
     machine_memory_bytes: int | None = None
     machine_memory_fraction: float | None = None
+    dirty_bytes: int | None = None
+    dirty_background_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class Size:
     """How large a run is: `files` files of `dataset_bytes` each, how long one measured part may take, which treatments.
 
-    `treatments` is "all" or "covering".
+    `treatments` is "all" or "covering". `places` are what stands at this size for the definition's own {places}, and
+    `writes_bytes` is the room that the workload needs for what it writes itself.
     """
 
     dataset_bytes: int | None
@@ -39,6 +43,14 @@ class Size:
     repeats: int | None = None
     files: int = 1
     treatments: str = "all"
+    places: Mapping[str, str] = field(default_factory=dict)
+    writes_bytes: int = 0
+
+    def filled(self, text: str) -> str:
+        """The text with the definition's own {places} filled in; the others are the agent's."""
+        for name, value in self.places.items():
+            text = text.replace(f"{{{name}}}", value)
+        return text
 
     @property
     def total_bytes(self) -> int | None:
@@ -69,10 +81,12 @@ class Experiment:
     definition_sha256: str
     definition: Mapping[str, Any] = field(default_factory=dict)
     fill: str = "random"
+    command: Command | None = None
 
     def cage_names(self) -> set[str]:
-        """Every cage that a level names: in its table, or, for the factor `cage`, by its own name."""
-        own = {level.cage for levels in self.levels.values() for level in levels.values() if level.cage}
+        """Every cage that a level names, at any size: in its table, or, for the factor `cage`, by its own name."""
+        told = {level.cage for levels in self.levels.values() for level in levels.values() if level.cage}
+        own = {size.filled(cage) for cage in told for size in self.sizes.values()}
         tables = self.levels.get("cage", {})
         named = {name for name in self.factors.get("cage", ()) if not (name in tables and tables[name].cage)}
         return own | named

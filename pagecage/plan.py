@@ -72,21 +72,22 @@ def _make_trial(
     repeat: int,
     position: int,
 ) -> Trial:
-    levels = [_level(experiment, factor, level) for factor, level in treatment.items()]
-    read_ahead_kb = _last(levels, "read_ahead_kb")
+    levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
+    read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
     storage = [level for level in levels if level.storage]
     return Trial(
         trial_id=trial_id, experiment=experiment.name, treatment=treatment, repeat=repeat,
-        block=repeat, position=position, workload=_workload(experiment, levels),
+        block=repeat, position=position, workload=workload,
         cage=cages[_last(levels, "cage") or UNCAGED], cache=_last(levels, "cache") or "any",
         dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         collectors=experiment.collectors, max_seconds=size.max_seconds,
-        timeout_seconds=(size.max_seconds or 600.0) + _SETUP_SECONDS,
+        timeout_seconds=_timeout_seconds(workload, size),
         files=size.files, before=_last(levels, "before"),
         storage=(storage[-1].storage if storage else None) or "data",
         storage_latency_us=storage[-1].storage_latency_us if storage else None,
         machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
+        dirty_limits=_dirty_limits(levels), writes_bytes=size.writes_bytes,
     )  # fmt: skip
 
 
@@ -96,11 +97,22 @@ def _last(levels: list[Level], key: str) -> Any:
     return told[-1] if told else None
 
 
-def _workload(experiment: Experiment, levels: list[Level]) -> Workload:
+def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
     """The last level's own program, or the experiment's; the arguments of all levels come after its."""
-    own = Workload(experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes)
+    own = Workload(
+        experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes,
+        experiment.command,
+    )  # fmt: skip
     chosen: Workload = _last(levels, "workload") or own
-    return replace(chosen, arguments=chosen.arguments + tuple(a for level in levels for a in level.arguments))
+    arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
+    is_literal = chosen.command is not None and chosen.command.is_literal
+    return replace(chosen, arguments=arguments if is_literal else tuple(map(size.filled, arguments)))
+
+
+def _timeout_seconds(workload: Workload, size: Size) -> float:
+    """A command's own, or what the measured part may take and some for getting ready."""
+    own = workload.command.timeout_seconds if workload.command else None
+    return own or (size.max_seconds or 600.0) + _SETUP_SECONDS
 
 
 def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int | None:
@@ -112,9 +124,15 @@ def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int |
     return None
 
 
-def _level(experiment: Experiment, factor: str, level: str) -> Level:
+def _dirty_limits(levels: list[Level]) -> dict[str, int]:
+    told = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level:
     known = experiment.levels.get(factor, {}).get(level, Level())
-    return replace(known, cage=known.cage or level) if factor == "cage" else known
+    cage = known.cage or (level if factor == "cage" else None)
+    return replace(known, cage=cage and size.filled(cage))
 
 
 def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
@@ -139,14 +157,16 @@ def make_plan(
     choices: Choices,
     command: str,
     harness: Mapping[str, Any],
+    replay: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The plan with its document (docs/FORMAT.md)."""
+    """The plan with its document (docs/FORMAT.md); `replay` is what a run without a definition's file needs more."""
     trials = make_trials(experiment, cages, choices)
     document = {
         "plan_version": PLAN_VERSION, "run_id": run_id, "experiment": experiment.name,
         "definition": dict(experiment.definition), "definition_sha256": experiment.definition_sha256,
         **vars(choices), "treatments": experiment.sizes[choices.size].treatments,
         "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
+        "replay": None if replay is None else dict(replay),
     }  # fmt: skip
     return Plan(run_id, trials, document)
 

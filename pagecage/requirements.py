@@ -29,8 +29,11 @@ class Requirement(StrEnum):
     WORKLOAD_MEMORY = "workload_memory"
     WORKLOAD = "workload"
     LIMITS = "limits"
+    DATA = "data"
+    PORT = "port"
     STORAGE = "storage"
     MACHINE_MEMORY = "machine_memory"
+    DIRTY_LIMITS = "dirty_limits"
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Missed:
 
     def to_json(self) -> dict[str, str]:
         """The entry in a record's missed_requirements."""
-        return {"requirement": self.requirement.value, "reason": self.reason}
+        return {"requirement": self.requirement.value, "reason": self.reason, "mend": self.mend}
 
 
 _DELEGATE = "install cgroups/50-pagecage-delegation.conf (ansible/site.yml does it), then log in again"
@@ -113,6 +116,9 @@ def _needs_root(trial: Trial) -> list[Missed]:
         missed.append(Missed(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm"))
     if trial.machine_memory_bytes is not None:
         missed.append(Missed(Requirement.MACHINE_MEMORY, "only root may take memory away", "use HOST=vm"))
+    if trial.dirty_limits:
+        names = ", ".join(f"vm.{name}" for name in trial.dirty_limits)
+        missed.append(Missed(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm"))
     return missed
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pagecage.cage import Cage, cage_from_json, cage_to_json
+from pagecage.command import Command, command_from_json, command_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
-COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace")
+COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat")
 STORAGES = ("data", "null_blk", "dm_delay")
 
 
@@ -29,7 +30,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Workload:
-    """The program to run. `handshake` programs speak the contract in workloads/README.md; a `command` is timed whole.
+    """The program to run. `handshake` programs speak the contract in workloads/README.md; a `command` knows none.
 
     The `arguments` of `fio` are options of one job. Otherwise
     `arguments` may hold {file}, {sidecar}, {data_dir} and {max_seconds}, and {files} as one of them; `min_memory_bytes`
@@ -40,6 +41,7 @@ class Workload:
     arguments: tuple[str, ...]
     kind: str = "handshake"
     min_memory_bytes: int = 0
+    command: Command | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class Trial:
     """One row of a plan. `max_seconds` bounds the measured part, `timeout_seconds` the workload's whole life.
 
     There are `files` files like `dataset`, with the seeds 1 to `files`. `storage` other than "data" is made for the
-    trial; `machine_memory_bytes` is what is left of the machine's memory.
+    trial; `machine_memory_bytes` is what is left of the machine's memory, `dirty_limits` what of vm.dirty_bytes and
+    vm.dirty_background_bytes is set for it. The workload writes up to `writes_bytes` files of its own.
     """
 
     trial_id: str
@@ -78,6 +81,8 @@ class Trial:
     storage: str = "data"
     storage_latency_us: int | None = None
     machine_memory_bytes: int | None = None
+    dirty_limits: Mapping[str, int] = field(default_factory=dict)
+    writes_bytes: int = 0
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -98,14 +103,24 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "treatment": dict(trial.treatment),
         "cage": cage_to_json(trial.cage),
         "collectors": list(trial.collectors),
-        "workload": {**asdict(trial.workload), "arguments": list(trial.workload.arguments)},
+        "dirty_limits": dict(trial.dirty_limits),
+        "workload": _workload_to_json(trial.workload),
         "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)} if trial.before else None,
     }
 
 
+def _workload_to_json(workload: Workload) -> dict[str, Any]:
+    command = command_to_json(workload.command)
+    return {**asdict(workload), "arguments": list(workload.arguments), "command": command}
+
+
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
     """The inverse of `trial_to_json`."""
-    workload = {**data["workload"], "arguments": tuple(data["workload"]["arguments"])}
+    workload = {
+        **data["workload"],
+        "arguments": tuple(data["workload"]["arguments"]),
+        "command": command_from_json(data["workload"].get("command")),
+    }
     return Trial(
         **{
             **data,

@@ -22,10 +22,13 @@ results.answer
 # ## The table
 # Median over trials, below it how far they spread: the exact 95 % interval of the median from six trials upwards, the range
 # below that. `killed`: the kernel ended it for memory. `≈`: only a part of the data was read before the time ran out; the
-# figure is that part scaled to the whole. `( ) †`: rests on excluded trials alone. Published figures are at the published size.
+# figure is that part scaled to the whole. `wrong`: the answer was wrong, and below it stands in what way. `( ) †`: rests on excluded trials alone. Published figures are at the published size.
 
 # %%
 results.cells
+
+# %% tags=["optional"]
+results.tables
 
 # %% tags=["optional"]
 results.figure

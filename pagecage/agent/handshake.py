@@ -1,4 +1,7 @@
-"""Talks to a workload: ready, go, samples, end; then closing its standard input lets it exit (workloads/README.md)."""
+"""Talks to a workload: ready, go, samples, perhaps stopped, end; closing its standard input then lets it exit.
+
+workloads/README.md has the contract.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ class Conversation:
         self.process: Process[bytes] = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
         self.samples: list[dict[str, Any]] = []
         self.end: dict[str, Any] = {}
+        self.has_ended = False
         self._speaks = speaks
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._said = bytearray()
@@ -39,8 +43,8 @@ class Conversation:
         if not speaks:
             self._send(b"", close=True)
 
-    def wait_for(self, kind: str, deadline: float) -> bool:
-        """Take lines until one of this type came; False when the output ended or monotonic `deadline` passed."""
+    def wait_for(self, *kinds: str, deadline: float) -> bool:
+        """Take lines until one of these types came; False when the output ended or monotonic `deadline` passed."""
         while time.monotonic() < deadline:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -49,7 +53,7 @@ class Conversation:
             if line is None:
                 return False
             self._keep(line)
-            if line.get("type") == kind:
+            if line.get("type") in kinds:
                 return True
         return False
 
@@ -94,7 +98,7 @@ class Conversation:
         if line.get("type") == "sample":
             self.samples.append(content)
         elif line.get("type") == "end":
-            self.end = content
+            self.end, self.has_ended = content, True
 
     def _note(self, text: bytes) -> None:
         with self._saying:

@@ -11,13 +11,17 @@ from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor
+from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
+from pagecage.agent.command_prepare import calibration_file, prepare_command
+from pagecage.agent.command_run import run_command
 from pagecage.agent.credits import CreditPlayer
 from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import layers_with_queue
+from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import describe_disk
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import OF_OURS, MachineMemory
@@ -29,6 +33,9 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.requirements import Missed, Requirement, check_trial
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
+
+
+_MOST_FILES = 64  # files whose residency is looked at while they are read; a look at thousands would be the load
 
 
 def check_requirements(attempt: Attempt) -> None:
@@ -56,7 +63,8 @@ def prepare_storage(attempt: Attempt) -> None:
 def _make_storage(attempt: Attempt, kind: str, latency_us: int) -> None:
     spool = attempt.bench.request.spool
     attempt.cleanup.callback(remove_storage, spool)
-    attempt.made_storage = make_storage(kind, latency_us, attempt.trial.dataset_bytes, spool)
+    data_bytes = attempt.trial.dataset_bytes + attempt.trial.writes_bytes
+    attempt.made_storage = make_storage(kind, latency_us, data_bytes, spool)
     attempt.storage, attempt.storage_latency_us = kind, latency_us
 
 
@@ -69,12 +77,14 @@ def _make_slow_storage(attempt: Attempt, latency_us: int) -> None:
 
 
 def prepare_dataset(attempt: Attempt) -> None:
-    """Have the files there, whole, made by the user who will read them."""
+    """Have the files there, whole, made by the user who will read them; and what a command brings of its own."""
     pcgen = Path(attempt.bench.request.programs_dir) / "pcgen"
     try:
         attempt.datasets = tuple(make_dataset(d, attempt.data_dir, pcgen) for d in attempt.trial.datasets)
     except HostError as error:
         raise NotPrepared(error.message) from None
+    if attempt.trial.workload.kind == "command":
+        prepare_command(attempt)
 
 
 def set_knobs(attempt: Attempt) -> None:
@@ -107,7 +117,7 @@ def _count_as_provider(attempt: Attempt) -> list[Carried]:
     return count_as_provider(accounting, attempt.disk, journal)
 
 
-def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory) -> None:
+def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory | DirtyLimits) -> None:
     """What could not be put back is told: the disk, or the machine, stays changed."""
     for sentence in journal.restore():
         attempt.error = f"{attempt.error or ''} {sentence}".strip()
@@ -115,11 +125,14 @@ def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory) -> None:
 
 def calibrate(attempt: Attempt) -> None:
     """Over-drive the cage's caps, the first time that this machine state meets it; on a machine at rest."""
-    attempt.bench.tracer.wait_until_attached()
-    bench, calibrator = attempt.bench, attempt.bench.calibrator
+    for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
+        tracer.wait_until_attached()
+    bench, calibrator = attempt.bench, attempt.bench.calibrator.on(attempt.disk)
     if attempt.made_storage:
         calibrator = Calibrator(bench.systemd, attempt.disk, attempt.data_dir, bench.interruption)
-    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, attempt.dataset))
+    is_command = attempt.trial.workload.kind == "command" and not attempt.made_storage
+    read_from = calibration_file(attempt) if is_command else attempt.dataset
+    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, read_from))
 
 
 def take_memory(attempt: Attempt) -> None:
@@ -135,6 +148,25 @@ def take_memory(attempt: Attempt) -> None:
         attempt.machine_memory = attempt.bench.memory.leave(wanted)
     except HostError as error:
         raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, error.message, error.hint)]) from None
+
+
+def limit_dirty_pages(attempt: Attempt) -> None:
+    """Set how much may wait to be written, where the trial says it, and note what is in force in any case.
+
+    Only in a guest of ours: whatever else a machine writes would wait as well.
+    """
+    wanted, limits = dict(attempt.trial.dirty_limits), attempt.bench.dirty_limits
+    attempt.dirty_limits = {"requested": wanted, "in_force": limits.read()}
+    if not wanted:
+        return
+    if not OF_OURS.exists():
+        reason = "vm.dirty_bytes is set only in a guest that pagecage made, and this machine is none"
+        raise RequirementMissed([Missed(Requirement.DIRTY_LIMITS, reason, "use HOST=vm")])
+    attempt.cleanup.callback(_put_back, attempt, limits)
+    try:
+        attempt.dirty_limits["in_force"] = limits.set(wanted)
+    except HostError as error:
+        raise RequirementMissed([Missed(Requirement.DIRTY_LIMITS, error.message, error.hint)]) from None
 
 
 def prepare_slice(attempt: Attempt) -> None:
@@ -165,7 +197,8 @@ def _require_read_back(attempt: Attempt) -> None:
 def start_collectors(attempt: Attempt) -> None:
     """Start every collector asked for and return when each one records or has failed."""
     assert attempt.cgroup is not None
-    around = Surroundings(attempt.directory, attempt.disk, attempt.cgroup, attempt.datasets, attempt.bench.children)
+    files = attempt.datasets if len(attempt.datasets) <= _MOST_FILES else ()
+    around = Surroundings(attempt.directory, attempt.disk, attempt.cgroup, files, attempt.bench.children)
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
@@ -181,12 +214,18 @@ def start_collectors(attempt: Attempt) -> None:
 
 def measure(attempt: Attempt) -> None:
     """Run the workload in the slice, with the counters read around its measured part."""
-    begin = time.monotonic()
-    if "bpftrace" in attempt.trial.collectors:
-        attempt.bench.tracer.wait_for_tick()
-    run_workload(attempt)
-    if "bpftrace" in attempt.trial.collectors:
+    begin, wanted = time.monotonic(), attempt.trial.collectors
+    for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
+        if tracer.name in wanted:
+            tracer.wait_for_tick()
+    if attempt.trial.workload.kind == "command":
+        run_command(attempt)
+    else:
+        run_workload(attempt)
+    if "bpftrace" in wanted:
         _take_trace(attempt, begin)
+    if "blocklat" in wanted:
+        _take_block_trace(attempt, begin)
 
 
 def _take_trace(attempt: Attempt, begin: float) -> None:
@@ -197,6 +236,17 @@ def _take_trace(attempt: Attempt, begin: float) -> None:
     tracer.wait_for_tick()
     inodes, path = {file.stat().st_ino for file in attempt.datasets}, attempt.directory / "bpftrace.jsonl"
     attempt.collected["bpftrace"] = tracer.excerpt(inodes, begin, path)
+
+
+def _take_block_trace(attempt: Attempt, begin: float) -> None:
+    """The trace of the disk's writes, and what it says of the measured part, beside the other responses."""
+    tracer, measured = attempt.bench.block_tracer, attempt.measured
+    tracer.wait_for_tick()
+    path = attempt.directory / "blocklat.jsonl"
+    attempt.collected["blocklat"], rows = tracer.excerpt(attempt.disk.maj_min, begin, path)
+    if measured and attempt.response:
+        start = measured["start_monotonic_seconds"]
+        attempt.response |= responses_of(rows, start, start + measured["seconds"])
 
 
 def stop_collectors(attempt: Attempt) -> None:
@@ -224,6 +274,7 @@ PHASES: tuple[tuple[str, Callable[[Attempt], None]], ...] = (
     ("knobs", set_knobs),
     ("calibrate", calibrate),
     ("memory", take_memory),
+    ("dirty", limit_dirty_pages),
     ("cache", reach_cache_state),
     ("slice", prepare_slice),
     ("before", run_before),

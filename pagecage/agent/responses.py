@@ -17,11 +17,19 @@ _VMSTAT_RATES = {
     "pages_promoted_per_second": ("pgpromote_success",),
     "pages_demoted_per_second": ("pgdemote_kswapd", "pgdemote_direct"),
 }  # fmt: skip
+TRACED_RESPONSES = frozenset({
+    "throttled_seconds", "block_write_p50_us", "block_write_p99_us", "bio_write_p50_us", "bio_write_p99_us",
+})  # fmt: skip
+"""Told only where the collector blocklat ran."""
 STANDARD_RESPONSES = frozenset({
     "read_seconds", "covered_fraction", "full_pass_seconds", "bytes_per_second", "device_read_bytes", "device_reads",
     "device_read_bytes_per_second", "device_reads_per_second", "device_bytes_per_read", "device_write_bytes",
-    "device_write_bytes_per_second", "amplification", "major_faults", "memory_peak_bytes", *_VMSTAT_RATES,
+    "device_write_bytes_per_second", "amplification", "major_faults", "memory_peak_bytes", "io_stalled_seconds",
+    *TRACED_RESPONSES, *_VMSTAT_RATES,
 })  # fmt: skip
+
+# Of a command: to its exit, and until it serves (pagecage/agent/command_run.py).
+COMMAND_RESPONSES = frozenset({"wall_seconds", "ready_seconds"})
 
 
 def wrong_response(own: Any) -> str | None:
@@ -29,7 +37,7 @@ def wrong_response(own: Any) -> str | None:
     if not isinstance(own, dict):
         return "its response is no JSON object"
     for name, value in own.items():
-        if name in STANDARD_RESPONSES:
+        if name in STANDARD_RESPONSES | COMMAND_RESPONSES:
             return f"its response takes the name of {name}"
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             return f"its response has a figure named {name!r}"
@@ -73,7 +81,7 @@ def _of_the_disk(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | Non
         "device_read_bytes": bytes_read, "device_reads": reads, "device_bytes_per_read": _ratio(bytes_read, reads),
         "device_read_bytes_per_second": _ratio(bytes_read, seconds), "device_reads_per_second": _ratio(reads, seconds),
         "device_write_bytes": written, "device_write_bytes_per_second": _ratio(written, seconds),
-        "amplification": _ratio(bytes_read, end.get("distinct_bytes")),
+        "amplification": _ratio(bytes_read, end.get("distinct_bytes")), "io_stalled_seconds": _stalled_seconds(attempt),
     }  # fmt: skip
 
 
@@ -98,6 +106,14 @@ def _major_faults(end: dict[str, Any]) -> float | None:
 
 def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
+
+
+def _stalled_seconds(attempt: Attempt) -> float | None:
+    """How long some task of the slice waited for I/O (io.pressure: some); a pause by the dirty limits is one."""
+    before, after = (attempt.counters[when]["cgroup"]["io.pressure"] for when in ("before", "after"))
+    if not before or not after:
+        return None
+    return float(after["some"]["total"] - before["some"]["total"]) / 1e6
 
 
 def _device_delta(attempt: Attempt, key: str) -> float | None:

@@ -13,9 +13,12 @@ from typing import Any
 from pagecage.agent.attempt import Attempt, Bench, NotPrepared, RequirementMissed
 from pagecage.agent.calibrate import Calibrator, remove_scratch
 from pagecage.agent.children import Children
+from pagecage.agent.collectors.blocklat import Blocklat
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.device import resolve_disk
+from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import MachineMemory
@@ -51,38 +54,48 @@ def sweep(systemd: Systemd, spool: Path) -> list[str]:
     for unit in units:
         stop_slice(systemd, unit)
     Children(spool).sweep()
-    units += KnobJournal(spool).restore() + MachineMemory(spool).restore() + remove_storage(spool)
+    for journal in (KnobJournal(spool), MachineMemory(spool), DirtyLimits(spool)):
+        units += journal.restore()
+    units += remove_storage(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
     return units
 
 
-def serve(request: Request, stream: Stream, interruption: Interruption) -> None:
+def serve(request: Request, stream: Stream, interruption: Interruption, inbox: Inbox) -> None:
     """Run every trial of the request, in order. Each record is on this host's disk before it is streamed."""
     with alone(request.spool):
         for unit in sweep(find_systemd(request.user), request.spool):
             stream.event("swept", unit=unit)
         facts = read_facts(Path(request.data_dir), request.user)
         stream.facts(facts)
-        with _bench(request, facts, stream, interruption) as bench:
+        with _bench(request, facts, stream, interruption, inbox) as bench:
             for trial in request.trials:
                 run_trial(bench, trial, request.attempts.get(trial.trial_id, 1))
 
 
 @contextmanager
-def _bench(request: Request, facts: dict[str, Any], stream: Stream, interruption: Interruption) -> Iterator[Bench]:
+def _bench(
+    request: Request, facts: dict[str, Any], stream: Stream, interruption: Interruption, inbox: Inbox
+) -> Iterator[Bench]:
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
-    disk, systemd, children = resolve_disk(data_dir), find_systemd(request.user), Children(request.spool)
-    tracer, knobs, memory = Bpftrace(request.spool, children), KnobJournal(request.spool), MachineMemory(request.spool)
+    spool, children = request.spool, Children(request.spool)
+    disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
+    tracers = Bpftrace(spool, children), Blocklat(spool, children)
     calibrator = Calibrator(systemd, disk, data_dir, interruption)
     try:
-        if any("bpftrace" in trial.collectors for trial in request.trials):
-            stream.event("step", text="attaching bpftrace")
-            tracer.begin()
-        yield Bench(request, facts, disk, systemd, calibrator, tracer, knobs, memory, children, interruption, stream)
+        for tracer in tracers:
+            if any(tracer.name in trial.collectors for trial in request.trials):
+                stream.event("step", text="attaching bpftrace")
+                tracer.begin()
+        yield Bench(
+            request, facts, disk, systemd, calibrator, *tracers, KnobJournal(spool), MachineMemory(spool),
+            DirtyLimits(spool), children, interruption, stream, inbox,
+        )  # fmt: skip
     finally:
         with interruption.held():
-            tracer.stop()
+            for tracer in tracers:
+                tracer.stop()
             remove_scratch(data_dir)
 
 

@@ -28,6 +28,8 @@ def workload_argv(attempt: Attempt) -> list[str]:
     if workload.kind == "fio":
         return fio_argv(attempt)
     path = program_path(attempt, workload.program) if workload.kind == "handshake" else workload.program
+    if workload.command and workload.command.is_literal:
+        return [path, *workload.arguments]
     return [path, *fill_all(workload.arguments, places_of(attempt), attempt.datasets)]
 
 
@@ -72,8 +74,8 @@ def run_workload(attempt: Attempt) -> None:
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     attempt.argv = workload_argv(attempt)
     speaks = attempt.trial.workload.kind == "handshake"
-    if not speaks:  # its measured part is its whole life, so the counters come first
-        attempt.counters["before"] = _read_counters(attempt)
+    if not speaks:  # fio's measured part is its whole life, so the counters come first
+        attempt.counters["before"] = read_counters(attempt)
     begin = time.monotonic()
     command = scope_command(attempt.bench.systemd, attempt.unit, attempt.argv)
     attempt.conversation = Conversation(command, speaks=speaks)
@@ -84,7 +86,7 @@ def run_workload(attempt: Attempt) -> None:
         if attempt.timed_out or attempt.measured is None:
             _end_scope_if_alive(attempt)
         status = attempt.conversation.finish()
-        attempt.exit = {"status": status, "oom_kill": _oom_kills(attempt)}
+        attempt.exit = {"status": status, "oom_kill": oom_kills(attempt)}
     if attempt.trial.workload.kind == "fio":
         _take_fio(attempt)
     attempt.outcome, attempt.error = judge_end(attempt)
@@ -106,22 +108,26 @@ def _take_fio(attempt: Attempt) -> None:
 def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadline: float) -> bool:
     speaks = attempt.trial.workload.kind == "handshake"
     if speaks:
-        if not conversation.wait_for("ready", deadline):
+        if not conversation.wait_for("ready", deadline=deadline):
             return False
-        attempt.counters["before"] = _read_counters(attempt)
+        attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()
     wall = time.time() - (time.monotonic() - begin)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
     conversation.go()
-    finished = conversation.wait_for("end", deadline) if speaks else conversation.wait_for_exit(deadline)
+    if speaks:
+        finished = conversation.wait_for("stopped", "end", deadline=deadline)
+    else:
+        finished = conversation.wait_for_exit(deadline)
     seconds = time.monotonic() - begin
-    attempt.counters["after"] = _read_counters(attempt)
+    attempt.counters["after"] = read_counters(attempt)
     attempt.bench.stream.event("end", trial_id=attempt.trial.trial_id)
     attempt.measured = {"start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": seconds}
-    return finished
+    return finished and (not speaks or conversation.has_ended or conversation.wait_for("end", deadline=deadline))
 
 
-def _read_counters(attempt: Attempt) -> dict[str, Any]:
+def read_counters(attempt: Attempt) -> dict[str, Any]:
+    """Every counter that is kept, of the slice, the disk and the host."""
     assert attempt.cgroup is not None
     return {
         "cgroup": cgroupfs.read_counters(attempt.cgroup),
@@ -133,11 +139,15 @@ def _read_counters(attempt: Attempt) -> dict[str, Any]:
 def _end_scope_if_alive(attempt: Attempt) -> None:
     assert attempt.conversation is not None
     if attempt.conversation.process.poll() is None:
-        kill = attempt.bench.systemd.systemctl("kill", "--signal=KILL", attempt.unit)
-        run(kill, check=False, timeout_seconds=30)
+        signal_slice(attempt, "KILL")
 
 
-def _oom_kills(attempt: Attempt) -> int | None:
+def signal_slice(attempt: Attempt, signal: str) -> None:
+    """Send a signal to everything in the trial's slice."""
+    run(attempt.bench.systemd.systemctl("kill", f"--signal={signal}", attempt.unit), check=False, timeout_seconds=30)
+
+
+def oom_kills(attempt: Attempt) -> int | None:
     """The truth about OOM: the slice's hierarchical memory.events; an exit status of 137 may be any SIGKILL."""
     assert attempt.cgroup is not None
     events = cgroupfs.read_counters(attempt.cgroup)["memory.events"]
@@ -156,10 +166,10 @@ def judge_end(attempt: Attempt) -> tuple[str, str | None]:
     if status == CANNOT or end.get("refused"):
         return "requirement_missed", complaint or end.get("refused")
     if end.get("checksum_ok") is False:
-        return "wrong_answer", f"checksum {end.get('checksum')} is not the sidecar's"
+        return "wrong_answer", complaint or f"checksum {end.get('checksum')} is not the sidecar's"
     if status != 0:
         return "failed", complaint or f"exit status {status}"
-    if attempt.trial.workload.kind != "command" and not end:
+    if not end:
         return "failed", complaint or "it ended without an end line"
     if wrong := wrong_response(end.get("response", {})):
         return "failed", wrong

@@ -118,8 +118,9 @@ def build_plan(
     """The whole plan, every value resolved. Its cages are those of cgroups/, or `made` ones that stand in no file."""
     size, reason = choose_size(wishes.size, host, say)
     dataset_bytes = experiment.sizes[size].total_bytes
-    if dataset_bytes and isinstance(host, LocalHost):
-        host.require_room(dataset_bytes)
+    room_bytes = (dataset_bytes or 0) + experiment.sizes[size].writes_bytes
+    if room_bytes and isinstance(host, LocalHost):
+        host.require_room(room_bytes)
     cages = made or {name: definitions().cage(name, dataset_bytes) for name in experiment.cage_names() | {UNCAGED}}
     fresh = wishes.fresh or experiment.fresh
     if host.name == "local" and fresh != "never":

@@ -11,11 +11,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pagecage.cage import Cage
+from pagecage.command import Command
 from pagecage.definitions.articles import Row, check_config_key, complete_claim, read_articles
 from pagecage.definitions.cage_tables import TABLES as CAGE_TABLES
 from pagecage.definitions.cage_tables import CageFile, Fraction
 from pagecage.definitions.cages import resolve_cage
-from pagecage.definitions.claim_tables import ClaimTable, FindingTable, Source
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
 from pagecage.definitions.tables import ExperimentFile, LevelTable, SizeTable, WorkloadTable
 from pagecage.definitions.volume_tables import ProviderFile
 from pagecage.errors import PagecageError, nearest
@@ -51,7 +52,7 @@ def _keys_hint(path: Path, key: str) -> str:
     """The nearest key of the same table; docs/schema/ has them all."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
-        "findings": FindingTable, "source": Source, **CAGE_TABLES,
+        "findings": FindingTable, "tables": ReportTable, "source": Source, **CAGE_TABLES,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
@@ -146,13 +147,15 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         exclude=tuple(table.exclude), claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
         definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data, fill=table.fill,
+        command=_command(table.workload),
     )  # fmt: skip
 
 
 def _size(name: str, table: SizeTable) -> Size:
     """A smoke run shows every level once, and no more, unless its table says otherwise."""
     chosen = table.treatments or ("covering" if name == "smoke" else "all")
-    return Size(table.dataset, table.max_seconds, table.repeats, table.files, chosen)
+    places = {place: str(value) for place, value in table.places.items()}
+    return Size(table.dataset, table.max_seconds, table.repeats, table.files, chosen, places, table.writes or 0)
 
 
 def _level(table: LevelTable) -> Level:
@@ -164,11 +167,19 @@ def _level(table: LevelTable) -> Level:
         storage=table.storage, storage_latency_us=table.storage_latency_us,
         machine_memory_bytes=memory if isinstance(memory, int) else None,
         machine_memory_fraction=memory.dataset_fraction if isinstance(memory, Fraction) else None,
+        dirty_bytes=table.dirty_bytes, dirty_background_bytes=table.dirty_background_bytes,
     )  # fmt: skip
 
 
 def _workload(table: WorkloadTable) -> Workload:
-    return Workload(table.program, tuple(table.arguments), table.kind, table.min_memory_bytes or 0)
+    arguments = tuple(table.arguments)
+    return Workload(table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table))
+
+
+def _command(table: WorkloadTable) -> Command | None:
+    if table.kind != "command":
+        return None
+    return Command(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
 
 
 def schemas() -> dict[str, dict[str, Any]]:

@@ -8,10 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Published = float | str | list[float] | list[str]
 Rule = Literal[
-    "absolute", "ratio", "range", "ordering", "at_most", "at_least", "outcome", "decoded", "config"
+    "absolute", "ratio", "range", "ordering", "ordering_of_ratios", "at_most", "at_least", "outcome", "decoded",
+    "config",
 ]  # fmt: skip
 _ORDERINGS = ("less", "greater", "about_equal")
-_OUTCOMES = ("killed", "ran")
+_OUTCOMES = ("killed", "ran", "wrong_answer")
 _DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
 
 
@@ -35,6 +36,7 @@ class ClaimTable(Strict):
 
     `says`, `published`, `unit` and `remark` come from the row of experiments/articles/*.csv with this id unless they
     are given here. `over` is the other side of a ratio or an ordering; `key` what of the definition `config` compares.
+    `ordering_of_ratios` compares where / over with than / than_over.
     """
 
     id: str
@@ -46,14 +48,21 @@ class ClaimTable(Strict):
     key: str | None = None
     where: dict[str, str] = {}
     over: dict[str, str] | None = None
+    than: dict[str, str] | None = None
+    than_over: dict[str, str] | None = None
+    with_wrong_answers: bool = Field(
+        False, description="judge the figures of trials whose answer was wrong as well; the reason says what was wrong"
+    )
     tolerance_factor: Annotated[float, Field(ge=1)] = 2.0
     needs: Literal["published_size", "any_size"] = "any_size"
     remark: str | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> ClaimTable:
-        if self.rule in ("ratio", "ordering") and self.over is None:
+        if self.rule in ("ratio", "ordering", "ordering_of_ratios") and self.over is None:
             raise ValueError(f"rule {self.rule!r} compares two sides and has no over")
+        if (self.rule == "ordering_of_ratios") != (self.than is not None and self.than_over is not None):
+            raise ValueError("than and than_over go with rule 'ordering_of_ratios', and it with them")
         if self.rule == "config" and self.key is None:
             raise ValueError("rule 'config' needs the key of the definition that it compares")
         if self.rule not in ("config", "outcome") and self.response is None:
@@ -71,6 +80,16 @@ class FindingTable(Strict):
     response: str
     where: dict[str, str] = {}
     over: dict[str, str] | None = None
+    with_wrong_answers: bool = Field(False, description="take trials whose answer was wrong as well, and say so")
+
+
+class ReportTable(Strict):
+    """A further table of the report: the treatments of `where` down, responses across, published beside measured."""
+
+    title: str
+    about: str = ""
+    where: dict[str, str] = {}
+    columns: Annotated[list[str], Field(min_length=1)]
 
 
 def wrong_published(rule: str, published: Any) -> str | None:
@@ -80,7 +99,7 @@ def wrong_published(rule: str, published: Any) -> str | None:
     if rule == "range":
         pair = isinstance(published, list) and len(published) == 2 and all(map(_is_number, published))
         return None if pair and published[0] <= published[1] else "two numbers, the lower first"
-    if rule == "ordering":
+    if rule in ("ordering", "ordering_of_ratios"):
         return None if published in _ORDERINGS else f"one of {', '.join(_ORDERINGS)}"
     if rule == "outcome":
         return None if published in _OUTCOMES else f"one of {', '.join(_OUTCOMES)}"

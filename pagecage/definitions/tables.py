@@ -6,15 +6,26 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pagecage.definitions.cage_tables import Fraction
-from pagecage.definitions.claim_tables import ClaimTable, FindingTable, Source, Strict
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source, Strict
 from pagecage.definitions.sizes import SizeBytes
 
+
+def _regular_expression(value: object) -> object:
+    """A pattern of Python's `re`, as it stands."""
+    try:
+        re.compile(str(value))
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+    return value
+
+
+RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
 PLACES = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
-Collector = Literal["iostat", "sar", "vmtouch", "bpftrace"]
+Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat"]
 Storage = Literal["data", "null_blk", "dm_delay"]
 # What the agent writes into a job file itself (pagecage/agent/fio_job.py).
 _OURS_IN_A_JOB = (
@@ -37,12 +48,30 @@ def wrong_job_option(option: str) -> str | None:
 
 
 class WorkloadTable(Strict):
-    """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command."""
+    """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command.
+
+    The keys below `min_memory_bytes` are a command's own.
+    """
 
     program: str
     kind: Literal["handshake", "command", "fio"] = "handshake"
     arguments: list[str] = []
     min_memory_bytes: SizeBytes | None = None
+    data_paths: list[str] = Field([], description="files and directories whose cache state is set and measured")
+    ready_when: RegularExpression | None = Field(None, description="it serves when a line of its output matches")
+    ready_port: Annotated[int, Field(gt=0, lt=65536)] | None = Field(
+        None, description="it serves when it listens on this TCP port"
+    )
+    timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _is_command(self) -> WorkloadTable:
+        own = ("data_paths", "ready_when", "ready_port", "timeout_seconds")
+        if self.kind != "command" and (given := [key for key in own if getattr(self, key)]):
+            raise ValueError(f'{given[0]} goes with kind "command", and this is {self.kind!r}')
+        if self.ready_when is not None and self.ready_port is not None:
+            raise ValueError("ready_when and ready_port are two ends of one time: leave one of them out")
+        return self
 
     @model_validator(mode="after")
     def _speaks_fio(self) -> WorkloadTable:
@@ -65,6 +94,16 @@ class SizeTable(Strict):
     max_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     repeats: Annotated[int, Field(gt=0)] | None = None
     treatments: Literal["all", "covering"] | None = None
+    places: dict[Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")], int | str] = Field(
+        {}, description="what stands at this size for {places} of the definition's own, in arguments and names of cages"
+    )
+    writes: SizeBytes | None = Field(None, description="room that the workload needs for what it writes itself")
+
+    @model_validator(mode="after")
+    def _own_places(self) -> SizeTable:
+        if taken := set(self.places) & set(PLACES):
+            raise ValueError(f"places.{min(taken)} has the name of a place that the agent fills in")
+        return self
 
 
 class BeforeTable(Strict):
@@ -88,6 +127,10 @@ class LevelTable(Strict):
     storage_latency_us: Annotated[int, Field(gt=0)] | None = None
     machine_memory_bytes: SizeBytes | Fraction | None = Field(
         None, description="how much of the machine's memory is left; the rest is taken away for the trial"
+    )
+    dirty_bytes: SizeBytes | None = Field(None, description="vm.dirty_bytes for the trial: from here on writers wait")
+    dirty_background_bytes: SizeBytes | None = Field(
+        None, description="vm.dirty_background_bytes for the trial: from here on the kernel writes back"
     )
 
     @model_validator(mode="after")
@@ -119,6 +162,7 @@ class ExperimentFile(Strict):
     sizes: dict[Literal["full", "default", "emulated", "smoke"], SizeTable]
     claims: list[ClaimTable] = []
     findings: list[FindingTable] = []
+    tables: list[ReportTable] = []
 
     @model_validator(mode="after")
     def _consistent(self) -> ExperimentFile:
@@ -152,10 +196,12 @@ class ExperimentFile(Strict):
 
     def _check_wheres(self) -> None:
         """What a claim or a finding names must be levels of this experiment."""
-        told: list[tuple[str, ClaimTable | FindingTable]] = [(f"claims.{claim.id}", claim) for claim in self.claims]
+        told: list[tuple[str, Strict]] = [(f"claims.{claim.id}", claim) for claim in self.claims]
         told += [(f"findings[{number}]", finding) for number, finding in enumerate(self.findings)]
+        told += [(f"tables[{number}]", table) for number, table in enumerate(self.tables)]
         for name, table in told:
-            for key, where in (("where", table.where), ("over", table.over or {})):
+            for key in ("where", "over", "than", "than_over"):
+                where = getattr(table, key, None) or {}
                 if unknown := _outside(where, self.factors):
                     raise ValueError(f"{name}.{key}: {unknown} is no level here")
 
@@ -167,16 +213,20 @@ class ExperimentFile(Strict):
         for workload in (table.workload for table in tables if table.workload):
             for argument in workload.arguments:
                 self._check_argument(argument, workload.kind == "handshake", "levels.*.workload.arguments")
+        for cage in (table.cage for table in tables if table.cage):
+            self._check_argument(cage, True, "levels.*.cage")
         for argument in (a for table in tables if table.before for a in table.before.arguments):
             self._check_argument(argument, True, "levels.*.before.arguments")
 
     def _check_argument(self, argument: str, strict: bool, where: str) -> None:
+        own = sorted({place for size in self.sizes.values() for place in size.places})
         for place in re.findall(r"\{([a-z_]+)\}", argument):
-            if place not in PLACES and strict:
-                raise ValueError(f"{where}: no {{{place}}}; known: {', '.join(PLACES)}")
+            if place not in (*PLACES, *own) and strict:
+                raise ValueError(f"{where}: no {{{place}}}; known: {', '.join((*PLACES, *own))}")
             if place == "files" and strict and argument != "{files}":
                 raise ValueError(f"{where}: {argument!r}: {{files}} becomes several arguments, so it stands alone")
-            bare = [n for n, size in self.sizes.items() if place in PLACES and not _fills(place, size)]
+            known = place in (*PLACES, *own)
+            bare = [n for n, size in self.sizes.items() if known and not _fills(place, size)]
             if bare:
                 raise ValueError(f"sizes.{bare[0]} gives nothing for {{{place}}}")
 
@@ -184,6 +234,8 @@ class ExperimentFile(Strict):
 def _fills(place: str, size: SizeTable) -> bool:
     if place in ("file", "files", "sidecar"):
         return size.dataset is not None
+    if place not in PLACES:
+        return place in size.places
     return place != "max_seconds" or size.max_seconds is not None
 
 

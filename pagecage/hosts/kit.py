@@ -13,7 +13,8 @@ from pagecage.errors import HostError
 PACKAGE = Path(__file__).resolve().parent.parent
 # The half that runs on the host, and the standard-library modules that it shares with the controller.
 _SHARED = (
-    "__init__.py", "errors.py", "units.py", "process.py", "token_bucket.py", "cage.py", "trial.py", "record.py",
+    "__init__.py", "errors.py", "units.py", "process.py", "token_bucket.py", "cage.py", "command.py", "trial.py",
+    "record.py",
     "requirements.py",
 )  # fmt: skip
 _MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"

@@ -16,13 +16,14 @@ from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.cgroupfs import own_cgroup
 from pagecage.agent.pagecache import evict, load
-from pagecage.agent.responses import STANDARD_RESPONSES
+from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.agent.session import run_trial
 from pagecage.agent.systemd import Systemd
 from pagecage.record import Record, read_records
 from pagecage.trial import Trial
 from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
 
+VERIFYING_SECONDS = 0.4  # of verifies.py
 UNIT = "pagecage-r1_tight.1.slice"
 ORDER = [
     "read_ahead_kb 128",
@@ -62,7 +63,7 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
     names = [phase["name"] for phase in record.phases]
     assert names == [
-        "requirements", "storage", "dataset", "knobs", "calibrate", "memory", "cache", "slice", "before",
+        "requirements", "storage", "dataset", "knobs", "calibrate", "memory", "dirty", "cache", "slice", "before",
         "collectors", "run", "stop", "totals", "cleanup",
     ]  # fmt: skip
     starts = [phase["start_monotonic_seconds"] for phase in record.phases]
@@ -92,8 +93,9 @@ def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine
     response = carry_out(machine, make_trial()).response
     rates = {name for name in response if name.startswith(("pages_", "pgpg")) or name.endswith("faults_per_second")}
     assert len(rates) == 10
-    assert set(response) == STANDARD_RESPONSES
+    assert set(response) == STANDARD_RESPONSES - TRACED_RESPONSES
     assert {name: value for name, value in response.items() if name not in rates} == {
+        "io_stalled_seconds": 0.0,
         "read_seconds": 0.5, "covered_fraction": 0.5, "full_pass_seconds": 1.0, "bytes_per_second": 2097152.0,
         "device_read_bytes": 1048576.0, "device_reads": 8.0, "device_read_bytes_per_second": 2097152.0,
         "device_reads_per_second": 16.0, "amplification": 2.0, "major_faults": 8,
@@ -184,13 +186,22 @@ def test_what_a_workload_does_decides_the_outcome(
     assert machine.told()[-1] == "read_ahead_kb 256"
 
 
-@pytest.mark.parametrize("program", ["never_ends.py", "never_ready.py", "floods_for_ever.py"])
+@pytest.mark.parametrize("program", ["never_ends.py", "never_ready.py", "floods_for_ever.py", "stops_for_ever.py"])
 def test_a_workload_without_end_is_ended(machine: Machine, program: str) -> None:
     record = carry_out(machine, make_trial(program, timeout_seconds=1.5))
     assert record.outcome == "timed_out"
     assert record.error == "not done after 1.5 s"
     assert f"kill {UNIT}" in machine.told()
     assert machine.left() == []
+
+
+def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine) -> None:
+    record = carry_out(machine, make_trial("verifies.py"))
+    assert record.outcome == "ok"
+    assert record.measured is not None
+    assert record.measured["seconds"] < VERIFYING_SECONDS
+    assert record.response["device_read_bytes"] == 4096
+    assert record.workload["end"]["seconds"] == 0.01, "the end that comes later is heard"
 
 
 @pytest.mark.parametrize("program", ["prints_garbage.py", "ends_strangely.py"])

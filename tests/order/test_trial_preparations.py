@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent import facts, phases
+from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.machine_memory import MachineMemory
 from pagecage.agent.pagecache import measure_residency
 from pagecage.agent.session import sweep
@@ -130,12 +131,20 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     [missed] = record.missed_requirements
     assert missed == {
         "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
+        "mend": "",
     }  # fmt: skip
     assert not any(line.startswith("set-property") for line in machine.told())
     assert machine.left() == []
 
 
-@pytest.mark.parametrize("asks", [{"storage": "dm_delay", "storage_latency_us": 8000}, {"machine_memory_bytes": 2**28}])
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"storage": "dm_delay", "storage_latency_us": 8000},
+        {"machine_memory_bytes": 2**28},
+        {"dirty_limits": {"dirty_bytes": 2**24}},
+    ],
+)
 def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str, object]) -> None:
     bench = make_bench(machine, io.BytesIO(), make_trial())
     bench.facts["uid"] = 1000
@@ -173,10 +182,48 @@ def test_memory_is_taken_before_the_cache_is_set_and_given_back(
     assert record.machine_memory["hugepages"] == 5
 
 
+LIMITS = {"dirty_bytes": 2**24, "dirty_background_bytes": 2**23}
+
+
+def test_dirty_limits_are_set_before_the_workload_and_put_back(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(phases, "OF_OURS", machine.root)
+    monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
+    monkeypatch.setattr(DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.told())) or dict(wanted))
+    monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
+    record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS, collectors=()))
+    assert record.outcome == "ok"
+    assert record.dirty_limits == {"requested": LIMITS, "in_force": LIMITS}
+    assert "workload" not in seen[0]
+    assert seen[1:] == ["restored"]
+
+
+def test_dirty_limits_that_nobody_asked_for_are_noted_and_left(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
+    monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
+    record = carry_out(machine, make_trial(cage=LIGHT, collectors=()))
+    assert record.dirty_limits == {"requested": {}, "in_force": {"dirty_ratio": 20}}
+
+
+def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phases, "OF_OURS", machine.root / "no-such-port")
+    monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
+    record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
+    assert (record.outcome, record.phase) == ("requirement_missed", "dirty")
+    assert record.missed_requirements[0]["requirement"] == "dirty_limits"
+
+
 def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MachineMemory, "restore", lambda _: ["memory told"])
+    monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits told"])
     monkeypatch.setattr("pagecage.agent.session.remove_storage", lambda spool: [f"disk in {spool.name}"])
-    assert sweep(Systemd(False, 257), machine.spool) == ["memory told", "disk in spool"]
+    assert sweep(Systemd(False, 257), machine.spool) == ["memory told", "limits told", "disk in spool"]
 
 
 def test_a_workloads_own_figures_stand_beside_the_standard_ones(machine: Machine) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from analysis import frames, tables
+from analysis import cell_tables, frames, tables
 from analysis.cells import make_cell, treatments
 from analysis.load import load_run
 from pagecage.errors import PagecageError
@@ -64,7 +64,7 @@ def test_treatments_are_labelled_in_the_order_of_the_factors_whatever_the_file_h
 
 
 def test_the_twelve_cells_stand_as_in_the_article(run):
-    table = tables.cell_table(run)
+    table = cell_tables.cell_table(run)
     assert table.shape == (6, 2 + 4)
     assert list(table[("source", "")]) == ["heap", "resident", "unloaded"] * 2
     assert table.iloc[5][("random", "published")] == "1,013 s"
@@ -78,7 +78,7 @@ def test_changing_one_record_changes_its_cell_and_no_other(run, tmp_path):
             record["response"]["full_pass_seconds"] = 99.0
 
     changed = load_run(build_run(tmp_path / "run", slower))
-    differs = tables.cell_table(changed).ne(tables.cell_table(run))
+    differs = cell_tables.cell_table(changed).ne(cell_tables.cell_table(run))
     assert differs.to_numpy().sum() == 1
     assert differs.iloc[2][("sequential", "measured")]
 
@@ -129,7 +129,7 @@ def test_any_experiment_has_a_table(tmp_path):
     trials = [{**trial, "treatment": {"pattern": trial["treatment"]["pattern"]}} for trial in plan["trials"]]
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
-    assert tables.cell_table(loaded).shape == (2, 3)
+    assert cell_tables.cell_table(loaded).shape == (2, 3)
     assert tables.claims_table(loaded).empty
 
 

@@ -46,7 +46,8 @@ def test_a_claim_is_completed_by_its_row_and_stands_whole_in_the_definition(rows
     [claim] = told.definition["claims"]
     assert claim == {
         "id": "003-1", "rule": "absolute", "says": "jobs=24: time", "published": 1.5, "unit": "s",
-        "response": "read_seconds", "key": None, "where": {"cage": "tenth"}, "over": None, "tolerance_factor": 2.0,
+        "response": "read_seconds", "key": None, "where": {"cage": "tenth"}, "over": None, "than": None,
+        "than_over": None, "with_wrong_answers": False, "tolerance_factor": 2.0,
         "needs": "any_size", "remark": "rounded",
     }  # fmt: skip
     assert list(told.claims) == told.definition["claims"]

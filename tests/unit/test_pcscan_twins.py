@@ -15,18 +15,15 @@ import pytest
 from tests.tree import ROOT
 
 SIZE_BYTES = (1 << 20) + 4096 + 77
-C_FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread")
 Twin = list[str]
 
 
 @pytest.fixture(scope="session")
 def c_twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
-    program = tmp_path_factory.mktemp("pcscan") / "pcscan-c"
-    compiler = shutil.which("gcc")
-    assert compiler, "there is no gcc: make setup"
-    sources = sorted((ROOT / "workloads/c/pcscan").glob("*.c"))
-    subprocess.run([compiler, *C_FLAGS, "-o", program, *sources], check=True)
-    return [str(program)]
+    out = tmp_path_factory.mktemp("pcscan")
+    assert shutil.which("gcc"), "there is no gcc: make setup"
+    subprocess.run(["make", "-s", "-C", ROOT / "workloads/c", f"OUT={out}", out / "pcscan-c"], check=True)
+    return [str(out / "pcscan-c")]
 
 
 @pytest.fixture(params=["c", "python"])

@@ -84,7 +84,7 @@ def plan_of(experiment, vary="IOReadIOPSMax=250,1000,2000"):
     plan = make_plan(
         "20261121T170000Z-sweep", one, cages_of(TENTH, varied), choices, "pagecage sweep", {"version": "0"}
     )
-    about = {"property": varied.property, "values": dict(varied.values), "own": varied.own, "cage": "tenth"}
+    about = {"property": varied.property, "factor": varied.property, "values": dict(varied.values), "own": varied.own}
     return replace(plan, document={**plan.document, "sweep": about})
 
 

@@ -39,6 +39,8 @@ trials = st.builds(
     before=st.none() | st.builds(Step, words, st.lists(words).map(tuple), st.sampled_from(["same", "other"])),
     storage=st.sampled_from(STORAGES), storage_latency_us=st.none() | st.integers(1, 10**6),
     machine_memory_bytes=st.none() | st.integers(1, 2**50),
+    dirty_limits=st.dictionaries(st.sampled_from(["dirty_bytes", "dirty_background_bytes"]), st.integers(8192, 2**40)),
+    writes_bytes=st.integers(0, 2**50),
 )  # fmt: skip
 
 
@@ -62,6 +64,14 @@ def test_a_trials_files_are_different_files(trial: Trial) -> None:
 
 def test_a_plan_written_before_steps_were_known_is_still_read() -> None:
     old = trial_to_json(Trial("r1", "e", {}, 1, 1, 0, Workload("pcread", ()), Cage("uncaged", {})))
-    for key in ("files", "before", "storage", "storage_latency_us", "machine_memory_bytes"):
+    for key in (
+        "files",
+        "before",
+        "storage",
+        "storage_latency_us",
+        "machine_memory_bytes",
+        "dirty_limits",
+        "writes_bytes",
+    ):
         del old[key]
     assert trial_from_json(old).datasets == ()

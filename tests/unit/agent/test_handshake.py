@@ -38,9 +38,9 @@ def soon(seconds: float = 10.0) -> float:
 
 def test_ready_go_samples_end_exit() -> None:
     with talk("good.py") as conversation:
-        assert conversation.wait_for("ready", soon())
+        assert conversation.wait_for("ready", deadline=soon())
         conversation.go()
-        assert conversation.wait_for("end", soon())
+        assert conversation.wait_for("end", deadline=soon())
         assert conversation.samples == [{"seconds": 0.25, "bytes": 524288}]
         assert conversation.end["checksum_ok"] is True
         assert conversation.finish() == 0
@@ -48,16 +48,16 @@ def test_ready_go_samples_end_exit() -> None:
 
 def test_it_waits_for_go() -> None:
     with talk("good.py") as conversation:
-        assert conversation.wait_for("ready", soon())
-        assert not conversation.wait_for("end", soon(0.2))
+        assert conversation.wait_for("ready", deadline=soon())
+        assert not conversation.wait_for("end", deadline=soon(0.2))
         assert conversation.samples == []
 
 
 def test_it_waits_for_its_input_to_close() -> None:
     with talk("good.py") as conversation:
-        conversation.wait_for("ready", soon())
+        conversation.wait_for("ready", deadline=soon())
         conversation.go()
-        conversation.wait_for("end", soon())
+        conversation.wait_for("end", deadline=soon())
         time.sleep(0.1)
         assert conversation.process.poll() is None
         assert conversation.finish() == 0
@@ -72,7 +72,7 @@ def test_it_waits_for_its_input_to_close() -> None:
 )
 def test_it_dies_before_it_is_ready(program: str, status: int, complaint: str) -> None:
     with talk(program) as conversation:
-        assert not conversation.wait_for("ready", soon())
+        assert not conversation.wait_for("ready", deadline=soon())
         conversation.go()
         assert conversation.finish() == status
         assert conversation.complaint() == complaint
@@ -80,36 +80,36 @@ def test_it_dies_before_it_is_ready(program: str, status: int, complaint: str) -
 
 def test_it_dies_before_its_end() -> None:
     with talk("dies_before_end.py") as conversation:
-        assert conversation.wait_for("ready", soon())
+        assert conversation.wait_for("ready", deadline=soon())
         conversation.go()
-        assert not conversation.wait_for("end", soon())
+        assert not conversation.wait_for("end", deadline=soon())
         assert conversation.finish() == -11
         assert len(conversation.samples) == 1
 
 
 def test_garbage_is_no_line_and_stops_nothing() -> None:
     with talk("prints_garbage.py") as conversation:
-        assert conversation.wait_for("ready", soon())
+        assert conversation.wait_for("ready", deadline=soon())
         conversation.go()
-        assert conversation.wait_for("end", soon())
+        assert conversation.wait_for("end", deadline=soon())
         assert conversation.finish() == 0
         assert "no JSON object" in (conversation.complaint() or "")
 
 
 def test_a_flood_of_samples_is_kept_whole_and_quickly() -> None:
     with talk("floods_stdout.py") as conversation:
-        conversation.wait_for("ready", soon())
+        conversation.wait_for("ready", deadline=soon())
         conversation.go()
-        assert conversation.wait_for("end", soon(60))
+        assert conversation.wait_for("end", deadline=soon(60))
         assert [sample["number"] for sample in conversation.samples] == list(range(20_000))
 
 
 def test_a_flood_cannot_outlast_the_deadline() -> None:
     with talk("floods_for_ever.py") as conversation:
-        conversation.wait_for("ready", soon())
+        conversation.wait_for("ready", deadline=soon())
         conversation.go()
         begin = time.monotonic()
-        assert not conversation.wait_for("end", soon(0.3))
+        assert not conversation.wait_for("end", deadline=soon(0.3))
         assert time.monotonic() - begin < 5
 
 
@@ -129,9 +129,9 @@ def test_a_silent_one_has_no_complaint() -> None:
 def test_one_that_does_not_exit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake, "_GRACE_SECONDS", 0.3)
     with talk("never_exits.py") as conversation:
-        conversation.wait_for("ready", soon())
+        conversation.wait_for("ready", deadline=soon())
         conversation.go()
-        assert conversation.wait_for("end", soon())
+        assert conversation.wait_for("end", deadline=soon())
         assert conversation.finish() == -9
         assert "did not exit" in (conversation.complaint() or "")
 
@@ -194,5 +194,5 @@ def test_what_is_waiting_to_be_read_does_not_move_the_deadline() -> None:
     with talk(["sleep", "30"]) as conversation:
         for kind in ("sample", "sample", "ready"):
             conversation._lines.put({"type": kind})
-        assert not conversation.wait_for("ready", time.monotonic() - 0.001)
-        assert conversation.wait_for("ready", soon())
+        assert not conversation.wait_for("ready", deadline=time.monotonic() - 0.001)
+        assert conversation.wait_for("ready", deadline=soon())

@@ -8,14 +8,19 @@
 #include "plan.h"
 #include "source.h"
 
+#include "contract/clock.h"
+#include "contract/failure.h"
+#include "contract/handshake.h"
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+const char program_name[] = "pcscan-c";
 
 struct run {
     struct plan plan;
@@ -32,20 +37,6 @@ static void explain_bus_error(int signal) {
     ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
     (void)ignored;
     _exit(FAILED);
-}
-
-/* False when stdin closed instead of saying `go`. */
-static bool wait_for_go(void) {
-    char word[16] = "";
-    printf("{\"type\":\"ready\",\"pid\":%d}\n", (int)getpid());
-    fflush(stdout);
-    if (fgets(word, sizeof word, stdin) == NULL) {
-        return false;
-    }
-    if (strcmp(word, "go\n") != 0) {
-        fail(FAILED, "expected the line \"go\" on stdin");
-    }
-    return true;
 }
 
 static int watch(const struct heartbeat *heart) {
@@ -153,7 +144,7 @@ int main(int count, char **words) {
     struct run run = {.plan = plan_read(count, words)};
     signal(SIGBUS, explain_bus_error);
     open_all(&run);
-    if (run.plan.handshake && !wait_for_go()) {
+    if (run.plan.handshake && !handshake_begin()) {
         return DONE;
     }
     getrusage(RUSAGE_SELF, &run.before);
@@ -164,7 +155,8 @@ int main(int count, char **words) {
     bool right = all.sum == all.expected;
     print_sample(&run, &all);
     print_end(&run, &all, !compared ? "null" : right ? "true" : "false");
-    while (run.plan.handshake && getchar() != EOF) {
+    if (run.plan.handshake) {
+        handshake_end();
     }
     if (compared && !right) {
         fail(FAILED, "the bytes of the files do not add up to what their sidecars say");

@@ -3,7 +3,9 @@
 
 #include "plan.h"
 
-#include <stdarg.h>
+#include "contract/failure.h"
+#include "contract/number.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,37 +22,6 @@ static const char HELP[] =
     "  --max-seconds S     stop after so long\n"
     "  --no-handshake      start at once and leave at once\n\n"
     "Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 cannot on this host.\n";
-
-void fail(enum exit_code code, const char *format, ...) {
-    va_list values;
-    va_start(values, format);
-    fputs("pcscan-c: ", stderr);
-    vfprintf(stderr, format, values);
-    fputc('\n', stderr);
-    va_end(values);
-    exit(code);
-}
-
-/* A whole number, with K, M or G for the powers of 1024. */
-static uint64_t number(const char *name, const char *text) {
-    char *end = NULL;
-    uint64_t value = strtoull(text, &end, 10);
-    const char *suffixes = "KMG";
-    const char *suffix = *end != '\0' ? strchr(suffixes, *end) : NULL;
-    if (end == text || *text == '-' || (*end != '\0' && (suffix == NULL || end[1] != '\0'))) {
-        fail(BAD_ARGUMENTS, "'%s' is no number for %s (see `pcscan-c --help`)", text, name);
-    }
-    return suffix == NULL ? value : value << (10 * (suffix - suffixes + 1));
-}
-
-static double seconds(const char *text) {
-    char *end = NULL;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value > 0.0)) {
-        fail(BAD_ARGUMENTS, "'%s' is no number of seconds for --max-seconds (see `pcscan-c --help`)", text);
-    }
-    return value;
-}
 
 static void check(const struct plan *plan) {
     if (plan->file_count == 0) {
@@ -94,15 +65,15 @@ static void take_option(struct plan *plan, const char *word, const char *value) 
     if (strcmp(word, "--io") == 0) {
         take_io(plan, value);
     } else if (strcmp(word, "--stride") == 0) {
-        plan->stride = number(word, value);
+        plan->stride = number_of(word, value);
     } else if (strcmp(word, "--window") == 0) {
-        plan->window_bytes = number(word, value);
+        plan->window_bytes = number_of(word, value);
     } else if (strcmp(word, "--buf") == 0) {
-        plan->buf_bytes = number(word, value);
+        plan->buf_bytes = number_of(word, value);
     } else if (strcmp(word, "--heartbeat-us") == 0) {
-        plan->heartbeat_us = number(word, value);
+        plan->heartbeat_us = number_of(word, value);
     } else if (strcmp(word, "--max-seconds") == 0) {
-        plan->max_seconds = seconds(value);
+        plan->max_seconds = positive_of(word, value, "seconds");
     } else {
         fail(BAD_ARGUMENTS, "there is no option '%s' (see `pcscan-c --help`)", word);
     }

@@ -1,12 +1,10 @@
-/* What pcscan-c is asked to do, and the sentence it ends with where it cannot. */
+/* What pcscan-c is asked to do. */
 #ifndef PCSCAN_PLAN_H
 #define PCSCAN_PLAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum exit_code { DONE = 0, FAILED = 1, BAD_ARGUMENTS = 2, CANNOT_HERE = 77 };
 
 struct plan {
     char **files;
@@ -23,8 +21,5 @@ struct plan {
 
 /* Reads the arguments; ends the process with BAD_ARGUMENTS where they make no sense. */
 struct plan plan_read(int count, char **words);
-
-/* Says one sentence on stderr and ends the process. */
-_Noreturn void fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -3,7 +3,8 @@
 
 #include "source.h"
 
-#include "heartbeat.h"
+#include "contract/clock.h"
+#include "contract/failure.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,128 @@
+"""How long writes take on their way to the measured disk, and how long writers are made to wait for them.
+
+Two histograms, because a limit of a cgroup holds writes back before they become requests (block/blk-throttle.c): from
+submit_bio to bio_endio, the waiting for the limit included; and from block_rq_issue to block_rq_complete, the disk's
+own time. Beside them the pauses that balance_dirty_pages() lays upon tasks which dirty more than the disk takes
+(Documentation/admin-guide/sysctl/vm.rst, dirty_bytes; the tracepoint writeback:balance_dirty_pages).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.children import Children
+from pagecage.agent.collectors.collector import Outcome
+from pagecage.agent.collectors.tracer import TICK, Tick, Tracer
+
+# Sixteen buckets an octave (hist's second argument), so that a quantile is known to one part in sixteen.
+# A bio that was split ends once for each part; the last of them finds __bi_remaining at 1. REQ_OP_WRITE is 1.
+_BIO = """
+config = { max_map_keys = 65536 }
+fentry:vmlinux:submit_bio {
+  $bio = (struct bio *)args.bio;
+  if (($bio->bi_opf & 0xff) == 1) { @submitted[(uint64)args.bio] = nsecs; }
+}
+fentry:vmlinux:bio_endio /@submitted[(uint64)args.bio]/ {
+  $bio = (struct bio *)args.bio;
+  if ($bio->__bi_remaining.counter <= 1) {
+    $device = (struct block_device *)$bio->bi_bdev;
+    $disk = (struct gendisk *)$device->bd_disk;
+    @bio_write[$disk->major, $disk->first_minor] = hist((nsecs - @submitted[(uint64)args.bio]) / 1000, 4);
+    delete(@submitted[(uint64)args.bio]);
+  }
+}
+"""
+# rwbs is F for a flush before it, then W (blk_fill_rwbs); a flush by itself has no sectors.
+_REQUEST = """
+tracepoint:block:block_rq_issue
+/args.nr_sector > 0 && (strncmp(args.rwbs, "W", 1) == 0 || strncmp(args.rwbs, "FW", 2) == 0)/ {
+  @issued[args.dev, args.sector] = nsecs;
+}
+tracepoint:block:block_rq_complete /@issued[args.dev, args.sector]/ {
+  @request_write[args.dev >> 20, args.dev & 0xfffff] = hist((nsecs - @issued[args.dev, args.sector]) / 1000, 4);
+  delete(@issued[args.dev, args.sector]);
+}
+"""
+_PAUSE = """
+tracepoint:writeback:balance_dirty_pages /args.pause > 0/ {
+  @pauses[args.bdi] = count();
+  @paused_ms[args.bdi] = sum(args.pause);
+}
+"""
+_TICK = f"""
+interval:ms:250 {{ print(@bio_write); print(@request_write); print(@pauses); print(@paused_ms); {TICK} }}
+END {{ clear(@submitted); clear(@issued); }}
+"""
+_HISTOGRAMS = {"bio_write_us": "@bio_write", "block_write_us": "@request_write"}
+_QUANTILES = {"p50": 0.5, "p99": 0.99}
+Row = Mapping[str, Any]
+
+
+def program() -> str:
+    """The bpftrace program, whole."""
+    return _BIO + _REQUEST + _PAUSE + _TICK
+
+
+def row_of(maps: Mapping[str, Mapping[str, Any]], maj_min: str) -> dict[str, Any]:
+    """Running totals of one disk: histograms as `{us, count}`, `us` being a bucket's upper end, and the pauses."""
+    key = maj_min.replace(":", ",")
+    told: dict[str, Any] = {
+        name: [{"us": b["max"], "count": b["count"]} for b in maps.get(map_name, {}).get(key, []) if b["count"]]
+        for name, map_name in _HISTOGRAMS.items()
+    }
+    return told | {name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in ("pauses", "paused_ms")}
+
+
+def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, float | None]:
+    """What was counted from `start` to `end` (CLOCK_MONOTONIC); a latency is None where nothing was written."""
+    first, last = _around(rows, start, end)
+    if first is None or last is None:
+        return {}
+    told: dict[str, float | None] = {"throttled_seconds": (last["paused_ms"] - first["paused_ms"]) / 1000}
+    for name in _HISTOGRAMS:
+        grown = _grown(first[name], last[name])
+        what = name.removesuffix("_us")
+        told |= {f"{what}_{digits}_us": quantile(grown, share) for digits, share in _QUANTILES.items()}
+    return told
+
+
+def _around(rows: Sequence[Row], start: float, end: float) -> tuple[Row | None, Row | None]:
+    """The last row from before `start`, and the first from `end` on."""
+    before = [row for row in rows if row["t"] <= start]
+    after = [row for row in rows if row["t"] >= end]
+    return (before[-1] if before else None), (after[0] if after else None)
+
+
+def _grown(first: Sequence[Row], last: Sequence[Row]) -> dict[float, int]:
+    before = {bucket["us"]: bucket["count"] for bucket in first}
+    return {bucket["us"]: bucket["count"] - before.get(bucket["us"], 0) for bucket in last}
+
+
+def quantile(counts: Mapping[float, int], share: float) -> float | None:
+    """The upper end of the bucket that holds it; None where nothing was counted."""
+    total, seen = sum(counts.values()), 0
+    for upper in sorted(counts):
+        seen += counts[upper]
+        if total and seen >= share * total:
+            return float(upper)
+    return None
+
+
+class Blocklat(Tracer):
+    """The tracer of the block layer's writes."""
+
+    name = "blocklat"
+
+    def __init__(self, directory: Path, children: Children) -> None:
+        super().__init__(directory / "blocklat.bt", program(), children)
+
+    def excerpt(self, maj_min: str, start: float, path: Path) -> tuple[Outcome, list[dict[str, Any]]]:
+        """Write what was counted of this disk from the last tick before `start` (CLOCK_MONOTONIC); and the rows."""
+        ticks = self.ticks_since(start)
+        return self.keep(ticks, (row_of(tick.maps, maj_min) for tick in ticks), path), _timed(ticks, maj_min)
+
+
+def _timed(ticks: Sequence[Tick], maj_min: str) -> list[dict[str, Any]]:
+    return [{"t": tick.t, **row_of(tick.maps, maj_min)} for tick in ticks]

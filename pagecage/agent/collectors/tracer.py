@@ -1,0 +1,159 @@
+"""One bpftrace for a whole machine state: it counts in kernel maps and prints them four times a second.
+
+Attaching takes seconds, so no trial pays for it; a printf for every event would cost 40 %, so the kernel counts.
+Maps are never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so
+nothing falls between print and clear. "Attached" is the first tick: bpftrace prints its banner before that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.children import Children
+from pagecage.agent.collectors.collector import Outcome
+from pagecage.process import PIPE, STDOUT, Process
+
+TICK_SECONDS = 0.25
+TICK = 'printf("TICK %llu\\n", nsecs);'
+"""The last statement of a program's `interval:ms:250`, after it has printed its maps."""
+_ATTACH_SECONDS = 60.0
+_LOST = re.compile(r"Lost (\d+) events")
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Running totals: the kernel's time of the tick (CLOCK_BOOTTIME, ns), ours of reading it, events lost, the maps.
+
+    bpftrace reads the maps after the tick fired, so they hold at least what was counted by `boot_ns`.
+    """
+
+    boot_ns: int
+    t: float
+    wall: float
+    lost_events: int
+    maps: dict[str, dict[str, Any]]
+
+
+def parse_line(line: str) -> dict[str, Any] | None:
+    """One line of `bpftrace -f json`; None for the blank lines between records and for plain text."""
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
+
+
+class Tracer:
+    """A bpftrace program that runs as long as a machine state; a trial gets the ticks around its measured part."""
+
+    def __init__(self, script: Path, program: str, children: Children) -> None:
+        self._script, self._program, self._children = script, program, children
+        self._process: Process[bytes] | None = None
+        self._maps: dict[str, dict[str, Any]] = {}
+        self._ticks: list[Tick] = []
+        self._ticked = threading.Condition()
+        self._lost_events = 0
+        self._text: list[str] = []
+        self._said_all = False
+        self.reason: str | None = None
+
+    def start(self) -> None:
+        """Attach, and return at the first tick; what prevents it is kept in `reason`."""
+        self.begin()
+        self.wait_until_attached()
+
+    def begin(self) -> None:
+        """Begin to attach, which takes seconds; other preparations may go on meanwhile."""
+        if not shutil.which("bpftrace"):
+            self.reason = "bpftrace is not installed"
+            return
+        self._script.write_text(self._program)
+        argv = ["bpftrace", "-f", "json", str(self._script)]
+        self._process = self._children.start(argv, stdout=PIPE, stderr=STDOUT)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait_until_attached(self) -> None:
+        """Return at the first tick, at once if that has been; nothing that is measured may run before."""
+        if self._process is None or self.reason:
+            return
+        with self._ticked:
+            # Not `_dead`: its last words may still lie unread in the pipe, and they are the reason.
+            attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._said_all, _ATTACH_SECONDS)
+        if not attached or not self._ticks:
+            self.stop()
+            self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it said nothing'}"
+
+    def stop(self) -> None:
+        """Detach."""
+        if self._process:
+            self._children.interrupt(self._process)
+
+    def wait_for_tick(self) -> None:
+        """Return after a tick that fired later than this call: everything before it is then counted."""
+        if self._process is None or self.reason:
+            return
+        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        with self._ticked:
+            self._ticked.wait_for(lambda: self._dead() or self._ticks[-1].boot_ns > now, 8 * TICK_SECONDS)
+
+    def ticks_since(self, start: float) -> list[Tick]:
+        """The ticks from the last one before `start` (CLOCK_MONOTONIC) to now; older ones are forgotten."""
+        with self._ticked:
+            before = [tick for tick in self._ticks if tick.t <= start][-1:]
+            self._ticks = before + [tick for tick in self._ticks if tick.t > start]
+            return list(self._ticks)
+
+    def keep(self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path) -> Outcome:
+        """Write one row a tick as a trial's trace, and say how whole it is."""
+        if self._process is None or self.reason:
+            return Outcome("missing", self.reason or "bpftrace was not started")
+        lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
+        told = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
+                for tick, row in zip(ticks, rows, strict=True))  # fmt: skip
+        path.write_text("".join(json.dumps(row) + "\n" for row in told))
+        if self._dead():
+            return Outcome("failed", "bpftrace died while trials ran", lost, (path,))
+        if lost:
+            return Outcome("partial", f"bpftrace lost {lost} events", lost, (path,))
+        return Outcome("ok", None, 0, (path,))
+
+    def _dead(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for raw in open(self._process.stdout.fileno(), "rb", closefd=False):  # noqa: SIM115 - buffered view of it
+            self._take(raw.decode(errors="replace").strip())
+        self._process.wait()  # so that whoever is told finds it dead
+        with self._ticked:
+            self._said_all = True
+            self._ticked.notify_all()
+
+    def _take(self, line: str) -> None:
+        data = parse_line(line)
+        if data is None:
+            lost = _LOST.search(line)
+            self._lost_events += int(lost.group(1)) if lost else 0
+            self._text += [line] if line else []
+        elif data.get("type") in ("map", "hist"):
+            self._maps |= {name: _flatten(rows) for name, rows in data["data"].items()}
+        elif data.get("type") == "lost_events":
+            self._lost_events += int(data["data"]["events"])
+        elif data.get("type") == "printf" and str(data["data"]).startswith("TICK "):
+            with self._ticked:
+                boot_ns = int(data["data"].split()[1])
+                self._ticks.append(Tick(boot_ns, time.monotonic(), time.time(), self._lost_events, dict(self._maps)))
+                self._ticked.notify_all()
+
+
+def _flatten(rows: Any) -> dict[str, Any]:
+    """An empty map prints as {}; keys of several parts are joined by commas. A count, or a histogram's rows."""
+    return {str(key): value for key, value in rows.items()} if isinstance(rows, dict) else {}

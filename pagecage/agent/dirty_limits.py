@@ -1,0 +1,67 @@
+"""How much of a machine's memory may wait to be written, set for one trial: vm.dirty_bytes, vm.dirty_background_bytes.
+
+From the first on the kernel makes writers wait, from the second on it writes back beside them. Each stands in bytes or
+as a share of the memory that could hold pages; writing one sets its counterpart to 0
+(Documentation/admin-guide/sysctl/vm.rst).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.kernelfs import read_text
+from pagecage.errors import HostError
+
+_PAIRS = (("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio"))
+_TOLD = (*(name for pair in _PAIRS for name in pair), "dirty_expire_centisecs", "dirty_writeback_centisecs")
+
+
+class DirtyLimits:
+    """What they were, kept in a file of the spool until it is put back."""
+
+    def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
+        self._journal = spool / "dirty-limits.json"
+        self._vm = proc / "sys/vm"
+
+    def read(self) -> dict[str, int]:
+        """The limits in force, by the names of their files; one that the kernel lacks is left out."""
+        texts = {name: read_text(self._vm / name) for name in _TOLD}
+        return {name: int(text) for name, text in texts.items() if text}
+
+    def set(self, wanted: Mapping[str, int]) -> dict[str, Any]:
+        """Set what is wanted, bytes by file name; the values read back. Raises HostError when they are others."""
+        if not self._journal.exists():
+            self._journal.write_text(json.dumps(self.read()))
+        for name, value in wanted.items():
+            self._write(name, value)
+        got = self.read()
+        wrong = [
+            f"vm.{name} is {got.get(name)}, not {value}" for name, value in wanted.items() if got.get(name) != value
+        ]
+        if wrong:
+            raise HostError("; ".join(wrong), "use HOST=vm")
+        return got
+
+    def restore(self) -> list[str]:
+        """Put back what was there; what could not be is told."""
+        text = read_text(self._journal)
+        if text is None:
+            return []
+        try:
+            saved = json.loads(text)
+            for in_bytes, in_percent in _PAIRS:
+                name = in_bytes if saved[in_bytes] else in_percent
+                self._write(name, saved[name])
+        except (HostError, ValueError, LookupError, TypeError) as error:
+            return [f"vm.dirty_bytes and its like could not be put back: {error}"]
+        self._journal.unlink(missing_ok=True)
+        return []
+
+    def _write(self, name: str, value: int) -> None:
+        try:
+            (self._vm / name).write_text(str(value))
+        except OSError as error:
+            raise HostError(f"vm.{name} cannot be set to {value}: {error.strerror}", "use HOST=vm") from None

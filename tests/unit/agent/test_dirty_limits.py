@@ -1,0 +1,105 @@
+"""How much may wait to be written, set and put back, on a /proc of our own that behaves as the kernel's."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.agent.dirty_limits import DirtyLimits
+from pagecage.errors import HostError
+
+RATIOS = {"dirty_bytes": 0, "dirty_background_bytes": 0, "dirty_ratio": 20, "dirty_background_ratio": 10}
+OTHERS = {"dirty_expire_centisecs": 3000, "dirty_writeback_centisecs": 500}
+COUNTERPART = {
+    "dirty_bytes": "dirty_ratio", "dirty_ratio": "dirty_bytes",
+    "dirty_background_bytes": "dirty_background_ratio", "dirty_background_ratio": "dirty_background_bytes",
+}  # fmt: skip
+WANTED = {"dirty_bytes": 16 * 2**20, "dirty_background_bytes": 8 * 2**20}
+
+
+class Kernel(DirtyLimits):
+    """DirtyLimits whose writes do what the kernel would: one of a pair that is written leaves the other at 0."""
+
+    deaf = False
+
+    def _write(self, name: str, value: int) -> None:
+        if not self.deaf:
+            super()._write(name, value)
+            (self._vm / COUNTERPART[name]).write_text("0")
+
+
+def kernel(directory: Path, values: dict[str, int]) -> Kernel:
+    (directory / "sys/vm").mkdir(parents=True)
+    for name, value in {**values, **OTHERS}.items():
+        (directory / "sys/vm" / name).write_text(f"{value}\n")
+    return Kernel(directory, directory)
+
+
+@pytest.fixture
+def limits(tmp_path: Path) -> Kernel:
+    return kernel(tmp_path, RATIOS)
+
+
+def test_what_is_set_is_read_back_and_put_back(limits: Kernel, tmp_path: Path) -> None:
+    assert limits.set(WANTED) == {**WANTED, "dirty_ratio": 0, "dirty_background_ratio": 0, **OTHERS}
+    assert limits.restore() == []
+    assert limits.read() == {**RATIOS, **OTHERS}
+    assert not (tmp_path / "dirty-limits.json").exists()
+
+
+def test_one_alone_may_be_set(limits: Kernel) -> None:
+    got = limits.set({"dirty_bytes": 2**20})
+    assert (got["dirty_bytes"], got["dirty_ratio"], got["dirty_background_ratio"]) == (2**20, 0, 10)
+    limits.restore()
+    assert limits.read() == {**RATIOS, **OTHERS}
+
+
+pairs = st.tuples(st.integers(2**13, 2**40), st.booleans(), st.integers(1, 100))
+
+
+@given(pairs, pairs)
+def test_whatever_was_there_comes_back(writers: tuple[int, bool, int], background: tuple[int, bool, int]) -> None:
+    before = dict(OTHERS)
+    for (in_bytes, is_bytes, percent), prefix in ((writers, "dirty"), (background, "dirty_background")):
+        before |= {f"{prefix}_bytes": in_bytes if is_bytes else 0, f"{prefix}_ratio": 0 if is_bytes else percent}
+    with tempfile.TemporaryDirectory() as directory:
+        limits = kernel(Path(directory), before)
+        limits.set(WANTED)
+        assert Kernel(Path(directory), Path(directory)).restore() == [], "a killed harness is undone by the next"
+        assert limits.read() == before
+
+
+def test_the_first_state_is_the_one_that_comes_back(limits: Kernel) -> None:
+    limits.set(WANTED)
+    limits.set({"dirty_bytes": 2**20})
+    limits.restore()
+    assert limits.read() == {**RATIOS, **OTHERS}
+
+
+def test_a_kernel_that_takes_no_notice_is_refused(limits: Kernel) -> None:
+    limits.deaf = True
+    with pytest.raises(HostError, match=r"vm\.dirty_bytes is 0, not 16777216; vm\.dirty_background_bytes is 0, not"):
+        limits.set(WANTED)
+
+
+def test_nothing_set_is_nothing_to_put_back(limits: Kernel) -> None:
+    assert limits.restore() == []
+    assert limits.read() == {**RATIOS, **OTHERS}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"dirty_bytes": 0}', '{"dirty_bytes": 0, "dirty_ratio": null}'])
+def test_what_cannot_be_put_back_is_told(limits: Kernel, tmp_path: Path, text: str) -> None:
+    (tmp_path / "dirty-limits.json").write_text(text)
+    assert "could not be put back" in limits.restore()[0]
+
+
+def test_a_file_that_may_not_be_written_is_a_sentence(tmp_path: Path) -> None:
+    limits = DirtyLimits(tmp_path, tmp_path / "nowhere")
+    with pytest.raises(HostError, match=r"vm\.dirty_bytes cannot be set to 1: No such file"):
+        limits.set({"dirty_bytes": 1})
+    assert json.loads((tmp_path / "dirty-limits.json").read_text()) == {}

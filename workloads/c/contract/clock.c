@@ -1,0 +1,26 @@
+#define _GNU_SOURCE
+
+#include "clock.h"
+
+uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+struct timespec timespec_of(uint64_t ns) {
+    return (struct timespec){.tv_sec = (time_t)(ns / SECOND_NS), .tv_nsec = (long)(ns % SECOND_NS)};
+}
+
+double clock_cost_ns(void) {
+    enum { TRIES = 20, LOOKS = 200 };
+    uint64_t least = UINT64_MAX;
+    for (int attempt = 0; attempt < TRIES; attempt++) {
+        uint64_t begin = now_ns(), last = begin;
+        for (int look = 0; look < LOOKS; look++) {
+            last = now_ns();
+        }
+        least = last - begin < least ? last - begin : least;
+    }
+    return (double)least / LOOKS;
+}

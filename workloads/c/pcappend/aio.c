@@ -1,0 +1,112 @@
+/* The kernel's asynchronous I/O, io_submit(2), by its system calls. Of a file that is not opened with O_DIRECT io_submit(2)
+ * itself writes the record before it returns, so that whatever the depth, nothing is asynchronous. */
+#define _GNU_SOURCE
+
+#include "families.h"
+#include "flight.h"
+#include "method.h"
+
+#include "contract/failure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct aio {
+    aio_context_t context;
+    struct flight flight;
+    struct iocb *blocks; /* one a slot */
+};
+
+static void create_aio(struct job *job) {
+    job->note = "through the page cache: io_submit(2) writes the record itself before it returns";
+}
+
+static void open_aio(struct writer *writer) {
+    uint32_t depth = (uint32_t)writer->job->plan->depth;
+    struct aio *own = calloc(1, sizeof *own);
+    struct iocb *blocks = calloc(depth, sizeof *blocks);
+    if (own == NULL || blocks == NULL) {
+        fail(FAILED, "no memory for %u writes in flight", depth);
+    }
+    if (syscall(SYS_io_setup, depth, &own->context) != 0) {
+        fail(CANNOT_HERE, "no asynchronous I/O here (io_setup): %s", strerror(errno));
+    }
+    own->blocks = blocks;
+    own->flight = flight_new(depth, writer->job->lengths.high);
+    writer->own = own;
+    writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
+}
+
+/* Waits for one that is done. */
+static int reap_aio(struct writer *writer) {
+    struct aio *own = writer->own;
+    struct io_event event;
+    long count = 0;
+    do {
+        count = syscall(SYS_io_getevents, own->context, 1L, 1L, &event, NULL);
+    } while (count < 0 && errno == EINTR);
+    if (count != 1) {
+        fail(FAILED, "a write in flight never came back (io_getevents): %s", count < 0 ? strerror(errno) : "no event");
+    }
+    return flight_land(&own->flight, (uint32_t)event.data, event.res, writer->file);
+}
+
+static int submit_aio(struct writer *writer, uint32_t slot) {
+    struct aio *own = writer->own;
+    struct iocb *block = &own->blocks[slot];
+    *block = (struct iocb){
+        .aio_data = slot,
+        .aio_lio_opcode = IOCB_CMD_PWRITE,
+        .aio_fildes = (uint32_t)writer->file,
+        .aio_buf = (uint64_t)(uintptr_t)own->flight.slots[slot].record,
+        .aio_nbytes = own->flight.slots[slot].bytes,
+    };
+    long count = 0;
+    do {
+        count = syscall(SYS_io_submit, own->context, 1L, &block);
+    } while (count < 0 && (errno == EINTR || errno == EAGAIN));
+    return count == 1 ? 0 : flight_land(&own->flight, slot, -(count < 0 ? errno : EIO), writer->file);
+}
+
+static int append_aio(struct writer *writer, const uint8_t *record, size_t bytes) {
+    struct aio *own = writer->own;
+    int earlier = flight_is_full(&own->flight) ? reap_aio(writer) : 0;
+    int error = submit_aio(writer, flight_take(&own->flight, record, bytes));
+    if (error == 0 && own->flight.depth == 1) {
+        error = reap_aio(writer);
+    }
+    return earlier != 0 ? earlier : error;
+}
+
+static int flush_aio(struct writer *writer) {
+    struct aio *own = writer->own;
+    int error = 0;
+    while (!flight_is_empty(&own->flight)) {
+        int one = reap_aio(writer);
+        error = one != 0 ? one : error;
+    }
+    return error;
+}
+
+static void close_aio(struct writer *writer) {
+    struct aio *own = writer->own;
+    syscall(SYS_io_destroy, own->context);
+    flight_free(&own->flight);
+    free(own->blocks);
+    free(own);
+}
+
+const struct method method_aio = {
+    .name = "aio",
+    .says = "io_submit(2) with O_APPEND, so many in flight (--depth)",
+    .create = create_aio,
+    .open = open_aio,
+    .append = append_aio,
+    .flush = flush_aio,
+    .close = close_aio,
+};

@@ -1,0 +1,7 @@
+/* What `pcappend --help` says. */
+#ifndef PCAPPEND_HELP_H
+#define PCAPPEND_HELP_H
+
+void help_print(void);
+
+#endif

@@ -1,0 +1,91 @@
+/* One shared mapping of a file that is as long from the start as all records need. Only how a place in it is taken
+ * differs: by an atomic addition, or in turns, and then the record is copied in one's turn, as a log under a lock does. */
+#define _GNU_SOURCE
+
+#include "families.h"
+#include "method.h"
+#include "turn.h"
+
+#include "contract/failure.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void create_mapped(struct job *job) {
+    uint64_t bytes = job_bytes(job);
+    int file = open_log(job, O_RDWR);
+    if (fallocate(file, 0, 0, (off_t)bytes) != 0) {
+        fail(errno == EOPNOTSUPP ? CANNOT_HERE : FAILED, "cannot make %s %llu bytes long: %s", job->path,
+             (unsigned long long)bytes, strerror(errno));
+    }
+    job->shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (job->shared == MAP_FAILED) {
+        fail(FAILED, "cannot map %s: %s", job->path, strerror(errno));
+    }
+    close(file);
+    turn_make(&job->arena->turn);
+    job->note = "the file is as long as all records from the start and mapped once: nothing grows";
+}
+
+static void open_mapped(struct writer *writer) {
+    writer->file = open_log(writer->job, O_RDWR);
+}
+
+static int append_atomic(struct writer *writer, const uint8_t *record, size_t bytes) {
+    uint64_t place = atomic_fetch_add_explicit(&writer->job->arena->cursor, bytes, memory_order_relaxed);
+    memcpy((uint8_t *)writer->job->shared + place, record, bytes);
+    return 0;
+}
+
+/* Between taking one's turn and giving it back. */
+static void put(struct writer *writer, const uint8_t *record, size_t bytes) {
+    _Atomic uint64_t *cursor = &writer->job->arena->cursor;
+    uint64_t place = atomic_load_explicit(cursor, memory_order_relaxed);
+    memcpy((uint8_t *)writer->job->shared + place, record, bytes);
+    atomic_store_explicit(cursor, place + bytes, memory_order_relaxed);
+}
+
+static int append_by_mutex(struct writer *writer, const uint8_t *record, size_t bytes) {
+    turn_take_mutex(&writer->job->arena->turn);
+    put(writer, record, bytes);
+    turn_give_mutex(&writer->job->arena->turn);
+    return 0;
+}
+
+static int append_by_semaphore(struct writer *writer, const uint8_t *record, size_t bytes) {
+    turn_take_semaphore(&writer->job->arena->turn);
+    put(writer, record, bytes);
+    turn_give_semaphore(&writer->job->arena->turn);
+    return 0;
+}
+
+static int append_by_futex(struct writer *writer, const uint8_t *record, size_t bytes) {
+    turn_take_futex(&writer->job->arena->turn);
+    put(writer, record, bytes);
+    turn_give_futex(&writer->job->arena->turn);
+    return 0;
+}
+
+/* With --max-seconds not all of the file was needed. */
+static void finish_mapped(struct job *job) {
+    if (truncate(job->path, (off_t)atomic_load(&job->arena->cursor)) != 0) {
+        fail(FAILED, "cannot cut %s to its length: %s", job->path, strerror(errno));
+    }
+}
+
+#define MAPPED(named, spoken, how)                                                                                      \
+    {                                                                                                                  \
+        .name = named, .says = spoken, .create = create_mapped, .open = open_mapped, .append = how,                    \
+        .finish = finish_mapped                                                                                        \
+    }
+
+const struct method method_mapped_atomic =
+    MAPPED("mapped-atomic", "one preallocated mapping, a place by atomic addition", append_atomic);
+const struct method method_mapped_mutex =
+    MAPPED("mapped-mutex", "the same under a robust pthread mutex between processes", append_by_mutex);
+const struct method method_mapped_semaphore = MAPPED("mapped-semaphore", "... under a semaphore", append_by_semaphore);
+const struct method method_mapped_futex = MAPPED("mapped-futex", "... under a lock made of one futex", append_by_futex);

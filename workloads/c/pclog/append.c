@@ -1,0 +1,40 @@
+#include "framed.h"
+#include "handle.h"
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+static int by_the_slow_way(pclog_writer *writer, const void *record, size_t bytes, uint64_t offset) {
+    int status = pclog_grow_or_give_back(writer->log, offset, bytes);
+    return status != PCLOG_OK ? status : pclog_place(writer, record, bytes, offset);
+}
+
+static int append_raw(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset) {
+    *offset = atomic_fetch_add_explicit(writer->cursor, bytes, memory_order_relaxed);
+    PCLOG_AT(after_reserve);
+    uint64_t at = *offset - writer->from;
+    if (LIKELY(bytes <= writer->room && at <= writer->room - bytes)) {
+        pclog_copy(writer->base + at, record, bytes);
+        if (LIKELY(!pclog_area_lost(&writer->window->area, at, bytes))) {
+            return PCLOG_OK;
+        }
+        return pclog_place_again(writer->log, record, bytes, *offset);
+    }
+    return by_the_slow_way(writer, record, bytes, *offset);
+}
+
+int pclog_append(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset) {
+    uint64_t place;
+    if (bytes == 0 || record == NULL) {
+        return PCLOG_INVALID;
+    }
+    if (bytes > PCLOG_RECORD_MAX) {
+        return PCLOG_TOO_LARGE;
+    }
+    int status = writer->framed ? pclog_append_framed(writer, record, bytes, &place)
+                                : append_raw(writer, record, bytes, &place);
+    PCLOG_AT(after_commit);
+    if (status == PCLOG_OK && offset != NULL) {
+        *offset = place;
+    }
+    return status;
+}

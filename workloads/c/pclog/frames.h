@@ -1,0 +1,81 @@
+/* What makes a file a framed log: its head, and the frames after it. */
+#ifndef PCLOG_FRAMES_H
+#define PCLOG_FRAMES_H
+
+#include "handle.h"
+
+/* ---- head.c ---- */
+
+/* PCLOG_FOREIGN where the file does not begin with a head. */
+int pclog_head_read(int file, uint64_t *log_id);
+
+/* Writes the head of a framed log where there is none yet, and sets log_id, which follows from the file itself: makers at the same time write
+ * the same bytes. A file that has a head is framed whatever was asked for; one that has other bytes cannot become it. */
+int pclog_head_ensure(int file, struct pclog_terms *terms);
+
+/* ---- frames.c ---- */
+
+/* With what every CRC of a log begins; that of a frame goes on with its offset. So bytes of a frame that were copied to another place, in
+ * another record or another log, are no frame there. */
+uint32_t pclog_frames_seed(uint64_t log_id);
+
+/* What stands in the frame of a record, its commit word included. */
+struct pclog_frame pclog_frame_of(uint32_t seed, uint64_t offset, uint32_t writer, uint32_t epoch, const void *record,
+                                  size_t bytes);
+/* How much of the file a record takes. */
+static inline uint64_t pclog_frame_total(uint64_t record_bytes) {
+    return pclog_round_up(PCLOG_FRAME_BYTES + record_bytes, 8);
+}
+
+/* The commit word of a hole that is closed; `bytes` is a multiple of 8 of at most PCLOG_JUMP_MAX. */
+#define PCLOG_JUMP_MAX (((uint64_t)1 << 31) - 8)
+uint64_t pclog_tombstone(uint32_t seed, uint64_t offset, uint64_t bytes);
+
+/* A mapped log, as far as it is read. */
+struct pclog_text {
+    struct pclog_area area;
+    uint64_t end;
+    uint32_t seed;
+};
+
+enum pclog_kind {
+    PCLOG_IS_OPEN,  /* not committed */
+    PCLOG_IS_FRAME, /* a record that is whole */
+    PCLOG_IS_CLOSED, /* a hole that was closed */
+    PCLOG_IS_BROKEN,
+};
+
+struct pclog_seen {
+    enum pclog_kind kind;
+    uint64_t total_bytes;  /* to the next frame; of a broken one where its header tells, 0 where it does not */
+    uint64_t record_bytes;
+    uint32_t writer, epoch;
+};
+
+struct pclog_seen pclog_frame_at(const struct pclog_text *text, uint64_t offset);
+
+/* The first place from `offset` on and before `until` where a frame or a closed hole begins; `until` where there is none. */
+uint64_t pclog_next_frame(const struct pclog_text *text, uint64_t offset, uint64_t until);
+
+/* ---- scan.c ---- */
+
+/* Maps the first `bytes` of a file; false where that cannot be, with errno. */
+bool pclog_text_open(struct pclog_text *text, int file, uint64_t bytes, int protection, uint32_t seed);
+void pclog_text_close(struct pclog_text *text);
+
+/* Where the frames of a file end at the earliest, with `end` no less than `at_least`, and the highest epoch and writer in them. */
+int pclog_frames_survey(int file, uint64_t log_id, uint64_t at_least, struct pclog_found *found);
+
+/* Where reading goes on behind a broken frame: where its header can be believed behind the record, otherwise at the next frame, or behind
+ * all that is not zero. */
+uint64_t pclog_after_broken(const struct pclog_text *text, uint64_t offset, const struct pclog_seen *seen);
+
+/* Counts what was seen. */
+void pclog_report_add(struct pclog_report *report, const struct pclog_seen *seen);
+
+/* ---- recover.c ---- */
+
+/* Closes the holes of a log that is open. */
+int pclog_recover_log(pclog *log, struct pclog_report *report);
+
+#endif

@@ -1,0 +1,148 @@
+/* Making room. With fallocate(2) anyone may do it at any time: it never shortens a file, and twice is as good as once. ftruncate(2)
+ * would cut what a quicker one has added, so there one process has its turn, and a dead one's turn is taken over. */
+#define _GNU_SOURCE
+
+#include "handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TRIES_TO_GIVE_BACK 64
+#define LOOKS_BEFORE_ASKING 64 /* asking /proc costs as much as the other needs to finish */
+
+static void raise_to(_Atomic uint64_t *word, uint64_t value) {
+    uint64_t now = atomic_load(word);
+    while (now < value && !atomic_compare_exchange_weak(word, &now, value)) {
+    }
+}
+
+/* Writers never shorten the file: one that is shorter than it was made was cut. */
+static int check_not_cut(pclog *log, uint64_t grown) {
+    struct stat status;
+    if (fstat(log->file, &status) != 0) {
+        return PCLOG_SYSTEM;
+    }
+    if ((uint64_t)status.st_size >= grown) {
+        return PCLOG_OK;
+    }
+    atomic_store(&log->truncated, true);
+    return PCLOG_TRUNCATED;
+}
+
+static uint64_t target_of(const pclog *log, uint64_t grown, uint64_t end) {
+    uint64_t share = grown / 100 * log->options.growth_percent;
+    uint64_t step = share > log->options.growth_bytes ? share : log->options.growth_bytes;
+    return pclog_round_up(grown + step > end ? grown + step : end, pclog_page_bytes());
+}
+
+static int status_of_errno(void) {
+    return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+}
+
+static int allocate(int file, uint64_t from, uint64_t to) {
+    int failed;
+    do {
+        failed = fallocate(file, 0, (off_t)from, (off_t)(to - from));
+    } while (failed != 0 && errno == EINTR);
+    return failed == 0 ? PCLOG_OK : status_of_errno();
+}
+
+static int grow_by_fallocate(pclog *log, uint64_t grown, uint64_t end) {
+    uint64_t target = target_of(log, grown, end);
+    int status = allocate(log->file, grown, target);
+    if (status == PCLOG_NO_SPACE) { /* there may be room for this record alone */
+        target = pclog_round_up(end, pclog_page_bytes());
+        status = allocate(log->file, grown, target);
+    }
+    PCLOG_AT(after_grow);
+    if (status == PCLOG_OK) {
+        raise_to(&log->meta->grown_bytes, target);
+    }
+    return status;
+}
+
+/* For the one whose turn it is. */
+static int grow_by_ftruncate(pclog *log, uint64_t end) {
+    struct stat status;
+    uint64_t grown = atomic_load(&log->meta->grown_bytes);
+    if (grown >= end) {
+        return PCLOG_OK;
+    }
+    uint64_t target = target_of(log, grown, end);
+    if (fstat(log->file, &status) != 0 ||
+        ((uint64_t)status.st_size < target && ftruncate(log->file, (off_t)target) != 0)) {
+        return status_of_errno();
+    }
+    PCLOG_AT(after_grow);
+    raise_to(&log->meta->grown_bytes, target);
+    return PCLOG_OK;
+}
+
+static int take_turn(pclog *log, uint64_t end) {
+    _Atomic uint64_t *turn = &log->meta->grower;
+    for (unsigned look = 1; atomic_load(&log->meta->grown_bytes) < end; look++) {
+        uint64_t whose = 0;
+        if (atomic_compare_exchange_strong(turn, &whose, log->self)) {
+            int status = grow_by_ftruncate(log, end);
+            atomic_store(turn, 0);
+            return status;
+        }
+        if (look % LOOKS_BEFORE_ASKING != 0) {
+            sched_yield();
+            continue;
+        }
+        enum pclog_life life = pclog_life_of(whose);
+        if (life == PCLOG_STOPPED) {
+            return PCLOG_BUSY;
+        }
+        if (life == PCLOG_DEAD) {
+            atomic_compare_exchange_strong(turn, &whose, 0);
+        }
+    }
+    return PCLOG_OK;
+}
+
+int pclog_grow(pclog *log, uint64_t end) {
+    uint64_t grown = atomic_load(&log->meta->grown_bytes);
+    if (atomic_load_explicit(&log->truncated, memory_order_relaxed)) {
+        return PCLOG_TRUNCATED;
+    }
+    if (end <= grown) {
+        return PCLOG_OK;
+    }
+    if (end > PCLOG_END_MAX) {
+        return PCLOG_TOO_LARGE;
+    }
+    int status = check_not_cut(log, grown);
+    if (status != PCLOG_OK) {
+        return status;
+    }
+    PCLOG_AT(before_grow);
+    return log->options.growth == PCLOG_FTRUNCATE ? take_turn(log, end) : grow_by_fallocate(log, grown, end);
+}
+
+static void nap(void) {
+    struct timespec moment = {.tv_nsec = 100000};
+    nanosleep(&moment, NULL);
+}
+
+/* On a full disk those who reserved after us fail as well and give back first: the cursor comes back to us in a moment, unless one of
+ * them was killed or stopped in it. */
+int pclog_grow_or_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
+    int status = pclog_grow(log, offset + bytes);
+    for (int tries = 0; status != PCLOG_OK && tries < TRIES_TO_GIVE_BACK; tries++) {
+        int error = errno;
+        uint64_t end = offset + bytes;
+        if (atomic_compare_exchange_strong(&log->meta->cursor, &end, offset)) {
+            errno = error;
+            return status;
+        }
+        nap();
+        status = pclog_grow(log, offset + bytes);
+    }
+    return status;
+}

@@ -1,0 +1,80 @@
+#define _GNU_SOURCE
+
+#include "crc32c.h"
+#include "frames.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static uint32_t crc_of(const struct pclog_head *head) {
+    return pclog_crc32c(pclog_crc32c(0, &head->version, sizeof head->version), &head->log_id, sizeof head->log_id);
+}
+
+/* From the inode and the moment in which it was made (statx(2); 0 on file systems that do not keep it). */
+static int id_of(int file, uint64_t *id) {
+    struct statx status;
+    if (statx(file, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &status) != 0) {
+        return PCLOG_SYSTEM;
+    }
+    uint64_t words[3] = {status.stx_ino, 0, 0};
+    if (status.stx_mask & STATX_BTIME) {
+        words[1] = (uint64_t)status.stx_btime.tv_sec;
+        words[2] = status.stx_btime.tv_nsec;
+    }
+    *id = (uint64_t)pclog_crc32c(1, words, sizeof words) << 32 | pclog_crc32c(2, words, sizeof words);
+    return PCLOG_OK;
+}
+
+static int write_head(int file, struct pclog_terms *terms) {
+    struct pclog_head head = {.version = PCLOG_VERSION};
+    int status = id_of(file, &head.log_id);
+    if (status != PCLOG_OK) {
+        return status;
+    }
+    memcpy(head.magic, PCLOG_FILE_MAGIC, sizeof head.magic);
+    head.crc = crc_of(&head);
+    terms->log_id = head.log_id;
+    ssize_t done = pwrite(file, &head, sizeof head, 0);
+    if (done == sizeof head) {
+        return PCLOG_OK;
+    }
+    return done >= 0 || errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+}
+
+int pclog_head_read(int file, uint64_t *log_id) {
+    struct pclog_head head;
+    ssize_t have = pread(file, &head, sizeof head, 0);
+    if (have < 0) {
+        return PCLOG_SYSTEM;
+    }
+    if (have < (ssize_t)sizeof head || memcmp(head.magic, PCLOG_FILE_MAGIC, sizeof head.magic) != 0) {
+        return PCLOG_FOREIGN;
+    }
+    if (head.version != PCLOG_VERSION) {
+        return PCLOG_OTHER_VERSION;
+    }
+    *log_id = head.log_id;
+    return head.crc == crc_of(&head) ? PCLOG_OK : PCLOG_FOREIGN;
+}
+
+/* Empty, or what a crash of the machine left of a head that was never on the disk: zeros. */
+static bool without_bytes(int file) {
+    struct pclog_head head;
+    static const struct pclog_head NOTHING;
+    memset(&head, 0, sizeof head);
+    return pread(file, &head, sizeof head, 0) >= 0 && memcmp(&head, &NOTHING, sizeof head) == 0;
+}
+
+int pclog_head_ensure(int file, struct pclog_terms *terms) {
+    int status = pclog_head_read(file, &terms->log_id);
+    if (status == PCLOG_OK) {
+        terms->mode = PCLOG_FRAMED;
+        return PCLOG_OK;
+    }
+    if (status != PCLOG_FOREIGN || terms->mode == PCLOG_RAW) {
+        return status == PCLOG_FOREIGN ? PCLOG_OK : status;
+    }
+    return without_bytes(file) ? write_head(file, terms) : PCLOG_OTHER_OPTIONS;
+}

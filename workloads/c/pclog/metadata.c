@@ -1,0 +1,182 @@
+/* PATH.pclog appears whole under its name or not at all: it is made nameless, filled, then linked. Of several makers one links first, the
+ * others find it. Whoever dies in between leaves nothing, and whoever is stopped is waited for by nobody. */
+#define _GNU_SOURCE
+
+#include "handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_TRIES 100
+
+static int status_of_errno(void) {
+    return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+}
+
+static int fill(int file, const struct pclog_meta *meta) {
+    const char *rest = (const char *)meta;
+    size_t bytes = sizeof *meta;
+    while (bytes > 0) { /* written, so that every page has its block: a store into it cannot find the disk full */
+        ssize_t done = write(file, rest, bytes);
+        if (done < 0 && errno != EINTR) {
+            return status_of_errno();
+        }
+        if (done > 0) {
+            rest += done;
+            bytes -= (size_t)done;
+        }
+    }
+    return PCLOG_OK;
+}
+
+static int link_nameless(int file, const char *path) {
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
+}
+
+/* For file systems without O_TMPFILE. A maker that dies in here leaves a file that nobody uses. */
+static int make_named(const char *path, mode_t permissions, const struct pclog_meta *meta) {
+    char name[PATH_MAX];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (snprintf(name, sizeof name, "%s.%d.%lx", path, (int)getpid(), now.tv_nsec) >= (int)sizeof name) {
+        errno = ENAMETOOLONG;
+        return PCLOG_SYSTEM;
+    }
+    int file = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, permissions);
+    if (file < 0) {
+        return status_of_errno();
+    }
+    int status = fill(file, meta);
+    if (status == PCLOG_OK && link(name, path) != 0 && errno != EEXIST) {
+        status = status_of_errno();
+    }
+    unlink(name);
+    close(file);
+    return status;
+}
+
+static int make(const char *path, mode_t permissions, const struct pclog_meta *meta) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - path + 1), slash == NULL ? "." : path);
+    int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, permissions);
+    if (file < 0) {
+        bool cannot = errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL;
+        return cannot ? make_named(path, permissions, meta) : status_of_errno();
+    }
+    PCLOG_AT(create_empty);
+    int status = fill(file, meta);
+    PCLOG_AT(create_sized);
+    if (status == PCLOG_OK && link_nameless(file, path) != 0 && errno != EEXIST) {
+        status = errno == ENOENT ? make_named(path, permissions, meta) : status_of_errno(); /* no /proc here */
+    }
+    close(file);
+    return status;
+}
+
+static int create(const pclog *log, const struct pclog_options *asked) {
+    struct pclog_meta *meta = aligned_alloc(PCLOG_APART, sizeof *meta);
+    if (meta == NULL) {
+        return PCLOG_SYSTEM;
+    }
+    memset(meta, 0, sizeof *meta);
+    memcpy(meta->magic, PCLOG_META_MAGIC, sizeof meta->magic);
+    meta->version = PCLOG_VERSION;
+    struct pclog_terms terms = pclog_terms_new(asked);
+    struct pclog_found found;
+    int status = pclog_find(log, &terms, PCLOG_CURSOR_NONE, &found);
+    if (status == PCLOG_OK) {
+        terms.epoch = found.epoch + 1;
+        pclog_terms_seal(&terms);
+        meta->terms[0] = terms;
+        atomic_init(&meta->cursor, found.end);
+        atomic_init(&meta->grown_bytes, found.size);
+        atomic_init(&meta->writers, found.writers);
+        for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
+            atomic_init(&meta->slots[at].pending_offset, PCLOG_NOWHERE);
+        }
+        status = make(log->meta_path, log->options.permissions, meta);
+    }
+    free(meta);
+    return status;
+}
+
+/* The first bytes tell the version before anything else is believed. */
+static int check(int file) {
+    struct {
+        char magic[8];
+        uint32_t version;
+    } head;
+    struct stat status;
+    if (fstat(file, &status) != 0) {
+        return PCLOG_SYSTEM;
+    }
+    if (!S_ISREG(status.st_mode) || pread(file, &head, sizeof head, 0) != sizeof head ||
+        memcmp(head.magic, PCLOG_META_MAGIC, sizeof head.magic) != 0) {
+        return PCLOG_FOREIGN;
+    }
+    if (head.version != PCLOG_VERSION) {
+        return PCLOG_OTHER_VERSION;
+    }
+    return status.st_size == sizeof(struct pclog_meta) ? PCLOG_OK : PCLOG_FOREIGN;
+}
+
+static int map(pclog *log) {
+    void *meta = mmap(NULL, sizeof *log->meta, PROT_READ | PROT_WRITE, MAP_SHARED, log->meta_file, 0);
+    if (meta == MAP_FAILED) {
+        return PCLOG_SYSTEM;
+    }
+    log->meta = meta;
+    return PCLOG_OK;
+}
+
+static int adopt(pclog *log, const struct pclog_options *asked) {
+    struct pclog_terms terms;
+    int status = pclog_renew_if_stale(log);
+    if (status != PCLOG_OK) {
+        return status;
+    }
+    if (!pclog_terms_read(log->meta, &terms)) {
+        return PCLOG_FOREIGN;
+    }
+    if (!pclog_terms_agree(&terms, asked)) {
+        return PCLOG_OTHER_OPTIONS;
+    }
+    log->options.mode = terms.mode;
+    log->options.growth = terms.growth;
+    log->options.window_bytes = terms.window_bytes;
+    log->options.growth_bytes = terms.growth_bytes;
+    log->options.growth_percent = terms.growth_percent;
+    return PCLOG_OK;
+}
+
+int pclog_meta_open(pclog *log, const struct pclog_options *asked) {
+    int status = PCLOG_OK;
+    for (int tries = 0; status == PCLOG_OK && log->meta_file < 0; tries++) {
+        log->meta_file = open(log->meta_path, O_RDWR | O_CLOEXEC);
+        if (log->meta_file < 0) {
+            status = errno == ENOENT && tries < MOST_TRIES ? create(log, asked) : PCLOG_SYSTEM;
+        }
+    }
+    status = status == PCLOG_OK ? check(log->meta_file) : status;
+    status = status == PCLOG_OK ? map(log) : status;
+    return status == PCLOG_OK ? adopt(log, asked) : status;
+}
+
+void pclog_meta_close(pclog *log) {
+    if (log->meta != NULL) {
+        munmap(log->meta, sizeof *log->meta);
+    }
+    if (log->meta_file >= 0) {
+        close(log->meta_file);
+    }
+}

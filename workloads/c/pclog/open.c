@@ -1,0 +1,110 @@
+#define _GNU_SOURCE
+
+#include "frames.h"
+#include "handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEFAULT_PERMISSIONS 0644
+
+static pclog *new_log(const char *path, const struct pclog_options *asked) {
+    pclog *log = calloc(1, sizeof *log);
+    if (log == NULL) {
+        return NULL;
+    }
+    log->file = log->meta_file = -1;
+    log->options = *asked;
+    log->options.permissions = asked->permissions != 0 ? asked->permissions : DEFAULT_PERMISSIONS;
+    pthread_mutex_init(&log->lock, NULL);
+    if (asprintf(&log->meta_path, "%s.pclog", path) < 0) {
+        free(log);
+        return NULL;
+    }
+    return log;
+}
+
+static void free_log(pclog *log) {
+    int error = errno;
+    pclog_meta_close(log);
+    if (log->file >= 0) {
+        close(log->file);
+    }
+    pthread_mutex_destroy(&log->lock);
+    free(log->meta_path);
+    free(log);
+    errno = error;
+}
+
+static int open_file(pclog *log, const char *path) {
+    struct stat status;
+    log->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, log->options.permissions);
+    if (log->file < 0 || fstat(log->file, &status) != 0) {
+        return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+    }
+    return S_ISREG(status.st_mode) ? PCLOG_OK : PCLOG_INVALID;
+}
+
+/* After the metadata are there. */
+static int begin(pclog *log) {
+    struct pclog_terms terms;
+    if (!pclog_terms_read(log->meta, &terms)) {
+        return PCLOG_FOREIGN;
+    }
+    log->epoch = terms.epoch;
+    log->seed = pclog_frames_seed(terms.log_id);
+    if (terms.mode != PCLOG_FRAMED || atomic_load(&log->meta->recovered_epoch) == terms.epoch) {
+        return PCLOG_OK;
+    }
+    struct pclog_report report; /* an earlier epoch may have left holes; this epoch's writers keep their own */
+    int status = pclog_recover_log(log, &report);
+    if (status != PCLOG_OK && status != PCLOG_UNDECIDED) {
+        return status;
+    }
+    atomic_store(&log->meta->recovered_epoch, terms.epoch);
+    return PCLOG_OK;
+}
+
+int pclog_open(pclog **log, const char *path, const struct pclog_options *options) {
+    static const struct pclog_options DEFAULTS;
+    const struct pclog_options *asked = options != NULL ? options : &DEFAULTS;
+    if (log == NULL || path == NULL || *path == 0 || !pclog_options_valid(asked)) {
+        return PCLOG_INVALID;
+    }
+    pclog *made = new_log(path, asked);
+    if (made == NULL) {
+        return PCLOG_SYSTEM;
+    }
+    made->self = pclog_self();
+    int status = made->self != 0 ? open_file(made, path) : PCLOG_SYSTEM;
+    status = status == PCLOG_OK ? pclog_meta_open(made, asked) : status;
+    status = status == PCLOG_OK ? begin(made) : status;
+    if (status != PCLOG_OK) {
+        free_log(made);
+        return status;
+    }
+    *log = made;
+    return PCLOG_OK;
+}
+
+int pclog_close(pclog *log) {
+    if (log == NULL) {
+        return PCLOG_INVALID;
+    }
+    pthread_mutex_lock(&log->lock);
+    unsigned writers = log->writers;
+    pthread_mutex_unlock(&log->lock);
+    if (writers > 0) {
+        return PCLOG_LIVE_WRITERS;
+    }
+    free_log(log);
+    return PCLOG_OK;
+}
+
+uint64_t pclog_end(const pclog *log) {
+    return atomic_load(&log->meta->cursor);
+}

@@ -1,0 +1,85 @@
+#define _GNU_SOURCE
+
+#include "handle.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static struct pclog_window *map(const pclog *log, uint64_t start) {
+    struct pclog_window *window = calloc(1, sizeof *window);
+    if (window == NULL) {
+        return NULL;
+    }
+    PCLOG_AT(before_map);
+    size_t bytes = log->options.window_bytes;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, log->file, (off_t)start);
+    if (base != MAP_FAILED) {
+        window->start = start;
+        window->area = (struct pclog_area){.base = base, .bytes = bytes};
+        atomic_init(&window->made_ready, start);
+        if (pclog_area_watch(&window->area)) {
+            return window;
+        }
+        munmap(base, bytes);
+    }
+    free(window);
+    return NULL;
+}
+
+static void unmap(struct pclog_window *window) {
+    pclog_area_forget(&window->area);
+    munmap(window->area.base, window->area.bytes);
+    free(window);
+}
+
+static struct pclog_window *find_or_map(pclog *log, uint64_t start) {
+    for (struct pclog_window *window = log->windows; window != NULL; window = window->next) {
+        if (window->start == start) {
+            return window;
+        }
+    }
+    struct pclog_window *made = map(log, start);
+    if (made != NULL) {
+        made->next = log->windows;
+        log->windows = made;
+    }
+    return made;
+}
+
+static void drop(pclog *log, struct pclog_window *window) {
+    if (window == NULL || --window->holders > 0) {
+        return;
+    }
+    struct pclog_window **link = &log->windows;
+    while (*link != window) {
+        link = &(*link)->next;
+    }
+    *link = window->next;
+    unmap(window);
+}
+
+bool pclog_window_enter(pclog_writer *writer, uint64_t offset) {
+    pclog *log = writer->log;
+    uint64_t start = offset - offset % log->options.window_bytes;
+    if (writer->window != NULL && writer->window->start == start) {
+        return true;
+    }
+    writer->room = 0;
+    pthread_mutex_lock(&log->lock);
+    struct pclog_window *window = find_or_map(log, start);
+    if (window != NULL) {
+        window->holders++;
+        drop(log, writer->window);
+        writer->window = window;
+    }
+    pthread_mutex_unlock(&log->lock);
+    return window != NULL;
+}
+
+void pclog_window_leave(pclog_writer *writer) {
+    pthread_mutex_lock(&writer->log->lock);
+    drop(writer->log, writer->window);
+    pthread_mutex_unlock(&writer->log->lock);
+    writer->window = NULL;
+    writer->room = 0;
+}

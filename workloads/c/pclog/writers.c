@@ -1,0 +1,114 @@
+#include "handle.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static struct pclog_slot *take(pclog *log, bool (*takes)(uint64_t owner)) {
+    size_t first = (size_t)(log->self % PCLOG_WRITERS_MAX);
+    for (size_t at = 0; at < PCLOG_WRITERS_MAX; at++) {
+        struct pclog_slot *slot = &log->meta->slots[(first + at) % PCLOG_WRITERS_MAX];
+        uint64_t owner = atomic_load(&slot->owner);
+        if (takes(owner) && atomic_compare_exchange_strong(&slot->owner, &owner, log->self)) {
+            atomic_store(&slot->pending_bytes, 0);
+            atomic_store(&slot->pending_offset, PCLOG_NOWHERE);
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+static bool free_one(uint64_t owner) {
+    return owner == 0;
+}
+
+/* What its owner had pending is forgotten, and its hole is then one of an unknown owner (recover.c). */
+static bool dead_one(uint64_t owner) {
+    return owner == 0 || pclog_life_of(owner) == PCLOG_DEAD;
+}
+
+static void give_back(struct pclog_slot *slot) {
+    atomic_store(&slot->pending_bytes, 0);
+    atomic_store(&slot->pending_offset, PCLOG_NOWHERE);
+    atomic_store(&slot->owner, 0);
+}
+
+/* With the slot taken nobody becomes alone with the log any more; what happened before that is looked at now. */
+static int check(pclog *log) {
+    struct pclog_terms terms;
+    struct stat file;
+    int status = pclog_alone_cancel(log);
+    if (status != PCLOG_OK) {
+        return status;
+    }
+    if (!pclog_terms_read(log->meta, &terms)) {
+        return PCLOG_FOREIGN;
+    }
+    if (fstat(log->file, &file) != 0) {
+        return PCLOG_SYSTEM;
+    }
+    if (terms.inode != file.st_ino || terms.epoch != log->epoch) {
+        return PCLOG_STALE;
+    }
+    return (uint64_t)file.st_size < atomic_load(&log->meta->grown_bytes) ? PCLOG_TRUNCATED : PCLOG_OK;
+}
+
+static pclog_writer *new_writer(pclog *log, struct pclog_slot *slot) {
+    pclog_writer *writer = aligned_alloc(64, pclog_round_up(sizeof *writer, 64)); /* no other thread's words on its line */
+    if (writer != NULL) {
+        *writer = (pclog_writer){.cursor = &log->meta->cursor,
+                                 .slot = slot,
+                                 .log = log,
+                                 .id = atomic_fetch_add(&log->meta->writers, 1) + 1,
+                                 .framed = log->options.mode == PCLOG_FRAMED};
+        atomic_store(&slot->writer, writer->id);
+    }
+    return writer;
+}
+
+int pclog_writer_open(pclog *log, pclog_writer **writer) {
+    if (log == NULL || writer == NULL) {
+        return PCLOG_INVALID;
+    }
+    if (pclog_self() != log->self) {
+        return PCLOG_INVALID; /* a child of the process that opened the log */
+    }
+    struct pclog_slot *slot = take(log, free_one);
+    slot = slot != NULL ? slot : take(log, dead_one);
+    if (slot == NULL) {
+        return PCLOG_TOO_MANY;
+    }
+    int status = check(log);
+    pclog_writer *made = status == PCLOG_OK ? new_writer(log, slot) : NULL;
+    if (made == NULL) {
+        give_back(slot);
+        return status != PCLOG_OK ? status : PCLOG_SYSTEM;
+    }
+    pthread_mutex_lock(&log->lock);
+    if (log->writers++ == 0) {
+        pclog_ahead_start(log);
+    }
+    pthread_mutex_unlock(&log->lock);
+    *writer = made;
+    return PCLOG_OK;
+}
+
+int pclog_writer_close(pclog_writer *writer) {
+    if (writer == NULL) {
+        return PCLOG_INVALID;
+    }
+    pclog *log = writer->log;
+    pclog_window_leave(writer);
+    pthread_mutex_lock(&log->lock);
+    if (--log->writers == 0) {
+        pclog_ahead_stop(log);
+    }
+    pthread_mutex_unlock(&log->lock);
+    give_back(writer->slot);
+    free(writer);
+    return PCLOG_OK;
+}
+
+uint32_t pclog_writer_id(const pclog_writer *writer) {
+    return writer->id;
+}
