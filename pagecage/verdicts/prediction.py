@@ -39,6 +39,8 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
     cut = whole_part(record, series)
     if not cut:
         return Prediction(None, "the measured part did not end")
+    if record.cage.get("credits"):
+        return Prediction(None, "its burst credits changed the cap while it ran")
     filled = _filled(record, cut)
     times = [(_free_seconds(record, window), _needed(window, caps) / filled) for window in cut]
     covered = record.response.get("covered_fraction") or 1.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,6 +72,13 @@ def test_asynchronous_reads_that_pressure_does_not_see():
 def test_a_part_that_did_not_end_tells_nothing():
     found = predict(make_record(measured=None, counters={}), [], {})
     assert (found.seconds, found.because) == (None, "the measured part did not end")
+
+
+def test_a_cap_that_credits_changed_is_not_predicted():
+    record, series = stored("iops")
+    played = {"buckets": [], "changes": [], "overwritten": 0, "error": None}
+    bursting = replace(record, cage={**record.cage, "credits": played})
+    assert predict(bursting, series, TENTH).because == "its burst credits changed the cap while it ran"
 
 
 @pytest.mark.parametrize("name", ENDED)
