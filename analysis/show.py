@@ -36,10 +36,8 @@ def show(run: Run, console: Console) -> None:
         console.print(part)
     for line in _verdicts(run):
         console.print(line)
-    for treatment, told in told_by_treatment(run):
-        console.print(f"  [bold]{escape(label(dict(treatment)))}[/] {escape(told)}")
-    for told in carried(run):
-        console.print(f"  {escape(told)}.", style="dim")
+    for part in _diagnoses(run):
+        console.print(part)
     claims = evaluate_claims(run)
     for part in _claims(claims) if claims else ():
         console.print(part)
@@ -136,6 +134,18 @@ def _verdicts(run: Run) -> Iterator[str]:
         ("held back by", Counter(t.verdicts.binding_limit.verdict for t in run.trials)),
     ):
         yield f"  {name}: " + (", ".join(f"{n} {word.replace('_', ' ')}" for word, n in words.most_common()) or "none")
+
+
+def _diagnoses(run: Run) -> Iterator[Table | str]:
+    """What held each caged treatment, and how nearly a provider's ways were met."""
+    table = Table(box=None, pad_edge=False, show_header=False, show_edge=False, padding=(0, 1, 0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for treatment, told in told_by_treatment(run):
+        table.add_row(escape(label(dict(treatment))), escape(told))
+    if table.row_count:
+        yield table
+    yield from (f"  [dim]{escape(told)}.[/]" for told in carried(run))
 
 
 def _reasons(trial: Any) -> tuple[str, ...]:

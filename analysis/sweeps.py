@@ -21,7 +21,10 @@ BINDS = 0.5
 
 @dataclass(frozen=True)
 class Point:
-    """One value of the limit: the median time measured and the time predicted, in seconds; None is not known."""
+    """One value of the limit: the median time measured and the time predicted, in seconds; None is not known.
+
+    `is_counted` is whether trials that nothing excludes stand behind it; the knee and the model are judged by those.
+    """
 
     level: str
     value: float
@@ -31,6 +34,7 @@ class Point:
     binds: bool | None
     bound_by: str | None
     is_source: bool
+    is_counted: bool
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ def sweep_of(run: Run) -> Sweep | None:
     points = tuple(
         _point(run, about, level, told, source) for level, told in trials.items()
     )  # fmt: skip
-    times = [(point.value, point.measured_seconds) for point in points if point.measured_seconds is not None]
-    return Sweep(about["property"], source[0] if source else None, points, find_knee([(v, t) for v, t in times if t]))
+    times = [(point.value, point.measured_seconds) for point in points if point.measured_seconds and point.is_counted]
+    return Sweep(about["property"], source[0] if source else None, points, find_knee(times))
 
 
 def whole_seconds(record: Record) -> float | None:
@@ -64,20 +68,30 @@ def whole_seconds(record: Record) -> float | None:
     return record.measured["seconds"] / (record.response.get("covered_fraction") or 1.0)
 
 
+def _timed(trials: list[Judged]) -> tuple[list[tuple[float, Judged]], bool]:
+    """The trials with a time, shortest first: those that count, or else those that do not; and which of both."""
+    timed = [(seconds, t) for t in trials if (seconds := whole_seconds(t.record)) is not None]
+    counted = [pair for pair in timed if pair[1].is_included]
+    return sorted(counted or timed, key=lambda pair: pair[0]), bool(counted)
+
+
 def _source(about: Mapping[str, Any], trials: Mapping[str, list[Judged]]) -> tuple[str, Judged] | None:
-    """The trial that the model reads: of the cage's own value, else of the least value; of several the median one."""
-    for level in [about["own"], *about["values"]]:
-        timed = [(seconds, t) for t in trials.get(level, ()) if (seconds := whole_seconds(t.record)) is not None]
+    """The trial that the model reads: of the cage's own value, else of the least one; of several the median one.
+
+    A trial that is excluded speaks only where no other does.
+    """
+    found = [(level, *_timed(trials.get(level, []))) for level in [about["own"], *about["values"]]]
+    for level, timed, _ in sorted(found, key=lambda one: not one[2]):
         if timed:
-            return level, sorted(timed, key=lambda pair: pair[0])[(len(timed) - 1) // 2][1]
+            return level, timed[(len(timed) - 1) // 2][1]
     return None
 
 
 def _point(
     run: Run, about: Mapping[str, Any], level: str, trials: list[Judged], source: tuple[str, Judged] | None
 ) -> Point:
-    times = [seconds for t in trials if (seconds := whole_seconds(t.record)) is not None]
-    measured = median(times) if times else None
+    timed, is_counted = _timed(trials)
+    measured = median(seconds for seconds, _ in timed) if timed else None
     told = _predicted(run, about, level, source)
     error = told.seconds / measured - 1 if told and told.seconds is not None and measured else None
     return Point(
@@ -85,7 +99,7 @@ def _point(
         predicted_seconds=told.seconds if told else None,
         binds=told.held_share >= BINDS if told and told.held_share is not None else None,
         bound_by=trials[0].verdicts.binding_limit.verdict if trials else None,
-        is_source=bool(source and source[0] == level),
+        is_source=bool(source and source[0] == level), is_counted=is_counted,
     )  # fmt: skip
 
 
@@ -104,12 +118,16 @@ def sentences(sweep: Sweep) -> list[str]:
     told = [
         f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.because}." if knee.value else _upper(knee.because)
     ]
-    errors = [abs(p.error) for p in sweep.points if p.error is not None and p.binds and not p.is_source]
+    errors = [
+        abs(p.error) for p in sweep.points if p.error is not None and p.binds and p.is_counted and not p.is_source
+    ]
     if errors:
         told.append(
-            f"Predicted from {sweep.property} {sweep.source} alone, where the cap binds: within {max(errors):.0%} "
-            f"of {len(errors)} measured."
+            f"Where a cap binds, the prediction from {sweep.property} {sweep.source} alone came within "
+            f"{100 * max(errors):.0f} % of what was measured ({len(errors)} value{'s' * (len(errors) > 1)})."
         )
+    if not all(point.is_counted for point in sweep.points):
+        told.append("In brackets: excluded trials alone, on which neither the knee nor the model is judged.")
     return told
 
 
@@ -117,9 +135,10 @@ def _upper(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def time_of(seconds: float | None) -> str:
-    """A time for a table."""
-    return "–" if seconds is None else format_seconds(seconds)
+def time_of(seconds: float | None, *, is_counted: bool = True) -> str:
+    """A time for a table; in brackets where it rests on excluded trials alone."""
+    text = "–" if seconds is None else format_seconds(seconds)
+    return text if is_counted or seconds is None else f"({text}) †"
 
 
 def error_of(point: Point) -> str:
@@ -132,8 +151,8 @@ def error_of(point: Point) -> str:
 def rows(sweep: Sweep) -> list[dict[str, str]]:
     """The points as rows of a table."""
     return [
-        {sweep.property: p.level, "measured": time_of(p.measured_seconds), "predicted": time_of(p.predicted_seconds),
-         "off by": error_of(p), "held back by": p.bound_by or "–",
+        {sweep.property: p.level, "measured": time_of(p.measured_seconds, is_counted=p.is_counted),
+         "predicted": time_of(p.predicted_seconds), "off by": error_of(p), "held back by": p.bound_by or "–",
          "a cap binds": "–" if p.binds is None else "yes" if p.binds else "no"}
         for p in sweep.points
     ]  # fmt: skip

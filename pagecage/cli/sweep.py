@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -16,7 +16,7 @@ from pagecage.cli.preview import plan_lines
 from pagecage.cli.replay_end import exit_code
 from pagecage.cli.replay_plan import ReplayWishes
 from pagecage.cli.report import render, show_run
-from pagecage.cli.sweep_plan import SweepWishes, plan_of_command, plan_of_experiment
+from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.kit import make_kit
 
@@ -37,9 +37,7 @@ def sweep(
     /,
     *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
     vary: str,
-    treatment: Annotated[tuple[str, ...], Parameter(name="--treatment", consume_multiple=False)] = (),
-    size: str | None = None,
-    fresh: Literal["never", "run", "block", "trial"] | None = None,
+    own: ExperimentWishes = ExperimentWishes(),  # noqa: B008 - frozen
     wishes: ReplayWishes = ReplayWishes(),  # noqa: B008 - frozen
     dry_run: bool = False,
     yes: bool = False,
@@ -57,12 +55,6 @@ def sweep(
         One of `pagecage list`; or, after `--`, a program and its arguments.
     vary
         The limit and its values, as in IOReadIOPSMax=500,1000,2000 or MemoryMax=64MiB,128MiB; the cage's own is added.
-    treatment
-        FACTOR=LEVEL for each factor of the experiment that has several levels, the cage apart.
-    size
-        Of the experiment: auto, full, default, emulated or smoke.
-    fresh
-        How often the host starts from its saved state, of an experiment.
     dry_run
         Print the plan, and start nothing.
     yes
@@ -70,7 +62,7 @@ def sweep(
     """
     make_kit(TOP)
     typed = shlex.join(["pagecage", *sys.argv[1:]])
-    asked = SweepWishes(base, what, vary, treatment, size, fresh, wishes)
+    asked = SweepWishes(base, what, vary, own, wishes)
     plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, _say)
     if not dry_run:
         return _carried_out(begun(plan, host, yes), as_json)

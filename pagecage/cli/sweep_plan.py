@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from pagecage.cage import UNCAGED
 from pagecage.campaign import check_memory_floor
@@ -19,6 +21,26 @@ from pagecage.sweep import Vary, cages_of, level_cage, parse_vary, swept
 Say = Callable[[str], None]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ExperimentWishes:
+    """What the user may choose of an experiment that is swept.
+
+    Parameters
+    ----------
+    treatment
+        FACTOR=LEVEL for each factor of the experiment that has several levels, the cage apart.
+    size
+        Of the experiment: auto, full, default, emulated or smoke.
+    fresh
+        How often the host starts from its saved state, of an experiment.
+    """
+
+    treatment: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = ()
+    size: str | None = None
+    fresh: Literal["never", "run", "block", "trial"] | None = None
+
+
 @dataclass(frozen=True)
 class SweepWishes:
     """What was typed. `replay` holds what both forms share, and what a command alone may have."""
@@ -26,9 +48,7 @@ class SweepWishes:
     base: str
     what: tuple[str, ...]
     vary: str
-    treatment: tuple[str, ...]
-    size: str | None
-    fresh: Literal["never", "run", "block", "trial"] | None
+    own: ExperimentWishes
     replay: ReplayWishes
 
 
@@ -38,15 +58,15 @@ def plan_of_experiment(asked: SweepWishes, typed: str, say: Say) -> tuple[Plan, 
     if len(asked.what) != 1:
         mend = "name an experiment, or put -- before a command"
         raise PagecageError(f"{' '.join(asked.what) or 'nothing'} is no experiment", mend)
-    experiment, chosen, shared = definitions().experiment(asked.what[0]), _chosen(asked.treatment), asked.replay
+    experiment, chosen, shared = definitions().experiment(asked.what[0]), _chosen(asked.own.treatment), asked.replay
     if asked.base != UNCAGED:
         definitions().cage(asked.base, experiment.sizes["full"].total_bytes)
     host = choose_host(shared.host, shared.data_dir, say)
     try:
-        size, reason = choose_size(asked.size or "auto", host, say)
+        size, reason = choose_size(asked.own.size or "auto", host, say)
         cage = definitions().cage(asked.base, experiment.sizes[size].total_bytes)
         vary = parse_vary(asked.vary, cage)
-        wishes = Wishes(size=size, repeats=shared.repeats, seed=shared.seed, fresh=asked.fresh)
+        wishes = Wishes(size=size, repeats=shared.repeats, seed=shared.seed, fresh=asked.own.fresh)
         made = cages_of(cage, vary)
         plan = build_plan(wishes, swept(experiment, asked.base, vary, chosen), host, typed, say, made)
         check_memory_floor(plan)
@@ -72,9 +92,12 @@ def _refuse(asked: SweepWishes, *, of_command: bool) -> None:
     shared, plain = asked.replay, ReplayWishes()
     if shared.others or shared.no_control:
         raise PagecageError("a sweep has one cage, its first word, and no control", "leave --cage and --no-control out")
-    own = {"treatment": asked.treatment, "size": asked.size, "fresh": asked.fresh}
     of_replay = ("cold", "cache", "ready_when", "ready_port", "copy", "copy_program", "timeout", "collectors")
-    told = own if of_command else {n: getattr(shared, n) for n in of_replay if getattr(shared, n) != getattr(plain, n)}
+    told = (
+        vars(asked.own)
+        if of_command
+        else {n: getattr(shared, n) for n in of_replay if getattr(shared, n) != getattr(plain, n)}
+    )
     if wrong := next((name for name, value in told.items() if value), None):
         kind = "an experiment's treatment" if of_command else "a command after --"
         raise PagecageError(f"--{wrong.replace('_', '-')} is for {kind}", "pagecage sweep --help")

@@ -40,7 +40,7 @@ def test_what_was_carried_is_told_once(folder):
 
 
 def test_terminal_and_report_have_both(folder):
-    console = Console(record=True, width=200, file=io.StringIO())
+    console = Console(record=True, width=240, file=io.StringIO())
     show(load_run(folder), console)
     text = console.export_text()
     assert text.count("It was killed: it needs more memory than MemoryMax") == 2

@@ -159,6 +159,20 @@ def test_the_report_and_the_terminal_show_it(folder, capsys):
     assert json.loads(capsys.readouterr().out)["sweep"]["source"] == "500"
 
 
+def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
+    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["treatment"]["IOReadIOPSMax"] == "500":
+            line["cage"]["read_back"]["io.max.riops"] = "max"
+    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sweep = sweep_of(load_run(folder))
+    assert [point.is_counted for point in sweep.points] == [False, True]
+    assert sweep.source == "100000", "a trial that counts speaks before the cage's own"
+    assert rows(sweep)[0]["measured"] == "(65.6 s) †"
+    assert sweep.knee.because == "fewer than two values have a time"
+    assert sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
+
+
 def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
     plan = json.loads((folder / "plan.json").read_text())
     plan["sweep"] = {**plan["sweep"], "property": "MemoryMax"}

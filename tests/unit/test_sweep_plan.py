@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pagecage.cli.replay_plan import ReplayWishes
-from pagecage.cli.sweep_plan import SweepWishes, plan_of_command, plan_of_experiment
+from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.plan import Plan
@@ -25,8 +25,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def asked(*what: str, base: str = "customer-tenth", vary: str = VARY, **more: Any) -> SweepWishes:
     shared = {"host": "local", "seed": 3, **more.pop("replay", {})}
-    own = {"treatment": (), "size": None, "fresh": None, **more}
-    return SweepWishes(base, what, vary, replay=ReplayWishes(**shared), **own)
+    return SweepWishes(base, what, vary, ExperimentWishes(**more), ReplayWishes(**shared))
 
 
 def plan_of(wishes: SweepWishes, *, command: bool = False) -> Plan:
