@@ -35,23 +35,29 @@ def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
     """A further table of the definition: the treatments of its `where` down, its responses across, published beside."""
     chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
     varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
-    published = {response: published_figures(run, response) for response in table["columns"]}
-    rows = [_response_row(run, treatment, varying, published) for treatment in chosen]
+    published = {response: published_figures(run, response) for response in table["columns"].values()}
+    rows = [_response_row(run, treatment, varying, table["columns"], published) for treatment in chosen]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     told = [column for column in columns if column[1] != "published" or any(row.get(column) for row in rows)]
     cells = [[row.get(column, "") for column in told] for row in rows]
-    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(told) if told else None)
+    if not any(below == "published" for _, below in told):
+        return pd.DataFrame(cells, columns=[heading for heading, _ in told] if told else None)
+    return pd.DataFrame(cells, columns=pd.MultiIndex.from_tuples(told))
 
 
 def _response_row(
-    run: Run, treatment: Mapping[str, str], varying: Sequence[str], published: Mapping[str, Mapping[str, str]]
+    run: Run,
+    treatment: Mapping[str, str],
+    varying: Sequence[str],
+    columns: Mapping[str, str],
+    published: Mapping[str, Mapping[str, str]],
 ) -> dict[tuple[str, str], str]:
     """One treatment; how far its figures spread, or what was wrong with them, stands once, below the first."""
     row = {(name, ""): treatment[name] for name in varying}
-    for place, (response, figures) in enumerate(published.items()):
+    for place, (heading, response) in enumerate(columns.items()):
         cell = make_cell(run, treatment, response)
-        row[title(response), "published"] = figures.get(label(dict(treatment)), "")
-        row[title(response), "measured"] = cell.text if place else f"{cell.text}\n{cell.spread}"
+        row[heading, "published"] = published[response].get(label(dict(treatment)), "")
+        row[heading, "measured"] = cell.text if place else f"{cell.text}\n{cell.spread}"
     return row
 
 

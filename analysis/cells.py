@@ -43,10 +43,10 @@ class Cell:
     def text(self) -> str:
         """The cell in the fewest signs: `≈` extrapolated, `( )` resting on excluded trials alone, `–` no figure."""
         if self.summary is None:
-            return self._wrapped("killed") if self.killed else "wrong answer" if self.wrong else "–"
+            return self._wrapped("killed" if self.killed else "wrong answer") if self.killed or self.wrong else "–"
         figure = f"{'≈ ' if self.is_extrapolated else ''}{quantity(self.response, self.summary.middle)}"
         if self.is_all_wrong:
-            return f"wrong: {figure}"
+            return self._wrapped(f"wrong: {figure}")
         return self._wrapped(f"{figure}, {self.killed} killed" if self.killed else figure)
 
     @property
@@ -95,7 +95,7 @@ def counted(trials: Sequence[Judged], table: Mapping[str, Any]) -> list[Judged]:
 
 def what_was_wrong(trials: Sequence[Judged]) -> str:
     """What the wrong answers among them were, each sentence once; empty where all were right."""
-    told = dict.fromkeys(str(t.record.error).rstrip(".") for t in trials if t.is_wrong)
+    told = dict.fromkeys(str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer")
     return f"a wrong answer: {'; '.join(list(told)[:_MOST_TOLD])}" if told else ""
 
 
@@ -125,7 +125,7 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
     trials = matching(run.trials, treatment)
     points = [t for t in trials if t.verdicts.is_data_point]
     included = [t for t in points if t.is_included]
-    wrong = [t for t in trials if t.is_wrong]
+    wrong = [t for t in trials if t.record.outcome == "wrong_answer"]
     shown = included or points or wrong
     values = [v for t in shown if not t.is_killed and (v := figure(t, response)) is not None]
     return Cell(
@@ -133,11 +133,11 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
         response=response,
         summary=summarise(values) if values else None,
         killed=sum(t.is_killed for t in shown),
-        excluded=len(points) - len(included),
+        excluded=sum(t.verdicts.excluded for t in [*points, *wrong]),
         unanswered=_planned(run, treatment) - len(points) - len(wrong),
         unable=sum(t.record.outcome == "requirement_missed" for t in trials),
         is_extrapolated=any(is_extrapolated(t, response) for t in shown),
-        is_all_excluded=bool(points) and not included,
+        is_all_excluded=bool(shown) and all(t.verdicts.excluded for t in shown),
         answered=len(points),
         wrong=len(wrong),
         wrong_because=what_was_wrong(wrong),

@@ -118,10 +118,18 @@ def missing(
     if not all(sides):
         is_planned = all(is_among(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
         return "its trials have not been run" if is_planned else f"size {run.plan['size']} leaves its treatment out"
-    points = [[trial for trial in side if trial.verdicts.is_data_point] for side in sides]
+    if not claim.get("with_wrong_answers") and (
+        wrong := [what_was_wrong(side) for side in sides if _is_all_wrong(side)]
+    ):
+        return wrong[0]
+    points = [[t for t in side if t.verdicts.is_data_point or t.record.outcome == "wrong_answer"] for side in sides]
     if any(side and not left for side, left in zip(points, kept, strict=True)):
         return "every trial of it is excluded or has no answer, so that its figure proves nothing"
     return "no trial of it has a figure"
+
+
+def _is_all_wrong(side: Sequence[Judged]) -> bool:
+    return bool(side) and all(trial.record.outcome == "wrong_answer" for trial in side)
 
 
 def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[Judged]) -> ClaimResult:

@@ -32,6 +32,8 @@ def obstacle(run: Run, claim: Mapping[str, Any], sides: Sides) -> str | None:
 def dataset(run: Run, size: str | None = None) -> str:
     """The data of a size, in the definition's words: `8 x 64MiB`."""
     table = (run.definition.get("sizes") or {}).get(size or run.plan["size"]) or {}
+    if places := {} if table.get("dataset") else table.get("places"):
+        return ", ".join(f"{name} {value}" for name, value in places.items())
     files, each = table.get("files", 1), table.get("dataset") or "another size"
     return f"{files} x {each}" if files > 1 else str(each)
 

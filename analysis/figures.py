@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -19,8 +20,30 @@ TWO_DECADES = 100
 """A log axis that spans less has room for more figures than the powers of ten."""
 ACROSS = 4
 """Panels side by side."""
-READS_BYTES = 1_000_000
-"""Treatments that read less than this from the disk have no timeline worth drawing."""
+MOVES_BYTES = 1_000_000
+"""Treatments that move less than this have no timeline worth drawing."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What of the disk's traffic is drawn: two columns, their caps, their words, and the total in the records."""
+
+    bytes_column: str
+    count_column: str
+    bytes_cap: str
+    count_cap: str
+    words: tuple[str, str]
+    total: str
+
+
+_READ = Direction(
+    "read_bytes_per_second", "reads_per_second", "IOReadBandwidthMax", "IOReadIOPSMax",
+    ("read from the disk", "reads"), "device_read_bytes",
+)  # fmt: skip
+_WRITE = Direction(
+    "write_bytes_per_second", "writes_per_second", "IOWriteBandwidthMax", "IOWriteIOPSMax",
+    ("written to the disk", "writes"), "device_write_bytes",
+)  # fmt: skip
 
 
 def strip_figure(run: Run, trial_df: pd.DataFrame, response: str, marks: dict[str, float] | None = None) -> Figure:
@@ -41,10 +64,11 @@ def strip_figure(run: Run, trial_df: pd.DataFrame, response: str, marks: dict[st
 
 
 def timeline_figure(run: Run, trial_df: pd.DataFrame, fine_df: pd.DataFrame, second_df: pd.DataFrame) -> Figure | None:
-    """MB/s above, reads a second below, for every treatment that read from the disk."""
+    """MB/s above, I/Os a second below, for every treatment that used the disk: reads, or writes where they are more."""
     if fine_df.empty or "device_read_bytes" not in trial_df:
         return None
-    busy = trial_df[trial_df["device_read_bytes"] > READS_BYTES]["treatment"]
+    way = _direction(trial_df)
+    busy = trial_df[trial_df[way.total] > MOVES_BYTES]["treatment"]
     names = [name for name in looks(run) if name in set(busy)]
     if not names:
         return None
@@ -56,17 +80,30 @@ def timeline_figure(run: Run, trial_df: pd.DataFrame, fine_df: pd.DataFrame, sec
     for place, name in enumerate(names):
         row, column = divmod(place, ACROSS)
         pair = [panels[2 * row][column], panels[2 * row + 1][column]]
-        _pair(run, pair, name, fine_df, second_df, is_first=column == 0)
+        _pair(run, pair, name, fine_df, second_df, way, is_first=column == 0)
     return figure
 
 
+def _direction(trial_df: pd.DataFrame) -> Direction:
+    """The one in which the trials moved more."""
+    written = trial_df.get(_WRITE.total)
+    return _WRITE if written is not None and written.sum() > trial_df[_READ.total].sum() else _READ
+
+
 def _pair(
-    run: Run, pair: Sequence[Axes], name: str, fine_df: pd.DataFrame, second_df: pd.DataFrame, *, is_first: bool
+    run: Run,
+    pair: Sequence[Axes],
+    name: str,
+    fine_df: pd.DataFrame,
+    second_df: pd.DataFrame,
+    way: Direction,
+    *,
+    is_first: bool,
 ) -> None:
     look, requested = looks(run)[name], _caps(run, name)
     for axes, column, cap in (
-        (pair[0], "read_bytes_per_second", requested.get("IOReadBandwidthMax")),
-        (pair[1], "reads_per_second", requested.get("IOReadIOPSMax")),
+        (pair[0], way.bytes_column, requested.get(way.bytes_cap)),
+        (pair[1], way.count_column, requested.get(way.count_cap)),
     ):
         chosen = [frame[frame["treatment"] == name] for frame in (fine_df, second_df)]
         plots.timeline(axes, chosen[0], _during(chosen[1], chosen[0]), column, look, cap)
@@ -76,8 +113,8 @@ def _pair(
     pair[0].set_title(_two_lines(look.name))
     pair[1].set_xlabel("seconds since go")
     if is_first:
-        pair[0].set_ylabel("read from the disk")
-        pair[1].set_ylabel("reads")
+        pair[0].set_ylabel(way.words[0])
+        pair[1].set_ylabel(way.words[1])
 
 
 def _two_lines(name: str) -> str:

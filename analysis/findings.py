@@ -59,12 +59,18 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
     summary = _summary(kept, response)
     if summary:
         return _finding(table, told(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, kept))
-    points = [[trial for trial in side if trial.verdicts.is_data_point] for side in sides]
+    points = [[trial for trial in side if _is_point(trial, table)] for side in sides]
     unproven = _summary(points, response)
     if unproven is None:
         return _finding(table, None, None, missing(run, table, sides, kept))
     value = f"({told(response, unproven, is_ratio=len(sides) > 1)}) †"
     return _finding(table, value, unproven, _UNPROVEN, is_proven=False)
+
+
+def _is_point(trial: Judged, table: Mapping[str, Any]) -> bool:
+    """Whether it has a figure to be shown, excluded or not."""
+    is_taken = bool(table.get("with_wrong_answers")) and trial.record.outcome == "wrong_answer"
+    return trial.verdicts.is_data_point or is_taken
 
 
 def _summary(kept: Sequence[Sequence[Judged]], response: str) -> Summary | None:

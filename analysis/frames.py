@@ -69,11 +69,15 @@ def _rate_rows(run: Run, trial: Judged) -> Iterator[dict[str, Any]]:
         span = last["t"] - first["t"]
         if span > 0:
             io = [row["io"] for row in (first, last)]
-            moved = {key: (io[1].get(key, 0) - io[0].get(key, 0)) / span for key in ("rbytes", "rios")}
+            moved = {
+                key: (io[1].get(key, 0) - io[0].get(key, 0)) / span for key in ("rbytes", "rios", "wbytes", "wios")
+            }
             yield {
                 "t": (last["t"] + first["t"]) / 2,
                 "read_bytes_per_second": moved["rbytes"],
                 "reads_per_second": moved["rios"],
+                "write_bytes_per_second": moved["wbytes"],
+                "writes_per_second": moved["wios"],
                 "resident_pages": last.get("resident_pages"),
                 "memory_current": last.get("memory_current"),
             }
@@ -98,6 +102,8 @@ def _iostat_rows(run: Run, trial: Judged) -> Iterator[dict[str, Any]]:
                 "wall": pd.Timestamp(row["timestamp"]).timestamp() - 0.5,
                 "read_bytes_per_second": disk["rkB/s"] * KIB,
                 "reads_per_second": disk["r/s"],
+                "write_bytes_per_second": disk["wkB/s"] * KIB,
+                "writes_per_second": disk["w/s"],
                 "util_percent": disk.get("util"),
             }
 

@@ -75,6 +75,13 @@ class Run:
         """Name of the response that the experiment is about."""
         return str(self.definition.get("response", "read_seconds"))
 
+    def filled(self, text: str) -> str:
+        """A text of the definition with the size's own {places} filled in."""
+        size = (self.definition.get("sizes") or {}).get(self.plan["size"]) or {}
+        for name, value in (size.get("places") or {}).items():
+            text = text.replace(f"{{{name}}}", str(value))
+        return text
+
     @property
     def is_emulated(self) -> bool:
         """Whether any trial ran on translated instructions."""

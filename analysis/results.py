@@ -76,9 +76,9 @@ class Results:
         return Html("".join(parts)) if parts else None
 
     def _further(self, table: Mapping[str, Any]) -> str | None:
-        made = _table(cell_tables.response_table(self.run, table), "cells")
-        about = f"<p>{escape(table['about'])}</p>" if table.get("about") else ""
-        return f"<h3>{escape(table['title'])}</h3>{about}{made.text}" if made else None
+        made = _table(cell_tables.response_table(self.run, table), "cells further")
+        heading, about = (escape(self.run.filled(table.get(key, ""))) for key in ("title", "about"))
+        return f"<h3>{heading}</h3>{f'<p>{about}</p>' if about else ''}{made.text}" if made else None
 
     @property
     def figure(self) -> Html | None:
@@ -155,7 +155,7 @@ class Results:
 
     @property
     def timelines(self) -> Html | None:
-        """MB/s and reads a second over time."""
+        """MB/s and I/Os a second over time."""
         made = _figure(
             lambda: figures.timeline_figure(
                 self.run, self.trial_df, frames.sample_frame(self.run), frames.iostat_frame(self.run)
@@ -262,7 +262,12 @@ def _cell(value: object) -> str:
     first, *rest = escape(str(value)).split("\n")
     kind = _MARKED.get(first[:1])
     text = f'<span class="{kind}">{first}</span>' if kind else first
-    return text + "".join(f"<small>{line}</small>" for line in rest)
+    return text + "".join(f"<small{_LONG if len(line) > _LONG_LINE else ''}>{line}</small>" for line in rest)
+
+
+_LONG_LINE = 60
+"""A line below a figure that is longer is a sentence, which may break."""
+_LONG = ' class="long"'
 
 
 def _figure(draw: Callable[[], Figure | None], caption: str) -> Html | None:

@@ -12,7 +12,8 @@ PROC = Path("/proc")
 # Documentation/admin-guide/iostats.rst, in the order of the columns.
 DISKSTATS_FIELDS = (
     "reads", "reads_merged", "sectors_read", "read_ms", "writes", "writes_merged", "sectors_written", "write_ms",
-    "in_flight", "io_ticks", "weighted_io_ticks",
+    "in_flight", "io_ticks", "weighted_io_ticks", "discards", "discards_merged", "sectors_discarded", "discard_ms",
+    "flushes", "flush_ms",
 )  # fmt: skip
 _CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
 

@@ -19,6 +19,8 @@ from pagecage.agent.systemd import scope_command
 from pagecage.process import run
 from pagecage.requirements import Missed, Requirement
 
+FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
+"""Figures whose names begin so count what is wrong with an answer (workloads/README.md)."""
 CANNOT = 77  # workloads/README.md: cannot on this host
 
 
@@ -154,6 +156,15 @@ def oom_kills(attempt: Attempt) -> int | None:
     return None if events is None else events.get("oom_kill", 0)
 
 
+def what_was_wrong(end: Mapping[str, Any], complaint: str | None) -> str:
+    """The workload's own sentence about its wrong answer, and what of it is counted among its figures."""
+    own = end.get("response", {})
+    faults = own.items() if wrong_response(own) is None else ()
+    counted = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in faults if name.startswith(FAULTS) and value]
+    sentence = complaint or f"checksum {end.get('checksum')} is not the sidecar's"
+    return ": ".join(filter(None, (sentence, ", ".join(counted))))
+
+
 def judge_end(attempt: Attempt) -> tuple[str, str | None]:
     """Outcome and error from the evidence, strongest first."""
     assert attempt.conversation is not None
@@ -166,7 +177,7 @@ def judge_end(attempt: Attempt) -> tuple[str, str | None]:
     if status == CANNOT or end.get("refused"):
         return "requirement_missed", complaint or end.get("refused")
     if end.get("checksum_ok") is False:
-        return "wrong_answer", complaint or f"checksum {end.get('checksum')} is not the sidecar's"
+        return "wrong_answer", what_was_wrong(end, complaint)
     if status != 0:
         return "failed", complaint or f"exit status {status}"
     if not end:

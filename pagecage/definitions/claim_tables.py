@@ -84,12 +84,15 @@ class FindingTable(Strict):
 
 
 class ReportTable(Strict):
-    """A further table of the report: the treatments of `where` down, responses across, published beside measured."""
+    """A further table of the report: the treatments of `where` down, published beside measured across.
+
+    `columns` are responses by their headings; title and `about` may hold the size's own {places}.
+    """
 
     title: str
     about: str = ""
     where: dict[str, str] = {}
-    columns: Annotated[list[str], Field(min_length=1)]
+    columns: Annotated[dict[str, str], Field(min_length=1)]
 
 
 def wrong_published(rule: str, published: Any) -> str | None:

@@ -21,6 +21,9 @@ FOREIGN_IO_SHARE = 0.02
 """Disk traffic of others up to this share of ours moves a figure less than repeats differ."""
 FOREIGN_IO_FLOOR_BYTES = 1_000_000
 """Below this it is a journal commit or an inode, whatever its share of a trial that reads nothing."""
+FLUSH_BYTES = 16_384
+"""What a file system may write by itself for each flush of the disk, charged to nobody: for a sync ext4 writes a
+journal descriptor, some metadata and a commit (filesystems/ext4/journal.rst); 6 to 12 KiB a flush were seen."""
 STEAL_SHARE = 0.05
 """CPU time a hypervisor took, of the measured time."""
 CPU_PRESSURE_SHARE = 0.20
@@ -53,13 +56,17 @@ def judge_host_quiet(record: Record) -> Verdict:
 
 
 def _disk(record: Record) -> Finding:
-    """Bytes the disk moved that the slice did not; absolute counts, so a short part can be judged too."""
+    """Bytes the disk moved that the slice did not; absolute counts, so a short part can be judged too.
+
+    What a sync lets the file system write is no stranger's traffic.
+    """
     foreign, ours = 0.0, 0.0
-    for direction, key in (("read", "rbytes"), ("written", "wbytes")):
+    synced = FLUSH_BYTES * (difference(record, "device", "flushes") or 0.0)
+    for direction, key, left_out in (("read", "rbytes", 0.0), ("written", "wbytes", synced)):
         everybody, slice_bytes = disk_bytes(record, direction), io_difference(record, key)
         if everybody is None or slice_bytes is None:
             return None, "the disk's traffic was not counted"
-        foreign, ours = foreign + max(0.0, everybody - slice_bytes), ours + slice_bytes
+        foreign, ours = foreign + max(0.0, everybody - slice_bytes - left_out), ours + slice_bytes
     loud = foreign > FOREIGN_IO_FLOOR_BYTES and foreign > FOREIGN_IO_SHARE * ours
     return not loud, f"others moved {format_bytes(foreign)} on the disk beside our {format_bytes(ours)}"
 

@@ -10,15 +10,17 @@ from dataclasses import asdict
 
 from pagecage.cli.choose import TOP, harness
 from pagecage.errors import PagecageError
-from tests.bench import caps, memory, reading, replay, trials
-from tests.bench.bed import Bed, Figure, started
+from tests.bench import appends, caps, memory, reading, replay, trials
+from tests.bench.bed import Bed, Figure, scratch, started
 from tests.bench.say import say
+from tests.bench.show import show
 
 
 def main(wish: str) -> int:
     """Measure everything, print each figure as it comes, and write them all to build/bench.json."""
     figures: list[Figure] = []
     try:
+        show(figures, appends.natively(scratch()))
         with started(wish) as bed:
             about = {"host": bed.host.name, "emulated": bed.emulated, "harness": harness()}
             show(figures, on_the_bed(bed))
@@ -42,21 +44,8 @@ def on_the_bed(bed: Bed) -> Iterator[Figure]:
     yield from caps.measure(bed)
     yield from reading.measure(bed)
     yield from memory.measure(bed)
-
-
-def show(kept: list[Figure], figures: Iterator[Figure]) -> None:
-    """Print and keep each."""
-    for figure in figures:
-        kept.append(figure)
-        sys.stdout.write(line(figure) + "\n")
-        sys.stdout.flush()
-
-
-def line(figure: Figure) -> str:
-    """A figure as a line: ratio, interval where there is one, aim, and what it is made of."""
-    interval = f"[{figure.low:.3f}, {figure.high:.3f}]" if figure.samples > 1 else ""
-    mark = "" if figure.met else "  MISSED"
-    return f"{figure.name:<30} {figure.ratio:7.3f} {interval:<17} aim: {figure.aim:<25} {figure.says}{mark}"
+    if bed.emulated:
+        yield from appends.measure(bed)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ import json
 import pytest
 
 from analysis import cell_tables, frames, tables
+from analysis.articles import read_definitions
 from analysis.cells import make_cell, treatments
 from analysis.load import load_run
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import DEFINITION, PAGES, build_run
+from tests.tree import ROOT
 
 CAGED_RANDOM = {"cage": "tenth", "source": "unloaded", "pattern": "random"}
 UNCAGED = {"cage": "uncaged", "source": "unloaded", "pattern": "sequential"}
@@ -204,3 +206,9 @@ def test_an_iostat_file_that_was_cut_off_is_empty_not_a_fall(tmp_path):
     for file in folder.glob("trials/*/iostat.json"):
         file.write_text(file.read_text()[:-20])
     assert frames.iostat_frame(load_run(folder)).empty
+
+
+def test_no_experiment_has_a_factor_with_the_name_of_a_column(run):
+    columns = set(frames.trial_frame(run)) - set(run.factors)
+    named = {name: set(read["factors"]) & columns for name, read in read_definitions(ROOT / "experiments").items()}
+    assert not [name for name, clash in named.items() if clash]

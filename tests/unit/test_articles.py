@@ -71,6 +71,8 @@ def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
         ("003-1", "003-2", "claims.003-2.published: 'killed' is not a number"),
         ('"tenth"', '"tnth"', "claims.003-1.where: cage = 'tnth' is no level here"),
         ('"absolute"', '"ratio"', "compares two sides and has no over"),
+        ('"absolute"', '"ordering_of_ratios"\nover = { cage = "uncaged" }', "than and than_over go with"),
+        ('"absolute"', '"absolute"\nthan = { cage = "tnth" }\nthan_over = { cage = "tenth" }', "than and than_over go"),
         ('"absolute"', '"config"', "needs the key"),
         ('"absolute"', '"config"\nkey = "sizes.full.filse"', "the definition has no sizes.full.filse"),
         ('"absolute"', '"decoded"', "vm_flags, fault_flags"),
@@ -88,6 +90,9 @@ def test_a_wrong_claim_is_named(rows: Path, old: str, new: str, word: str) -> No
 
 @pytest.mark.parametrize("rule", ['"range"\npublished = [1.0, 2.0]', '"outcome"\npublished = "ran"',
                                   '"ordering"\npublished = "less"\nover = { cage = "uncaged" }',
+                                  '"ordering_of_ratios"\npublished = "less"\nover = { cage = "uncaged" }\n'
+                                  'than = { cage = "uncaged" }\nthan_over = { cage = "tenth" }',
+                                  '"outcome"\npublished = "wrong_answer"',
                                   '"config"\nkey = "sizes.full.max_seconds"', '"at_most"', '"at_least"'])  # fmt: skip
 def test_every_rule_can_be_right(rows: Path, rule: str) -> None:
     assert len(claims_of(rows, CLAIM.replace('"absolute"', rule)).claims) == 1

@@ -10,7 +10,7 @@ import pytest
 from analysis.decoded import compare
 from analysis.quantities import base_of, in_unit, is_timely, scale_of
 from analysis.rules import judge_config, judge_figure
-from analysis.stats import Summary, ratio, summarise
+from analysis.stats import Summary, ratio, ratio_of_ratios, summarise
 from analysis.wording import published_figure
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
@@ -34,6 +34,7 @@ def holds(rule, published, measured, factor=2.0):
         ("ordering", "less", (0.5, 0.99), (1.0, 1.5)),
         ("ordering", "greater", (1.01, 9), (0.9, 1.0)),
         ("ordering", "about_equal", (0.5, 1, 2), (0.49, 2.01)),
+        ("ordering_of_ratios", "greater", (1.01, 9), (0.9, 1.0)),
     ],
 )
 def test_a_rule_holds_within_its_bounds_and_no_further(rule, published, held, not_held):
@@ -46,6 +47,22 @@ def test_a_tighter_factor_holds_less():
     assert not holds("absolute", 10, 13, 1.25)
     assert holds("range", [1, 2], 2.0, 1.0)
     assert not holds("range", [1, 2], 2.1, 1.0)
+
+
+def test_a_ratio_of_ratios_spans_what_its_sides_span():
+    few = ratio_of_ratios([4.0, 6.0], [1.0], [2.0], [1.0])
+    assert (few.middle, few.low, few.high, few.kind) == (2.5, 2.0, 3.0, "range")
+    sides = [[10.0 + n, 10.5 + n] * 3 for n in (9, 0, 3, 0)]
+    many = ratio_of_ratios(*sides)
+    assert many.kind == "95 %"
+    assert many.low < many.middle < many.high
+    assert many == ratio_of_ratios(*sides), "the seed is fixed"
+
+
+@pytest.mark.parametrize("sides", [[[1.0]] * 3, [[1.0], [1.0], [], [1.0]], [[1.0]] * 5])
+def test_a_ratio_of_ratios_needs_four_sides(sides):
+    with pytest.raises(ValueError, match="no values"):
+        ratio_of_ratios(*sides)
 
 
 def test_an_ordering_says_when_it_is_not_sure():
@@ -77,6 +94,8 @@ def test_a_ratio_to_nothing_is_infinite_and_nothing_to_nothing_is_one():
         ("resident_pages", 12, "pages", 12),
         ("bytes_per_second", 943 * 2**20, "MiB/s", 943),
         ("bytes_per_second", 4.9e9, "GB/s", 4.9),
+        ("gibit_per_second", 3.777, "GB/s (really Gibit/s)", 3.777),
+        ("gibit_per_second", 8.0, "GiB/s", 1.0),
         ("reads_per_second", 242_000, "k/s", 242),
         ("reads_per_second", 5000, "1/s", 5000),
         ("request_bytes", 131072, "KiB", 128),

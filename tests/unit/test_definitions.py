@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -279,3 +280,11 @@ def test_a_name_that_does_not_exist(top: Path, name: str, hint: str) -> None:
 @given(st.text(max_size=20))
 def test_no_name_is_a_crash(name: str) -> None:
     assert nearest(name, ["constrained-random", "smoke"])
+
+
+def test_a_crash_is_tried_at_every_point_that_the_log_has() -> None:
+    """Some thousand kills and stops at full size, as many at each point."""
+    points = re.findall(r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/points.h").read_text(), re.MULTILINE)
+    told = Definitions(ROOT, known_programs(ROOT)).experiment("append-crash")
+    assert list(told.factors["point"]) == points
+    assert len(list(treatments(told))) * int(told.sizes["full"].places["trials"]) >= 1000

@@ -217,3 +217,19 @@ def test_a_level_brings_a_step_a_storage_and_the_machines_memory() -> None:
     assert trial.machine_memory_bytes == 3 * 2**20 * 3 // 2
     assert [d.file_name for d in trial.datasets] == [f"index-1048576-{n}.bin" for n in (1, 2, 3)]
     assert trial.dataset_bytes == 3 * 2**20
+
+
+def test_places_of_a_size_stand_in_arguments_and_cages_and_what_is_written_has_room() -> None:
+    levels = {
+        "a": {"x": Level(("--ops", "{ops}"), dirty_bytes=2**23), "y": Level(cage="{narrow}", dirty_background_bytes=5)},
+    }
+    size = Size(None, 5.0, places={"ops": "100", "narrow": "tight"}, writes_bytes=2**30)
+    experiment = replace(BASE, factors={"a": ("x", "y")}, levels=levels, sizes={**SIZES, "smoke": size})
+    trials = {t.treatment["a"]: t for t in make_trials(experiment, CAGES, CHOICES)}
+    assert trials["x"].workload.arguments == ("--file", "{file}", "--ops", "100")
+    assert (trials["x"].cage.name, trials["y"].cage.name) == ("uncaged", "tight")
+    assert (trials["x"].dirty_limits, trials["y"].dirty_limits) == (
+        {"dirty_bytes": 2**23}, {"dirty_background_bytes": 5},
+    )  # fmt: skip
+    assert trials["x"].writes_bytes == 2**30
+    assert trials["x"].dataset is None

@@ -65,6 +65,21 @@ def test_traffic_of_others_on_a_disk_that_we_hardly_use():
     assert (quiet.verdict, loud.verdict) == ("quiet", "not_quiet")
 
 
+@pytest.mark.parametrize(("flushes", "word"), [(0, "not_quiet"), (80, "not_quiet"), (800, "quiet")])
+def test_what_a_sync_lets_the_file_system_write_is_no_strangers_traffic(flushes, word):
+    told = after()
+    told["before"]["device"]["flushes"] = 7
+    told["after"]["device"] |= {"flushes": 7 + flushes, "sectors_written": 12_000_000 // 512}
+    assert judge_host_quiet(make_record(counters=told)).verdict == word
+
+
+def test_syncs_excuse_nobody_who_reads():
+    told = after(foreign=20_000_000)
+    told["before"]["device"]["flushes"] = 0
+    told["after"]["device"]["flushes"] = 10_000
+    assert judge_host_quiet(make_record(counters=told)).verdict == "not_quiet"
+
+
 def test_a_busy_machine_around_the_guest():
     around = {"before": outer(0.0), "after": outer(SECONDS, others=0.7)}
     found = judge_host_quiet(make_record(outer_host=around))

@@ -120,6 +120,10 @@ def test_own_figures_take_no_standard_name() -> None:
     assert not STANDARD_RESPONSES & set(own)
 
 
+def test_what_the_end_line_tells_anyway_may_be_told_twice() -> None:
+    assert wrong_response({"bytes_per_second": 1.0, "major_faults": 0}) is None
+
+
 @pytest.mark.parametrize(
     "own", [[], {"read_seconds": 1.0}, {"Speed": 1}, {"p 1": 2}, {"rate": "fast"}, {"is_on": True}, {"nested": {}}]
 )

@@ -8,7 +8,7 @@ from pagecage.agent import procfs
 from pagecage.agent.procfs import boot_id, parse_cpu, parse_diskstats, read_device, read_host
 
 DISKSTATS = """\
- 254       0 vda 100 1 2000 30 40 2 500 60 0 70 90 0 0 0 0 5 6
+ 254       0 vda 100 1 2000 30 40 2 500 60 0 70 90 0 0 0 0 5 6 7
  254      16 vdb 7 0 56 8 0 0 0 0 1 9 10
    8       1 sda1 1 2
 """
@@ -24,6 +24,7 @@ def test_the_disks_own_line() -> None:
 
 def test_newer_kernels_have_more_columns_and_older_fewer() -> None:
     assert set(parse_diskstats(DISKSTATS, "254:0") or {}) == set(procfs.DISKSTATS_FIELDS)
+    assert (parse_diskstats(DISKSTATS, "254:0") or {})["flushes"] == 5
     assert parse_diskstats(DISKSTATS, "8:1") == {"reads": 1, "reads_merged": 2}
 
 

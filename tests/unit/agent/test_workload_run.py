@@ -53,6 +53,18 @@ def test_the_strongest_evidence_decides(evidence: dict[str, Any], outcome: str) 
     assert judged(**evidence)[0] == outcome
 
 
+@pytest.mark.parametrize(
+    ("response", "told"),
+    [
+        ({"lost_records": 1200, "failed_calls": 3, "torn_records": 0, "call_p50_us": 9.0},
+         "the last line: 1,200 lost records, 3 failed calls"),
+        ({"lost_records": None}, "the last line"), ({}, "the last line"), (["lost_records"], "the last line"),
+    ],
+)  # fmt: skip
+def test_what_a_wrong_answer_lacks_is_told(response: Any, told: str) -> None:
+    assert judged(status=1, checksum_ok=False, response=response) == ("wrong_answer", told)
+
+
 @given(
     status=st.integers(-64, 255), oom_kill=st.none() | st.integers(0, 3), timed_out=st.booleans(),
     kind=st.sampled_from(["handshake", "fio"]), checksum_ok=st.none() | st.booleans(),

@@ -3,17 +3,34 @@
 #include "failure.h"
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+static _Atomic uint32_t *shared_word;
+
+void fail_together(_Atomic uint32_t *word) {
+    shared_word = word;
+}
+
+bool fail_speaks(void) {
+    return shared_word == NULL || atomic_exchange(shared_word, 1) == 0;
+}
+
+/* One write(2), or the sentences of several processes would mix. */
 void fail(enum exit_code code, const char *format, ...) {
+    char sentence[8192], *end = sentence + sizeof sentence - 1;
     va_list values;
     va_start(values, format);
-    flockfile(stderr);
-    fprintf(stderr, "%s: ", program_name);
-    vfprintf(stderr, format, values);
-    fputc('\n', stderr);
-    funlockfile(stderr);
+    char *at = sentence + snprintf(sentence, sizeof sentence, "%s: ", program_name);
+    at += vsnprintf(at, (size_t)(end - at), format, values);
     va_end(values);
+    at = at < end ? at : end - 1; /* what did not fit was cut off */
+    *at++ = '\n';
+    if (fail_speaks()) {
+        ssize_t ignored = write(STDERR_FILENO, sentence, (size_t)(at - sentence));
+        (void)ignored;
+    }
     exit(code);
 }

@@ -1,5 +1,5 @@
-/* The kernel's asynchronous I/O, io_submit(2), by its system calls. Of a file that is not opened with O_DIRECT io_submit(2)
- * itself writes the record before it returns, so that whatever the depth, nothing is asynchronous. */
+/* The kernel's asynchronous I/O, io_submit(2), by its system calls. Of a file that is not opened with O_DIRECT
+ * io_submit(2) itself writes the record before it returns, so that whatever the depth, nothing is asynchronous. */
 #define _GNU_SOURCE
 
 #include "families.h"

@@ -27,8 +27,10 @@ void arena_park(struct arena *arena) {
 }
 
 void arena_release(struct arena *arena, double max_seconds) {
+    uint64_t now = now_ns();
+    atomic_store(&arena->released_ns, now);
     if (max_seconds > 0.0) {
-        atomic_store(&arena->deadline_ns, now_ns() + (uint64_t)(max_seconds * SECOND_NS));
+        atomic_store(&arena->deadline_ns, now + (uint64_t)(max_seconds * SECOND_NS));
     }
     atomic_store(&arena->gate, 1);
     futex_wake_all(&arena->gate);

@@ -14,15 +14,15 @@ enum { ERRNO_COUNT = 136, CACHE_LINE = 64 };
 /* What became of one writer's records. Only the writer writes here; the rest is read when it is done. */
 struct outcome {
     _Alignas(CACHE_LINE) uint64_t started_ns, ended_ns;
-    uint64_t offered;       /* records that were tried */
+    uint64_t offered; /* records that were tried */
     uint64_t offered_bytes;
-    uint64_t failed;        /* calls that did not append their record, or not all of it */
+    uint64_t failed; /* calls that did not append their record, or not all of it */
     uint64_t errors[ERRNO_COUNT];
-    uint64_t syncs;         /* that it began itself */
+    uint64_t syncs; /* that it began itself */
     uint64_t minor_faults, major_faults, voluntary_switches, involuntary_switches;
-    struct histogram call;  /* of a sample of the calls, one call's own time */
-    struct histogram late;  /* with --rate: from when a call was due to when it was done, its sync included */
-    struct histogram sync;  /* how long a writer waited for one */
+    struct histogram call; /* of a sample of the calls, one call's own time */
+    struct histogram late; /* with --rate: from when a call was due to when it was done, its sync included */
+    struct histogram sync; /* how long a writer waited for one */
 };
 
 /* One sync for all that wait, see sync.c. */
@@ -32,8 +32,8 @@ struct sync_group {
     _Atomic uint32_t error; /* errno of the last that failed */
 };
 
-/* The locks that the mapped methods take turns by; one of them is used in a run. */
-struct turn {
+/* What the mapped methods lock, of which a run uses one. */
+struct locks {
     _Alignas(CACHE_LINE) pthread_mutex_t mutex;
     sem_t semaphore;
     _Atomic uint32_t futex;
@@ -43,10 +43,12 @@ struct arena {
     uint32_t writers;
     _Atomic uint32_t parked;      /* writers that wait at the gate */
     _Atomic uint32_t gate;        /* 1 when it is open */
+    _Atomic uint64_t released_ns; /* when it was opened: what --rate counts from */
     _Atomic uint64_t deadline_ns; /* 0 without --max-seconds */
     _Atomic uint32_t stop;
+    _Atomic uint32_t spoken; /* see fail_together() */
     struct sync_group group;
-    struct turn turn;
+    struct locks locks;
     _Alignas(CACHE_LINE) _Atomic uint64_t cursor; /* where the next record goes, for methods that reserve */
     struct outcome outcomes[];
 };

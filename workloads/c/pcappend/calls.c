@@ -1,5 +1,5 @@
-/* Appending by ordinary calls. O_APPEND makes finding the end and writing there one step, open(2); the inode's lock is taken
- * meanwhile, so that a record which one call writes stands in one piece. */
+/* Appending by ordinary calls. O_APPEND makes finding the end and writing there one step, open(2); the inode's lock is
+ * taken meanwhile, so that a record which one call writes stands in one piece. */
 #define _GNU_SOURCE
 
 #include "families.h"
@@ -50,8 +50,9 @@ const struct method method_writev = {
     .append = append_writev,
 };
 
-/* A stream's own buffer is one block of the file, st_blksize: of a longer record it writes whole blocks at once and the rest at
- * the flush, and another writer's record may come between. With one as long as the record it is a single write(2) again. */
+/* A stream's own buffer is one block of the file, st_blksize: of a longer record it writes whole blocks at once and the
+ * rest at the flush, and another writer's record may come between. With one as long as the record it is a single
+ * write(2) again. */
 enum { OWN_BUFFER_BYTES = 4096 };
 
 struct stream_writer {

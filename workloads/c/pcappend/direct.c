@@ -18,12 +18,13 @@ enum { USUAL_BLOCK_BYTES = 4096 };
 static void open_direct(struct writer *writer) {
     writer->file = open(writer->job->path, O_WRONLY | O_APPEND | O_DIRECT | O_CLOEXEC);
     if (writer->file < 0) {
-        fail(errno == EINVAL ? CANNOT_HERE : FAILED, "cannot open %s with O_DIRECT: %s", writer->job->path, strerror(errno));
+        fail(errno == EINVAL ? CANNOT_HERE : FAILED, "cannot open %s with O_DIRECT: %s", writer->job->path,
+             strerror(errno));
     }
 }
 
-/* What statx(2) says the file needs; where it says nothing (before Linux 6.1, or of a file system that does not tell), a page
- * serves every disk. */
+/* What statx(2) says the file needs; where it says nothing (before Linux 6.1, or of a file system that does not tell),
+ * a page serves every disk. */
 static size_t alignment(const char *path) {
     struct statx status;
     if (statx(AT_FDCWD, path, 0, STATX_DIOALIGN, &status) != 0) {
@@ -91,8 +92,8 @@ static void create_misaligned(struct job *job) {
     static char note[192];
     size_t block = alignment(job->path);
     if (job->lengths.low % block != 0 || job->lengths.high % block != 0) {
-        snprintf(note, sizeof note, "a record is no whole number of blocks of %zu bytes, which O_DIRECT asks for: %s", block,
-                 "where such calls fail (EINVAL), their time is not that of writing");
+        snprintf(note, sizeof note, "a record is no whole number of blocks of %zu bytes, which O_DIRECT asks for: %s",
+                 block, "where such calls fail (EINVAL), their time is not that of writing");
         job->note = note;
     }
 }

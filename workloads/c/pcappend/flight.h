@@ -14,9 +14,9 @@ struct slot {
 struct flight {
     uint32_t depth;
     uint32_t free_count;
-    uint32_t *free;      /* the numbers of the free slots */
+    uint32_t *free; /* the numbers of the free slots */
     struct slot *slots;
-    uint8_t *buffers;    /* NULL with one slot: it is waited for before the caller's record changes */
+    uint8_t *buffers; /* NULL with one slot: it is waited for before the caller's record changes */
     size_t room;
 };
 
@@ -27,8 +27,8 @@ void flight_free(struct flight *flight);
 /* Takes a slot for a record; there must be a free one. */
 uint32_t flight_take(struct flight *flight, const uint8_t *record, size_t bytes);
 
-/* Gives a slot back after what became of its record: the bytes written or a negative errno. What fell short is written to
- * the file's end by another call. Returns 0 or an errno. */
+/* Gives a slot back after what became of its record: the bytes written or a negative errno. What fell short is written
+ * to the file's end by another call. Returns 0 or an errno. */
 int flight_land(struct flight *flight, uint32_t slot, int64_t result, int file);
 
 static inline bool flight_is_full(const struct flight *flight) {

@@ -1,6 +1,6 @@
-/* Handing records to a thread of the process that writes them, as loggers do: each writer fills a ring of its own, without
- * a lock, and the thread writes whatever stands in a ring by one write(2). Not immediate: what is in a ring when the process
- * dies is gone. */
+/* Handing records to a thread of the process that writes them, as loggers do: each writer fills a ring of its own,
+ * without a lock, and the thread writes whatever stands in a ring by one write(2). Not immediate: what is in a ring
+ * when the process dies is gone. */
 #define _GNU_SOURCE
 
 #include "families.h"
@@ -24,7 +24,7 @@ struct sleeper {
 };
 
 /* Filled at `head` by the writer, emptied at `tail` by the thread; both only grow. */
-struct hatch {
+struct queue {
     _Alignas(CACHE_LINE) _Atomic uint64_t head;
     _Alignas(CACHE_LINE) _Atomic uint64_t tail;
     struct sleeper writer;
@@ -34,11 +34,11 @@ struct hatch {
 };
 
 /* Of one process. */
-struct desk {
-    _Alignas(CACHE_LINE) struct sleeper clerk;
+struct consumer {
+    _Alignas(CACHE_LINE) struct sleeper itself;
     _Atomic uint32_t closing;
-    uint32_t hatch_count;
-    struct hatch *hatches;
+    uint32_t queue_count;
+    struct queue *queues;
     int file;
     pthread_t thread;
 };
@@ -54,121 +54,121 @@ static void create_handoff(struct job *job) {
 }
 
 /* Writes what one ring holds; false where it was empty. */
-static bool serve(struct desk *desk, struct hatch *hatch) {
-    uint64_t tail = atomic_load_explicit(&hatch->tail, memory_order_relaxed), head = atomic_load(&hatch->head);
+static bool serve(struct consumer *consumer, struct queue *queue) {
+    uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed), head = atomic_load(&queue->head);
     if (tail == head) {
         return false;
     }
-    int error = write_all(desk->file, hatch->ring + tail % hatch->room, head - tail);
+    int error = write_all(consumer->file, queue->ring + tail % queue->room, head - tail);
     if (error != 0) {
-        atomic_store(&hatch->error, (uint32_t)error);
+        atomic_store(&queue->error, (uint32_t)error);
     }
-    atomic_store(&hatch->tail, head);
-    rouse(&hatch->writer);
+    atomic_store(&queue->tail, head);
+    rouse(&queue->writer);
     return true;
 }
 
-static bool serve_all(struct desk *desk) {
+static bool serve_all(struct consumer *consumer) {
     bool some = false;
-    for (uint32_t number = 0; number < desk->hatch_count; number++) {
-        some |= serve(desk, &desk->hatches[number]);
+    for (uint32_t number = 0; number < consumer->queue_count; number++) {
+        some |= serve(consumer, &consumer->queues[number]);
     }
     return some;
 }
 
 static void *write_what_comes(void *place) {
-    struct desk *desk = place;
-    while (serve_all(desk) || atomic_load(&desk->closing) == 0) {
-        atomic_store(&desk->clerk.asleep, 1);
-        if (!serve_all(desk) && atomic_load(&desk->closing) == 0) {
-            futex_wait(&desk->clerk.asleep, 1, 0);
+    struct consumer *consumer = place;
+    while (serve_all(consumer) || atomic_load(&consumer->closing) == 0) {
+        atomic_store(&consumer->itself.asleep, 1);
+        if (!serve_all(consumer) && atomic_load(&consumer->closing) == 0) {
+            futex_wait(&consumer->itself.asleep, 1, 0);
         }
-        atomic_store(&desk->clerk.asleep, 0);
+        atomic_store(&consumer->itself.asleep, 0);
     }
     return NULL;
 }
 
-static struct hatch *make_hatches(uint32_t count, size_t record_bytes) {
-    struct hatch *hatches = aligned_alloc(CACHE_LINE, count * sizeof *hatches);
-    if (hatches == NULL) {
+static struct queue *make_queues(uint32_t count, size_t record_bytes) {
+    struct queue *queues = aligned_alloc(CACHE_LINE, count * sizeof *queues);
+    if (queues == NULL) {
         fail(FAILED, "no memory for %u rings", count);
     }
-    memset(hatches, 0, count * sizeof *hatches);
+    memset(queues, 0, count * sizeof *queues);
     for (uint32_t number = 0; number < count; number++) {
         size_t room = 4 * ((record_bytes + 4095) / 4096 * 4096);
-        hatches[number].room = room > LEAST_RING_BYTES ? room : LEAST_RING_BYTES;
-        hatches[number].ring = mirror_new(hatches[number].room);
+        queues[number].room = room > LEAST_RING_BYTES ? room : LEAST_RING_BYTES;
+        queues[number].ring = mirror_new(queues[number].room);
     }
-    return hatches;
+    return queues;
 }
 
 static void enter_handoff(struct process *process) {
-    struct desk *desk = aligned_alloc(CACHE_LINE, sizeof *desk);
-    if (desk == NULL) {
+    struct consumer *consumer = aligned_alloc(CACHE_LINE, sizeof *consumer);
+    if (consumer == NULL) {
         fail(FAILED, "no memory for a thread that writes");
     }
-    memset(desk, 0, sizeof *desk);
-    desk->hatch_count = (uint32_t)process->job->plan->threads;
-    desk->hatches = make_hatches(desk->hatch_count, process->job->lengths.high);
-    desk->file = open_log(process->job, O_WRONLY | O_APPEND);
-    process->own = desk;
-    if (pthread_create(&desk->thread, NULL, write_what_comes, desk) != 0) {
+    memset(consumer, 0, sizeof *consumer);
+    consumer->queue_count = (uint32_t)process->job->plan->threads;
+    consumer->queues = make_queues(consumer->queue_count, process->job->lengths.high);
+    consumer->file = open_log(process->job, O_WRONLY | O_APPEND);
+    process->own = consumer;
+    if (pthread_create(&consumer->thread, NULL, write_what_comes, consumer) != 0) {
         fail(FAILED, "cannot start the thread that writes");
     }
 }
 
 static void open_handoff(struct writer *writer) {
-    struct desk *desk = writer->process->own;
-    writer->own = &desk->hatches[writer->number % desk->hatch_count];
+    struct consumer *consumer = writer->process->own;
+    writer->own = &consumer->queues[writer->number % consumer->queue_count];
     writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
 /* Waits until the thread has written so far. */
-static void await_tail(struct desk *desk, struct hatch *hatch, uint64_t wanted) {
-    while (atomic_load(&hatch->tail) < wanted) {
-        rouse(&desk->clerk);
-        atomic_store(&hatch->writer.asleep, 1);
-        if (atomic_load(&hatch->tail) < wanted) {
-            futex_wait(&hatch->writer.asleep, 1, 0);
+static void await_tail(struct consumer *consumer, struct queue *queue, uint64_t wanted) {
+    while (atomic_load(&queue->tail) < wanted) {
+        rouse(&consumer->itself);
+        atomic_store(&queue->writer.asleep, 1);
+        if (atomic_load(&queue->tail) < wanted) {
+            futex_wait(&queue->writer.asleep, 1, 0);
         }
-        atomic_store(&hatch->writer.asleep, 0);
+        atomic_store(&queue->writer.asleep, 0);
     }
 }
 
-static int take_error(struct hatch *hatch) {
-    return atomic_load_explicit(&hatch->error, memory_order_relaxed) == 0 ? 0 : (int)atomic_exchange(&hatch->error, 0);
+static int take_error(struct queue *queue) {
+    return atomic_load_explicit(&queue->error, memory_order_relaxed) == 0 ? 0 : (int)atomic_exchange(&queue->error, 0);
 }
 
 static int append_handoff(struct writer *writer, const uint8_t *record, size_t bytes) {
-    struct desk *desk = writer->process->own;
-    struct hatch *hatch = writer->own;
-    uint64_t head = atomic_load_explicit(&hatch->head, memory_order_relaxed);
-    if (head + bytes > hatch->room) {
-        await_tail(desk, hatch, head + bytes - hatch->room);
+    struct consumer *consumer = writer->process->own;
+    struct queue *queue = writer->own;
+    uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    if (head + bytes > queue->room) {
+        await_tail(consumer, queue, head + bytes - queue->room);
     }
-    memcpy(hatch->ring + head % hatch->room, record, bytes);
-    atomic_store(&hatch->head, head + bytes);
-    rouse(&desk->clerk);
-    return take_error(hatch);
+    memcpy(queue->ring + head % queue->room, record, bytes);
+    atomic_store(&queue->head, head + bytes);
+    rouse(&consumer->itself);
+    return take_error(queue);
 }
 
 static int flush_handoff(struct writer *writer) {
-    struct hatch *hatch = writer->own;
-    await_tail(writer->process->own, hatch, atomic_load_explicit(&hatch->head, memory_order_relaxed));
-    return take_error(hatch);
+    struct queue *queue = writer->own;
+    await_tail(writer->process->own, queue, atomic_load_explicit(&queue->head, memory_order_relaxed));
+    return take_error(queue);
 }
 
 static void leave_handoff(struct process *process) {
-    struct desk *desk = process->own;
-    atomic_store(&desk->closing, 1);
-    rouse(&desk->clerk);
-    pthread_join(desk->thread, NULL);
-    close(desk->file);
-    for (uint32_t number = 0; number < desk->hatch_count; number++) {
-        mirror_free(desk->hatches[number].ring, desk->hatches[number].room);
+    struct consumer *consumer = process->own;
+    atomic_store(&consumer->closing, 1);
+    rouse(&consumer->itself);
+    pthread_join(consumer->thread, NULL);
+    close(consumer->file);
+    for (uint32_t number = 0; number < consumer->queue_count; number++) {
+        mirror_free(consumer->queues[number].ring, consumer->queues[number].room);
     }
-    free(desk->hatches);
-    free(desk);
+    free(consumer->queues);
+    free(consumer);
 }
 
 const struct method method_handoff = {

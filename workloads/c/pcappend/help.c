@@ -37,7 +37,8 @@ static const char EXAMPLES[] =
     "  pcappend --dir /data --method write --procs 2 --threads 2 --bytes 1 --no-handshake\n"
     "  pcappend --dir /data --method pclog --framing framed --rate 20000 --max-seconds 10 --no-handshake\n"
     "  pcappend --dir /data --method write --fsync group --ops 5000 --no-handshake\n\n"
-    "Exit codes: 0 done, 1 failed or a record lost, doubled, torn or out of order, 2 bad arguments, 77 cannot on this host.\n";
+    "Exit codes: 0 done, 1 failed or a record lost, doubled, torn or out of order, 2 bad arguments, 77 cannot on this "
+    "host.\n";
 
 void help_print(void) {
     fputs(OPTIONS, stdout);

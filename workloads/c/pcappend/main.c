@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 
 #include "contract/clock.h"
-#include "crew.h"
+#include "processes.h"
 #include "contract/failure.h"
 #include "contract/handshake.h"
 #include "method.h"
@@ -31,13 +31,13 @@ static void set_up(struct job *job, const struct plan *plan, struct totals *tota
     if (plan->method->create != NULL) {
         plan->method->create(job);
     }
-    crew_start(job);
+    processes_start(job);
     totals->setup_seconds = seconds_since(begin);
 }
 
 static void work(const struct job *job, struct totals *totals) {
     uint64_t begin = now_ns();
-    crew_work(job);
+    processes_run(job);
     totals->with_start_seconds = totals->setup_seconds + seconds_since(begin);
     report_add_up(job, totals);
 }
@@ -51,7 +51,8 @@ static struct findings verify(const struct job *job) {
     uint32_t writers = job->arena->writers;
     struct offer *offers = calloc(writers, sizeof *offers);
     for (uint32_t writer = 0; offers != NULL && writer < writers; writer++) {
-        offers[writer] = (struct offer){job->arena->outcomes[writer].offered, job->arena->outcomes[writer].offered_bytes};
+        offers[writer] =
+            (struct offer){job->arena->outcomes[writer].offered, job->arena->outcomes[writer].offered_bytes};
     }
     struct verifier *verifier = offers == NULL ? NULL : verifier_new(&job->lengths, job->block_bytes, writers, offers);
     if (verifier == NULL) {
@@ -74,14 +75,24 @@ static uint64_t file_bytes(const struct job *job) {
     return (uint64_t)status.st_size;
 }
 
+static void leave_nothing(int number) {
+    processes_kill();
+    scratch_remove();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 int main(int count, char **words) {
     static struct totals totals;
     static struct job job;
     struct plan plan = plan_read(count, words);
     signal(SIGXFSZ, SIG_IGN); /* a limit on the file's size is EFBIG then, and counted */
+    signal(SIGTERM, leave_nothing);
+    signal(SIGINT, leave_nothing);
+    signal(SIGHUP, leave_nothing);
     set_up(&job, &plan, &totals);
     if (plan.handshake && !handshake_begin()) {
-        crew_dismiss();
+        processes_kill();
         return DONE;
     }
     work(&job, &totals);

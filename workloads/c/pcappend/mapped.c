@@ -1,10 +1,10 @@
 /* One shared mapping of a file that is as long from the start as all records need. Only how a place in it is taken
- * differs: by an atomic addition, or in turns, and then the record is copied in one's turn, as a log under a lock does. */
+ * differs: by an atomic addition, or under a lock, and then the record is copied under it too. */
 #define _GNU_SOURCE
 
 #include "families.h"
 #include "method.h"
-#include "turn.h"
+#include "lock.h"
 
 #include "contract/failure.h"
 
@@ -27,7 +27,7 @@ static void create_mapped(struct job *job) {
         fail(FAILED, "cannot map %s: %s", job->path, strerror(errno));
     }
     close(file);
-    turn_make(&job->arena->turn);
+    locks_make(&job->arena->locks);
     job->note = "the file is as long as all records from the start and mapped once: nothing grows";
 }
 
@@ -41,7 +41,7 @@ static int append_atomic(struct writer *writer, const uint8_t *record, size_t by
     return 0;
 }
 
-/* Between taking one's turn and giving it back. */
+/* With the lock held. */
 static void put(struct writer *writer, const uint8_t *record, size_t bytes) {
     _Atomic uint64_t *cursor = &writer->job->arena->cursor;
     uint64_t place = atomic_load_explicit(cursor, memory_order_relaxed);
@@ -50,23 +50,23 @@ static void put(struct writer *writer, const uint8_t *record, size_t bytes) {
 }
 
 static int append_by_mutex(struct writer *writer, const uint8_t *record, size_t bytes) {
-    turn_take_mutex(&writer->job->arena->turn);
+    lock_take_mutex(&writer->job->arena->locks);
     put(writer, record, bytes);
-    turn_give_mutex(&writer->job->arena->turn);
+    lock_give_mutex(&writer->job->arena->locks);
     return 0;
 }
 
 static int append_by_semaphore(struct writer *writer, const uint8_t *record, size_t bytes) {
-    turn_take_semaphore(&writer->job->arena->turn);
+    lock_take_semaphore(&writer->job->arena->locks);
     put(writer, record, bytes);
-    turn_give_semaphore(&writer->job->arena->turn);
+    lock_give_semaphore(&writer->job->arena->locks);
     return 0;
 }
 
 static int append_by_futex(struct writer *writer, const uint8_t *record, size_t bytes) {
-    turn_take_futex(&writer->job->arena->turn);
+    lock_take_futex(&writer->job->arena->locks);
     put(writer, record, bytes);
-    turn_give_futex(&writer->job->arena->turn);
+    lock_give_futex(&writer->job->arena->locks);
     return 0;
 }
 
@@ -77,11 +77,13 @@ static void finish_mapped(struct job *job) {
     }
 }
 
-#define MAPPED(named, spoken, how)                                                                                      \
-    {                                                                                                                  \
-        .name = named, .says = spoken, .create = create_mapped, .open = open_mapped, .append = how,                    \
-        .finish = finish_mapped                                                                                        \
-    }
+#define MAPPED(named, spoken, how) \
+    {.name = named,                \
+     .says = spoken,               \
+     .create = create_mapped,      \
+     .open = open_mapped,          \
+     .append = how,                \
+     .finish = finish_mapped}
 
 const struct method method_mapped_atomic =
     MAPPED("mapped-atomic", "one preallocated mapping, a place by atomic addition", append_atomic);

@@ -29,18 +29,18 @@ struct writer {
     const struct job *job;
     uint32_t number;
     struct outcome *outcome;
-    int file;     /* what is synced; -1 where a method has its own way */
-    void *own;    /* the method's, made by open() */
+    int file;  /* what is synced; -1 where a method has its own way */
+    void *own; /* the method's, made by open() */
     uint8_t *record;
     uint64_t random;
 };
 
-/* Where a function is missing there is nothing to do. append(), flush() and sync() return 0 or an errno, which is counted;
- * the others end the process where they fail. */
+/* Where a function is missing there is nothing to do. append(), flush() and sync() return 0 or an errno, which is
+ * counted; the others end the process where they fail. */
 struct method {
     const char *name;
-    const char *says;                   /* a line for --help */
-    void (*create)(struct job *job);    /* before the fork; the file is there and empty */
+    const char *says;                /* a line for --help */
+    void (*create)(struct job *job); /* before the fork; the file is there and empty */
     void (*enter)(struct process *process);
     void (*open)(struct writer *writer);
     int (*append)(struct writer *writer, const uint8_t *record, size_t bytes);
@@ -48,7 +48,7 @@ struct method {
     int (*sync)(struct writer *writer);  /* instead of fdatasync(2) of writer->file */
     void (*close)(struct writer *writer);
     void (*leave)(struct process *process);
-    void (*finish)(struct job *job);     /* when all processes have ended: cuts off what is no record */
+    void (*finish)(struct job *job); /* when all processes have ended: cuts off what is no record */
     bool (*verify)(const struct job *job, struct verifier *verifier); /* instead of reading the file as it is */
 };
 

@@ -1,7 +1,7 @@
-/* The article's own design ("Appending a Bit, in Pieces", 2025-04-06), written anew from its description, faults and all:
- * chunks of 32 KiB are mapped into a ring of four places that is never cleaned, so that what it pushes out stays mapped; the
- * file grows by ftruncate(2) under a lock that is spun for; whoever does not get a lock within 10 ms gives up, and its
- * record is lost, though its place was taken already: zeros stay there. */
+/* The article's own design ("Appending a Bit, in Pieces", 2025-04-06), written anew from its description, faults and
+ * all: chunks of 32 KiB are mapped into a ring of four places that is never cleaned, so that what it pushes out stays
+ * mapped; the file grows by ftruncate(2) under a lock that is spun for; whoever does not get a lock within 10 ms gives
+ * up, and its record is lost, though its place was taken already: zeros stay there. */
 #define _GNU_SOURCE
 
 #include "families.h"

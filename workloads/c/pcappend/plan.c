@@ -79,8 +79,9 @@ static const struct {
     const char *word;
     void (*take)(struct plan *, const char *);
 } WORDS[] = {
-    {"--dir", take_dir},         {"--method", take_method}, {"--bytes", take_bytes}, {"--fsync", take_fsync},
-    {"--framing", take_framing}, {"--growth", take_growth}, {"--rate", take_rate},   {"--max-seconds", take_max_seconds},
+    {"--dir", take_dir},     {"--method", take_method},           {"--bytes", take_bytes},
+    {"--fsync", take_fsync}, {"--framing", take_framing},         {"--growth", take_growth},
+    {"--rate", take_rate},   {"--max-seconds", take_max_seconds},
 };
 
 /* Options with a whole number, and the least it may be. */

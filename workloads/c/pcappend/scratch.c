@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +14,11 @@
 static char log_path[4096], metadata_path[4096 + 8];
 static pid_t owner; /* a forked child that ends must not take the file with it */
 
-static void remove_both(void) {
+void scratch_remove(void) {
     if (getpid() == owner) {
         unlink(log_path);
         unlink(metadata_path);
     }
-}
-
-static void remove_and_die(int number) {
-    remove_both();
-    signal(number, SIG_DFL);
-    raise(number);
 }
 
 void scratch_make(const char *dir, bool keep, char *path, size_t room) {
@@ -40,11 +33,8 @@ void scratch_make(const char *dir, bool keep, char *path, size_t room) {
     }
     close(file);
     memcpy(path, log_path, (size_t)printed + 1);
-    owner = getpid();
     if (!keep) {
-        atexit(remove_both);
-        signal(SIGTERM, remove_and_die);
-        signal(SIGINT, remove_and_die);
-        signal(SIGHUP, remove_and_die);
+        owner = getpid();
+        atexit(scratch_remove);
     }
 }

@@ -1,5 +1,5 @@
-/* A sync that runs already may have missed a record that was appended since it began, so a writer waits for the next one:
- * its leader is whoever finds nobody busy. Numbers wrap around; only their distance matters. */
+/* A sync that runs already may have missed a record that was appended since it began, so a writer waits for the next
+ * one: its leader is whoever finds nobody busy. Numbers wrap around; only their distance matters. */
 #define _GNU_SOURCE
 
 #include "sync.h"

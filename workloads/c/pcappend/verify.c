@@ -17,10 +17,11 @@ struct verifier {
     struct ledger *ledgers; /* one a writer */
     uint8_t *pattern;
     struct findings found;
-    bool in_torn; /* what comes is the rest of a torn record */
+    bool in_torn; /* of short records: no whole one since the last that was torn */
 };
 
-struct verifier *verifier_new(const struct lengths *lengths, size_t block_bytes, uint32_t writers, const struct offer *offers) {
+struct verifier *verifier_new(const struct lengths *lengths, size_t block_bytes, uint32_t writers,
+                              const struct offer *offers) {
     struct verifier *new = calloc(1, sizeof *new);
     if (new == NULL) {
         return NULL;
@@ -66,7 +67,8 @@ static void count_record(struct verifier *verifier, const uint8_t *record, size_
 }
 
 /* The length of the record whose label stands here; 0 where there is none that was offered. */
-static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *bytes, uint32_t *writer, uint64_t *sequence) {
+static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *bytes, uint32_t *writer,
+                             uint64_t *sequence) {
     if (!record_label(bytes, writer, sequence) || *writer >= verifier->writers ||
         *sequence >= verifier->ledgers[*writer].offered) {
         return 0;
@@ -74,60 +76,60 @@ static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *byt
     return record_bytes(&verifier->lengths, *writer, *sequence);
 }
 
-static void see_labelled(struct verifier *verifier, const uint8_t *record, size_t bytes, uint32_t writer, uint64_t sequence) {
+/* The record whose label stands here: how many bytes it takes, 0 where there is none, or only a part of one. */
+static size_t see_labelled(struct verifier *verifier, const uint8_t *bytes, size_t have) {
+    uint32_t writer = 0;
+    uint64_t sequence = 0;
+    size_t wanted = have < RECORD_LABELLED_BYTES ? 0 : labelled_bytes(verifier, bytes, &writer, &sequence);
+    if (wanted == 0) {
+        return 0;
+    }
+    if (wanted > have || !record_is_whole(bytes, wanted, writer, sequence, verifier->pattern)) {
+        verifier->found.torn_records++;
+        return 0;
+    }
     enum place place = ledger_note(&verifier->ledgers[writer], sequence);
     if (place == SEEN_BEFORE) {
         verifier->found.doubled_records++;
-        return;
+    } else {
+        verifier->found.disordered_records += place == OUT_OF_ORDER;
+        count_record(verifier, bytes, wanted);
     }
-    verifier->found.disordered_records += place == OUT_OF_ORDER;
-    count_record(verifier, record, bytes);
+    return wanted;
 }
 
-/* Short records have no number: they are counted, and which came first cannot be told. */
-static bool see_short(struct verifier *verifier, const uint8_t *record, size_t bytes) {
-    bool whole = record[0] != 0 && record[0] <= verifier->writers && memcmp(record, record + 1, bytes - 1) == 0;
-    if (whole) {
-        struct ledger *ledger = &verifier->ledgers[record[0] - 1];
-        if (ledger->next < ledger->offered) {
-            ledger->next++;
-            count_record(verifier, record, bytes);
-        } else {
-            verifier->found.doubled_records++;
-        }
+/* The same of short records. They have no number: they are counted, and which came first cannot be told. Of one byte
+ * after the other that is no record's beginning only the first is a torn record. */
+static size_t see_short(struct verifier *verifier, const uint8_t *bytes, size_t have) {
+    size_t wanted = verifier->lengths.high;
+    bool is_known = bytes[0] != 0 && bytes[0] <= verifier->writers;
+    if (!is_known || wanted > have || memcmp(bytes, bytes + 1, wanted - 1) != 0) {
+        bool torn = bytes[0] != 0 && !verifier->in_torn;
+        verifier->found.torn_records += torn;
+        verifier->in_torn |= torn;
+        return 0;
     }
-    return whole;
+    verifier->in_torn = false;
+    struct ledger *ledger = &verifier->ledgers[bytes[0] - 1];
+    if (ledger->next < ledger->offered) {
+        ledger->next++;
+        count_record(verifier, bytes, wanted);
+    } else {
+        verifier->found.doubled_records++;
+    }
+    return wanted;
 }
 
-/* Looks at what stands at the stream's place; how many bytes it took. A record in a padded file takes its block. */
 static size_t look(struct verifier *verifier, const uint8_t *bytes, size_t have) {
     bool is_short = verifier->lengths.high < RECORD_LABELLED_BYTES;
-    uint32_t writer = 0;
-    uint64_t sequence = 0;
-    size_t wanted = is_short ? verifier->lengths.high : 0;
-    if (!is_short && have >= RECORD_LABELLED_BYTES) {
-        wanted = labelled_bytes(verifier, bytes, &writer, &sequence);
-    }
-    bool whole = false;
-    if (wanted > 0 && wanted <= have) {
-        whole = is_short ? see_short(verifier, bytes, wanted)
-                         : record_is_whole(bytes, wanted, writer, sequence, verifier->pattern);
-    }
-    if (whole && !is_short) {
-        see_labelled(verifier, bytes, wanted, writer, sequence);
-    }
-    /* A label without its record is torn; so are short bytes, but for zeros, once until the next whole record. */
-    bool torn = wanted > 0 && !whole && (!is_short || (bytes[0] != 0 && !verifier->in_torn));
-    verifier->found.torn_records += torn;
-    verifier->in_torn = !whole && (verifier->in_torn || torn);
-    return whole ? wanted : 0;
+    return is_short ? see_short(verifier, bytes, have) : see_labelled(verifier, bytes, have);
 }
 
 static size_t padded(const struct verifier *verifier, size_t bytes) {
     return (bytes + verifier->block_bytes - 1) / verifier->block_bytes * verifier->block_bytes;
 }
 
-/* Bytes to pass over: a record with its padding, which must be zeros; otherwise one byte, or one block, that is junk. */
+/* Bytes to pass over: a record with its padding, which must be zeros; otherwise one byte, or one block, of junk. */
 static size_t step(struct verifier *verifier, const uint8_t *bytes, size_t have) {
     size_t taken = look(verifier, bytes, have);
     size_t end = padded(verifier, taken > 0 ? taken : 1);

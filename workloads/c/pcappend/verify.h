@@ -15,18 +15,19 @@ struct offer {
 struct findings {
     uint64_t records, record_bytes; /* found whole, each counted once */
     uint64_t lost_records, lost_bytes;
-    uint64_t doubled_records;       /* ... or more than 64 places late */
-    uint64_t torn_records;          /* a label, and not its record after it */
-    uint64_t disordered_records;    /* after a later one of the same writer */
-    uint64_t hole_bytes;            /* zeros where a record should begin, or in one */
-    uint64_t stray_bytes;           /* other bytes that belong to no record */
-    uint64_t byte_sum;              /* of all bytes of the records found */
+    uint64_t doubled_records;    /* ... or more than 64 places late */
+    uint64_t torn_records;       /* a label, and not its record after it */
+    uint64_t disordered_records; /* after a later one of the same writer */
+    uint64_t hole_bytes;         /* zeros where a record should begin, or in one */
+    uint64_t stray_bytes;        /* other bytes that belong to no record */
+    uint64_t byte_sum;           /* of all bytes of the records found */
 };
 
 struct verifier;
 
 /* Ready to look for what these writers offered, each record padded to blocks (1: not padded); NULL without memory. */
-struct verifier *verifier_new(const struct lengths *lengths, size_t block_bytes, uint32_t writers, const struct offer *offers);
+struct verifier *verifier_new(const struct lengths *lengths, size_t block_bytes, uint32_t writers,
+                              const struct offer *offers);
 void verifier_free(struct verifier *verifier);
 
 /* Reads a file from its beginning; false with errno where it cannot be read. */

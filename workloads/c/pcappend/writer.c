@@ -15,7 +15,8 @@
 /* Of closed loops one call in so many is timed: two looks at the clock cost as much as the quickest call. */
 enum { CALLS_A_SAMPLE = 32 };
 
-/* xorshift64: enough to pick calls at irregular distances. Regular ones would beat against pages, windows and batches. */
+/* xorshift64: enough to pick calls at irregular distances. Regular ones would beat against pages, windows and batches.
+ */
 static uint64_t draw(struct writer *writer) {
     writer->random ^= writer->random << 13;
     writer->random ^= writer->random >> 7;
@@ -34,7 +35,7 @@ static void count_failure(struct outcome *outcome, int error) {
     }
 }
 
-/* One record, from its number; true when the call succeeded. */
+/* One record, from its number. */
 static void append(struct writer *writer, uint64_t sequence) {
     size_t bytes = record_bytes(&writer->job->lengths, writer->number, sequence);
     record_stamp(writer->record, bytes, writer->number, sequence);
@@ -83,8 +84,9 @@ static void run_closed(struct writer *writer) {
     }
 }
 
-/* Sleeps until the moment; false where that lies beyond the time to stop. Always by sleeping: writers that spin would take
- * the CPU from those whose record is due. Waking late is counted, as it is for a program that waits for its requests. */
+/* Sleeps until the moment; false where that lies beyond the time to stop. Always by sleeping: writers that spin would
+ * take the CPU from those whose record is due. Waking late is counted, as it is for a program that waits for its
+ * requests. */
 static bool await(const struct arena *arena, uint64_t moment_ns) {
     uint64_t deadline = atomic_load_explicit(&arena->deadline_ns, memory_order_relaxed);
     if (deadline != 0 && moment_ns >= deadline) {
@@ -96,11 +98,12 @@ static bool await(const struct arena *arena, uint64_t moment_ns) {
     return atomic_load_explicit(&arena->stop, memory_order_relaxed) == 0;
 }
 
-/* At the times that the rate gives, the writers' own spread evenly. A late one shifts none of those that follow. */
+/* At the times that the rate gives, counted from one moment for all writers, their own spread evenly. A late one shifts
+ * none of those that follow. */
 static void run_open(struct writer *writer) {
     const struct plan *plan = writer->job->plan;
     double interval_ns = SECOND_NS / plan->rate;
-    uint64_t writers = writer->job->arena->writers, begin = writer->outcome->started_ns;
+    uint64_t writers = writer->job->arena->writers, begin = atomic_load(&writer->job->arena->released_ns);
     for (uint64_t sequence = 0; sequence < plan->ops; sequence++) {
         uint64_t intended = begin + (uint64_t)((double)(sequence * writers + writer->number) * interval_ns);
         if (!await(writer->job->arena, intended)) {
@@ -122,7 +125,6 @@ static void note_usage(struct outcome *outcome, const struct rusage *before) {
     outcome->involuntary_switches = (uint64_t)(now.ru_nivcsw - before->ru_nivcsw);
 }
 
-/* Where the processes start together, their first records are due from one moment on: see arena_release(). */
 static void run_through(struct writer *writer) {
     struct rusage before;
     getrusage(RUSAGE_THREAD, &before);

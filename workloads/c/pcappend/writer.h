@@ -4,7 +4,8 @@
 
 #include "method.h"
 
-/* Makes ready all that a writer needs, parks at the gate, appends its records, and puts its figures into its outcome. */
+/* Makes ready all that a writer needs, parks at the gate, appends its records, and puts its figures into its outcome.
+ */
 void writer_run(struct process *process, uint32_t number);
 
 #endif

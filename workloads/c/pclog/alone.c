@@ -63,13 +63,12 @@ static bool writers_alive(const pclog *log) {
     return false;
 }
 
+/* Of the dead alone: a writer that has taken a slot meanwhile waits until we are done. */
 static void free_slots(pclog *log) {
     for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
-        struct pclog_slot *slot = &log->meta->slots[at];
-        if (atomic_load(&slot->owner) != 0) {
-            atomic_store(&slot->pending_bytes, 0);
-            atomic_store(&slot->pending_offset, PCLOG_NOWHERE);
-            atomic_store(&slot->owner, 0);
+        uint64_t owner = atomic_load(&log->meta->slots[at].owner);
+        if (owner != 0 && pclog_life_of(owner) == PCLOG_DEAD) {
+            atomic_compare_exchange_strong(&log->meta->slots[at].owner, &owner, 0);
         }
     }
 }

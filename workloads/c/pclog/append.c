@@ -3,9 +3,20 @@
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
+/* A page that could not be had means a full disk that was not found in time (ftruncate growth), or a file that was cut. */
+static int or_give_back(pclog_writer *writer, int status, size_t bytes, uint64_t offset) {
+    if (status != PCLOG_OK) {
+        pclog_give_back(writer->log, offset, bytes);
+    }
+    return status;
+}
+
 static int by_the_slow_way(pclog_writer *writer, const void *record, size_t bytes, uint64_t offset) {
     int status = pclog_grow_or_give_back(writer->log, offset, bytes);
-    return status != PCLOG_OK ? status : pclog_place(writer, record, bytes, offset);
+    if (status != PCLOG_OK) {
+        return status;
+    }
+    return or_give_back(writer, pclog_place(writer, record, bytes, offset), bytes, offset);
 }
 
 static int append_raw(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset) {
@@ -17,7 +28,7 @@ static int append_raw(pclog_writer *writer, const void *record, size_t bytes, ui
         if (LIKELY(!pclog_area_lost(&writer->window->area, at, bytes))) {
             return PCLOG_OK;
         }
-        return pclog_place_again(writer->log, record, bytes, *offset);
+        return or_give_back(writer, pclog_place_again(writer->log, record, bytes, *offset), bytes, *offset);
     }
     return by_the_slow_way(writer, record, bytes, *offset);
 }

@@ -55,7 +55,6 @@ static struct pclog_seen see_frame(const struct pclog_text *text, uint64_t offse
     if (frame.check != check_of(crc)) {
         return seen;
     }
-    seen.total_bytes = total;
     if (pclog_crc32c(crc, text->area.base + offset + sizeof frame, length) == word >> 32) {
         seen = (struct pclog_seen){PCLOG_IS_FRAME, total, length, frame.writer, frame.epoch};
     }

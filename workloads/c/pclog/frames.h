@@ -47,7 +47,7 @@ enum pclog_kind {
 
 struct pclog_seen {
     enum pclog_kind kind;
-    uint64_t total_bytes;  /* to the next frame; of a broken one where its header tells, 0 where it does not */
+    uint64_t total_bytes; /* to the next frame */
     uint64_t record_bytes;
     uint32_t writer, epoch;
 };
@@ -66,9 +66,9 @@ void pclog_text_close(struct pclog_text *text);
 /* Where the frames of a file end at the earliest, with `end` no less than `at_least`, and the highest epoch and writer in them. */
 int pclog_frames_survey(int file, uint64_t log_id, uint64_t at_least, struct pclog_found *found);
 
-/* Where reading goes on behind a broken frame: where its header can be believed behind the record, otherwise at the next frame, or behind
- * all that is not zero. */
-uint64_t pclog_after_broken(const struct pclog_text *text, uint64_t offset, const struct pclog_seen *seen);
+/* Where reading goes on behind a broken frame: at the next whole one, or behind all that is not zero. Its own length is not believed: a record that
+ * was cut may reach beyond those that were appended since. */
+uint64_t pclog_after_broken(const struct pclog_text *text, uint64_t offset);
 
 /* Counts what was seen. */
 void pclog_report_add(struct pclog_report *report, const struct pclog_seen *seen);

@@ -35,10 +35,14 @@ static inline bool pclog_area_lost(const struct pclog_area *area, size_t from, s
 
 /* ---- a process's windows (windows.c), shared by its threads ---- */
 
+#define PCLOG_STRIPE_LEAST ((uint64_t)16 << 10)
+
 struct pclog_window {
     struct pclog_area area;
     uint64_t start;              /* offset in the file, a multiple of window_bytes */
-    _Atomic uint64_t made_ready; /* pages before this offset have been populated */
+    _Atomic uint64_t made_ready; /* pages before this offset have been populated, or need not be */
+    _Atomic uint64_t stripe_bytes; /* how many were populated last, and when (ready.c) */
+    _Atomic uint64_t stripe_ns;
     unsigned holders;            /* under the log's lock */
     struct pclog_window *next;
 };
@@ -56,10 +60,11 @@ struct pclog {
     char *path;
     char *meta_path;
     _Atomic bool truncated;
-    pthread_mutex_t lock; /* over what follows; taken when a writer comes, goes, or leaves its window */
+    pthread_mutex_t lock; /* over the windows; taken when a writer leaves one */
     struct pclog_window *windows;
+    pthread_mutex_t coming; /* over what follows; taken when a writer comes or goes */
     unsigned writers;
-    struct pclog_ahead *ahead;
+    struct pclog_ahead *ahead; /* lives as long as any writer */
 };
 
 /* On the way of every append: a few words on one line. From `base` on are the bytes of the file from offset `from`, as far as `room`
@@ -136,7 +141,9 @@ int pclog_alone_cancel(pclog *log);
 
 /* Makes the file reach to `end` at least. */
 int pclog_grow(pclog *log, uint64_t end);
-/* The same for a place that was reserved; where it fails, the reservation is taken back if nobody came after it. */
+/* Takes a reservation back; false where somebody came after it. */
+bool pclog_give_back(pclog *log, uint64_t offset, uint64_t bytes);
+/* Grows for a place that was reserved, and tries to give it back where that fails. */
 int pclog_grow_or_give_back(pclog *log, uint64_t offset, uint64_t bytes);
 
 /* ---- place.c ---- */
@@ -155,11 +162,20 @@ static inline void pclog_copy(unsigned char *target, const void *source, size_t 
 }
 #endif
 
+/* ---- ready.c ---- */
+
+/* Of a writer whose window holds `offset`: sets its room, which reaches behind `offset` at least, after pages ahead of it were populated. */
+void pclog_make_ready(pclog_writer *writer, uint64_t offset, size_t bytes);
+/* Populates pages of a window from `from` to `to`, both offsets in the file; each is done once. */
+void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to);
+
 /* ---- prefault.c ---- */
 
-/* Starts the helper thread of a log that wants one, before its first writer appends; ends it after the last. Under the log's lock. */
+/* Starts the helper thread of a log that wants one, before its first writer appends; ends it after the last. */
 void pclog_ahead_start(pclog *log);
 void pclog_ahead_stop(pclog *log);
+/* Wakes it. */
+void pclog_ahead_want(pclog *log);
 
 static inline uint64_t pclog_round_up(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;

@@ -68,13 +68,19 @@ static bool without_bytes(int file) {
 }
 
 int pclog_head_ensure(int file, struct pclog_terms *terms) {
-    int status = pclog_head_read(file, &terms->log_id);
-    if (status == PCLOG_OK) {
-        terms->mode = PCLOG_FRAMED;
-        return PCLOG_OK;
+    int status = PCLOG_FOREIGN;
+    for (int look = 0; status == PCLOG_FOREIGN && look < 2; look++) { /* another maker may write it between two looks */
+        status = pclog_head_read(file, &terms->log_id);
+        if (status == PCLOG_OK) {
+            terms->mode = PCLOG_FRAMED;
+            return PCLOG_OK;
+        }
+        if (status == PCLOG_FOREIGN && terms->mode == PCLOG_RAW) {
+            return PCLOG_OK;
+        }
+        if (status == PCLOG_FOREIGN && without_bytes(file)) {
+            return write_head(file, terms);
+        }
     }
-    if (status != PCLOG_FOREIGN || terms->mode == PCLOG_RAW) {
-        return status == PCLOG_FOREIGN ? PCLOG_OK : status;
-    }
-    return without_bytes(file) ? write_head(file, terms) : PCLOG_OTHER_OPTIONS;
+    return status == PCLOG_FOREIGN ? PCLOG_OTHER_OPTIONS : status;
 }

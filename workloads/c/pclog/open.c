@@ -21,6 +21,7 @@ static pclog *new_log(const char *path, const struct pclog_options *asked) {
     log->options = *asked;
     log->options.permissions = asked->permissions != 0 ? asked->permissions : DEFAULT_PERMISSIONS;
     pthread_mutex_init(&log->lock, NULL);
+    pthread_mutex_init(&log->coming, NULL);
     if (asprintf(&log->meta_path, "%s.pclog", path) < 0) {
         free(log);
         return NULL;
@@ -35,6 +36,7 @@ static void free_log(pclog *log) {
         close(log->file);
     }
     pthread_mutex_destroy(&log->lock);
+    pthread_mutex_destroy(&log->coming);
     free(log->meta_path);
     free(log);
     errno = error;
@@ -95,9 +97,9 @@ int pclog_close(pclog *log) {
     if (log == NULL) {
         return PCLOG_INVALID;
     }
-    pthread_mutex_lock(&log->lock);
+    pthread_mutex_lock(&log->coming);
     unsigned writers = log->writers;
-    pthread_mutex_unlock(&log->lock);
+    pthread_mutex_unlock(&log->coming);
     if (writers > 0) {
         return PCLOG_LIVE_WRITERS;
     }

@@ -44,16 +44,6 @@ int pclog_place_again(pclog *log, const void *source, size_t bytes, uint64_t off
     return write_all(log->file, source, bytes, offset);
 }
 
-/* From `offset` on as much of the window as has been grown. */
-static void see_room(pclog_writer *writer) {
-    const struct pclog_window *window = writer->window;
-    uint64_t grown = atomic_load_explicit(&writer->log->meta->grown_bytes, memory_order_acquire);
-    uint64_t end = window->start + window->area.bytes;
-    writer->base = window->area.base;
-    writer->from = window->start;
-    writer->room = (grown < end ? grown : end) - window->start;
-}
-
 int pclog_place(pclog_writer *writer, const void *source, size_t bytes, uint64_t offset) {
     const unsigned char *rest = source;
     pclog *log = writer->log;
@@ -64,7 +54,7 @@ int pclog_place(pclog_writer *writer, const void *source, size_t bytes, uint64_t
         if (!pclog_window_enter(writer, offset)) {
             return pclog_place_again(log, rest, bytes, offset);
         }
-        see_room(writer);
+        pclog_make_ready(writer, offset, bytes);
         size_t at = offset - writer->from;
         size_t part = writer->room - at < bytes ? writer->room - at : bytes;
         pclog_copy(writer->base + at, rest, part);

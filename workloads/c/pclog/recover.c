@@ -138,7 +138,7 @@ static int walk(struct recovery *recovery) {
         if (seen.kind == PCLOG_IS_OPEN) {
             offset = settle(recovery, offset);
         } else if (seen.kind == PCLOG_IS_BROKEN) {
-            uint64_t next = pclog_after_broken(&recovery->text, offset, &seen);
+            uint64_t next = pclog_after_broken(&recovery->text, offset);
             report->corrupt_bytes += next - offset;
             offset = next;
         } else {

@@ -78,9 +78,25 @@ static bool another_boot(const struct pclog_terms *terms) {
     return memcmp(boot, terms->boot_id, sizeof boot) != 0;
 }
 
-static bool stale(const pclog *log, const struct pclog_terms *terms, const struct stat *file) {
-    return another_boot(terms) || terms->inode != file->st_ino ||
-           (uint64_t)file->st_size < atomic_load(&log->meta->grown_bytes);
+/* What decides whether metadata are stale, taken together. */
+struct look {
+    struct pclog_terms terms;
+    uint64_t grown;
+    struct stat file;
+};
+
+/* How far it has grown before how long it is, since it may grow in between. */
+static int look(const pclog *log, struct look *seen) {
+    if (!pclog_terms_read(log->meta, &seen->terms)) {
+        return PCLOG_FOREIGN;
+    }
+    seen->grown = atomic_load(&log->meta->grown_bytes);
+    return fstat(log->file, &seen->file) == 0 ? PCLOG_OK : PCLOG_SYSTEM;
+}
+
+static bool stale(const struct look *seen) {
+    return another_boot(&seen->terms) || seen->terms.inode != seen->file.st_ino ||
+           (uint64_t)seen->file.st_size < seen->grown;
 }
 
 /* For who is alone with the log. Dying in here leaves the old terms, which are as stale as before. */
@@ -108,34 +124,27 @@ static int renew(pclog *log, const struct pclog_terms *old, const struct stat *f
     return PCLOG_OK;
 }
 
-static int look(const pclog *log, struct pclog_terms *terms, struct stat *file) {
-    if (!pclog_terms_read(log->meta, terms)) {
-        return PCLOG_FOREIGN;
-    }
-    return fstat(log->file, file) == 0 ? PCLOG_OK : PCLOG_SYSTEM;
-}
-
 int pclog_renew_if_stale(pclog *log) {
-    struct pclog_terms terms;
-    struct stat file;
-    int status = look(log, &terms, &file);
+    struct look seen;
+    int status = look(log, &seen);
     if (status != PCLOG_OK) {
         return status;
     }
-    if (!another_boot(&terms) && terms.pid_namespace != pclog_pid_namespace()) {
+    if (!another_boot(&seen.terms) && seen.terms.pid_namespace != pclog_pid_namespace()) {
         return PCLOG_OTHER_NAMESPACE;
     }
     status = pclog_alone_wait(log);
-    if (status != PCLOG_OK || look(log, &terms, &file) != PCLOG_OK || !stale(log, &terms, &file)) {
+    status = status == PCLOG_OK ? look(log, &seen) : status;
+    if (status != PCLOG_OK || !stale(&seen)) {
         return status;
     }
     status = pclog_alone_begin(log);
     if (status != PCLOG_OK) {
         return status == PCLOG_LIVE_WRITERS ? PCLOG_STALE : status;
     }
-    status = look(log, &terms, &file);
-    if (status == PCLOG_OK && stale(log, &terms, &file)) { /* another process may have done it meanwhile */
-        status = renew(log, &terms, &file);
+    status = look(log, &seen);
+    if (status == PCLOG_OK && stale(&seen)) { /* another process may have done it meanwhile */
+        status = renew(log, &seen.terms, &seen.file);
     }
     int ended = pclog_alone_end(log);
     return status != PCLOG_OK ? status : ended;

@@ -47,10 +47,7 @@ static uint64_t after_all(const struct pclog_text *text, uint64_t offset) {
     return end;
 }
 
-uint64_t pclog_after_broken(const struct pclog_text *text, uint64_t offset, const struct pclog_seen *seen) {
-    if (seen->total_bytes > 0) {
-        return offset + seen->total_bytes;
-    }
+uint64_t pclog_after_broken(const struct pclog_text *text, uint64_t offset) {
     uint64_t next = pclog_next_frame(text, offset + 8, text->end);
     return next < text->end ? next : after_all(text, offset + 8);
 }
@@ -63,7 +60,7 @@ static int walk(const struct pclog_text *text, pclog_visit visit, void *context,
             break;
         }
         if (seen.kind == PCLOG_IS_BROKEN) {
-            uint64_t next = pclog_after_broken(text, offset, &seen);
+            uint64_t next = pclog_after_broken(text, offset);
             report->corrupt_bytes += next - offset;
             offset = next;
             continue;

@@ -17,6 +17,7 @@ static struct pclog_window *map(const pclog *log, uint64_t start) {
         window->start = start;
         window->area = (struct pclog_area){.base = base, .bytes = bytes};
         atomic_init(&window->made_ready, start);
+        atomic_init(&window->stripe_bytes, PCLOG_STRIPE_LEAST);
         if (pclog_area_watch(&window->area)) {
             return window;
         }

@@ -44,13 +44,14 @@ static int check(pclog *log) {
     if (!pclog_terms_read(log->meta, &terms)) {
         return PCLOG_FOREIGN;
     }
+    uint64_t grown = atomic_load(&log->meta->grown_bytes); /* before the size: it may grow in between */
     if (fstat(log->file, &file) != 0) {
         return PCLOG_SYSTEM;
     }
     if (terms.inode != file.st_ino || terms.epoch != log->epoch) {
         return PCLOG_STALE;
     }
-    return (uint64_t)file.st_size < atomic_load(&log->meta->grown_bytes) ? PCLOG_TRUNCATED : PCLOG_OK;
+    return (uint64_t)file.st_size < grown ? PCLOG_TRUNCATED : PCLOG_OK;
 }
 
 static pclog_writer *new_writer(pclog *log, struct pclog_slot *slot) {
@@ -84,11 +85,11 @@ int pclog_writer_open(pclog *log, pclog_writer **writer) {
         give_back(slot);
         return status != PCLOG_OK ? status : PCLOG_SYSTEM;
     }
-    pthread_mutex_lock(&log->lock);
+    pthread_mutex_lock(&log->coming);
     if (log->writers++ == 0) {
         pclog_ahead_start(log);
     }
-    pthread_mutex_unlock(&log->lock);
+    pthread_mutex_unlock(&log->coming);
     *writer = made;
     return PCLOG_OK;
 }
@@ -99,11 +100,11 @@ int pclog_writer_close(pclog_writer *writer) {
     }
     pclog *log = writer->log;
     pclog_window_leave(writer);
-    pthread_mutex_lock(&log->lock);
+    pthread_mutex_lock(&log->coming);
     if (--log->writers == 0) {
         pclog_ahead_stop(log);
     }
-    pthread_mutex_unlock(&log->lock);
+    pthread_mutex_unlock(&log->coming);
     give_back(writer->slot);
     free(writer);
     return PCLOG_OK;

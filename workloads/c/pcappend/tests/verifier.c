@@ -71,8 +71,8 @@ static struct findings judge(struct draft *draft) {
 
 static const struct {
     size_t low, high, block_bytes;
-} SHAPES[] = {{1, 1, 1},     {3, 3, 1},     {15, 15, 1},   {16, 16, 1},     {128, 128, 1},     {4095, 4095, 1},
-              {16, 6000, 1}, {1, 1, 512},   {15, 15, 512}, {128, 128, 512}, {4095, 4095, 512}, {16, 6000, 512}};
+} SHAPES[] = {{1, 1, 1},     {3, 3, 1},   {15, 15, 1},   {16, 16, 1},     {128, 128, 1},     {4095, 4095, 1},
+              {16, 6000, 1}, {1, 1, 512}, {15, 15, 512}, {128, 128, 512}, {4095, 4095, 512}, {16, 6000, 512}};
 
 static void whole_files_are_good(void) {
     for (size_t shape = 0; shape < sizeof SHAPES / sizeof *SHAPES; shape++) {
@@ -211,6 +211,22 @@ static void a_record_that_nobody_offered_is_stray(void) {
     CHECK_SAME(found.records, WRITERS * RECORDS);
 }
 
+/* Though the rest of it happens to lie behind. */
+static void half_a_record_is_none(void) {
+    struct draft draft = draft_new(1000, 1000, 1);
+    put(&draft, 0, 0);
+    offer(&draft, 0, 0);
+    struct verifier *verifier = verifier_new(&draft.lengths, 1, WRITERS, draft.offers);
+    CHECK(verifier != NULL);
+    verifier_see(verifier, draft.bytes, 500);
+    struct findings found = verifier_conclude(verifier);
+    CHECK_SAME(found.records, 0);
+    CHECK_SAME(found.torn_records, 1);
+    CHECK_SAME(found.stray_bytes + found.hole_bytes, 500);
+    verifier_free(verifier);
+    free(draft.bytes);
+}
+
 void test_verifier(const char *dir) {
     snprintf(path, sizeof path, "%s/file", dir);
     whole_files_are_good();
@@ -224,4 +240,5 @@ void test_verifier(const char *dir) {
     a_written_padding_is_seen();
     records_lie_across_reads();
     a_record_that_nobody_offered_is_stray();
+    half_a_record_is_none();
 }

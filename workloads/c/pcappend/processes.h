@@ -1,17 +1,17 @@
 /* The processes of one run: started before `ready`, let go together, waited for, and never left behind. */
-#ifndef PCAPPEND_CREW_H
-#define PCAPPEND_CREW_H
+#ifndef PCAPPEND_PROCESSES_H
+#define PCAPPEND_PROCESSES_H
 
 #include "method.h"
 
 /* Forks them all and waits until each of their writers stands at the gate. */
-void crew_start(const struct job *job);
+void processes_start(const struct job *job);
 
 /* Opens the gate and waits until all have ended, telling them to stop when the time is up. When one dies the others are
  * killed, and this process ends with a sentence. */
-void crew_work(const struct job *job);
+void processes_run(const struct job *job);
 
-/* Lets them go without any work, where no `go` came. */
-void crew_dismiss(void);
+/* Ends them where they stand: no `go` came, or a signal did. */
+void processes_kill(void);
 
 #endif

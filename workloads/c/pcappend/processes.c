@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 
-#include "crew.h"
+#include "processes.h"
 
 #include "contract/clock.h"
 #include "contract/failure.h"
@@ -18,16 +18,16 @@
 
 enum { LOOK_EVERY_NS = 20000000 };
 
-static pid_t *members; /* 0 where one has ended */
-static uint64_t member_count;
+static pid_t *pids; /* 0 where one has ended */
+static uint64_t pid_count;
 
-struct seat {
+struct thread_argument {
     struct process *process;
     uint32_t number;
 };
 
-static void *sit(void *seat) {
-    const struct seat *mine = seat;
+static void *run_writer(void *argument) {
+    const struct thread_argument *mine = argument;
     writer_run(mine->process, mine->number);
     return NULL;
 }
@@ -35,30 +35,33 @@ static void *sit(void *seat) {
 static void run_threads(struct process *process) {
     const struct plan *plan = process->job->plan;
     pthread_t *threads = calloc(plan->threads, sizeof *threads);
-    struct seat *seats = calloc(plan->threads, sizeof *seats);
-    for (uint64_t at = 0; threads != NULL && seats != NULL && at < plan->threads; at++) {
-        seats[at] = (struct seat){process, (uint32_t)(process->number * plan->threads + at)};
+    struct thread_argument *arguments = calloc(plan->threads, sizeof *arguments);
+    for (uint64_t at = 0; threads != NULL && arguments != NULL && at < plan->threads; at++) {
+        arguments[at] = (struct thread_argument){process, (uint32_t)(process->number * plan->threads + at)};
         /* The first sits on the process's own thread: a process of one writer has no other. */
-        if (at > 0 && pthread_create(&threads[at], NULL, sit, &seats[at]) != 0) {
+        if (at > 0 && pthread_create(&threads[at], NULL, run_writer, &arguments[at]) != 0) {
             fail(FAILED, "cannot start %u threads", (unsigned)plan->threads);
         }
     }
-    if (threads == NULL || seats == NULL) {
+    if (threads == NULL || arguments == NULL) {
         fail(FAILED, "no memory for %u threads", (unsigned)plan->threads);
     }
-    sit(&seats[0]);
+    run_writer(&arguments[0]);
     for (uint64_t at = 1; at < plan->threads; at++) {
         pthread_join(threads[at], NULL);
     }
     free(threads);
-    free(seats);
+    free(arguments);
 }
 
 static void explain_bus_error(int signal) {
-    static const char SENTENCE[] = "pcappend: a mapped page could not be had: the disk is full, or the file was cut short\n";
+    static const char SENTENCE[] =
+        "pcappend: a mapped page could not be had: the disk is full, or the file was cut short\n";
     (void)signal;
-    ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
-    (void)ignored;
+    if (fail_speaks()) {
+        ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
+        (void)ignored;
+    }
     _exit(FAILED);
 }
 
@@ -67,7 +70,11 @@ static _Noreturn void run_process(const struct job *job, uint32_t number, pid_t 
     if (getppid() != parent) {
         _exit(FAILED);
     }
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
     signal(SIGBUS, explain_bus_error);
+    fail_together(&job->arena->spoken);
     struct process process = {.job = job, .number = number};
     const struct method *method = job->plan->method;
     if (method->enter != NULL) {
@@ -80,62 +87,62 @@ static _Noreturn void run_process(const struct job *job, uint32_t number, pid_t 
     _exit(DONE);
 }
 
-static void kill_all(void) {
-    for (uint64_t at = 0; at < member_count; at++) {
-        if (members[at] > 0) {
-            kill(members[at], SIGKILL);
-            waitpid(members[at], NULL, 0);
-            members[at] = 0;
+void processes_kill(void) {
+    for (uint64_t at = 0; at < pid_count; at++) {
+        if (pids[at] > 0) {
+            kill(pids[at], SIGKILL);
+            waitpid(pids[at], NULL, 0);
+            pids[at] = 0;
         }
     }
 }
 
 /* A writer that says why it ends has said so itself; of one that was killed somebody else must. */
-static _Noreturn void mourn(pid_t member, int status) {
-    kill_all();
+static _Noreturn void report_death(pid_t pid, int status) {
+    processes_kill();
     if (WIFEXITED(status)) {
         exit(WEXITSTATUS(status) == DONE ? FAILED : WEXITSTATUS(status));
     }
-    fail(FAILED, "the writing process %d was killed by signal %d (%s)", (int)member, WTERMSIG(status),
+    fail(FAILED, "the writing process %d was killed by signal %d (%s)", (int)pid, WTERMSIG(status),
          strsignal(WTERMSIG(status)));
 }
 
 /* Takes note of those that have ended; how many are left. */
 static uint64_t reap(bool may_end) {
     uint64_t left = 0;
-    for (uint64_t at = 0; at < member_count; at++) {
+    for (uint64_t at = 0; at < pid_count; at++) {
         int status = 0;
-        pid_t ended = members[at] == 0 ? 0 : waitpid(members[at], &status, WNOHANG);
+        pid_t ended = pids[at] == 0 ? 0 : waitpid(pids[at], &status, WNOHANG);
         if (ended > 0) {
-            members[at] = 0;
+            pids[at] = 0;
             if (!may_end || !WIFEXITED(status) || WEXITSTATUS(status) != DONE) {
-                mourn(ended, status);
+                report_death(ended, status);
             }
         }
-        left += members[at] != 0;
+        left += pids[at] != 0;
     }
     return left;
 }
 
-void crew_start(const struct job *job) {
+void processes_start(const struct job *job) {
     pid_t parent = getpid();
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL); /* sigtimedwait() takes it */
-    members = calloc(job->plan->procs, sizeof *members);
-    if (members == NULL) {
+    pids = calloc(job->plan->procs, sizeof *pids);
+    if (pids == NULL) {
         fail(FAILED, "no memory for %u processes", (unsigned)job->plan->procs);
     }
-    for (member_count = 0; member_count < job->plan->procs; member_count++) {
-        pid_t member = fork();
-        if (member == 0) {
-            run_process(job, (uint32_t)member_count, parent);
-        } else if (member < 0) {
-            kill_all();
+    for (pid_count = 0; pid_count < job->plan->procs; pid_count++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            run_process(job, (uint32_t)pid_count, parent);
+        } else if (pid < 0) {
+            processes_kill();
             fail(FAILED, "cannot start %u processes: %s", (unsigned)job->plan->procs, strerror(errno));
         }
-        members[member_count] = member;
+        pids[pid_count] = pid;
     }
     uint32_t parked = 0;
     while ((parked = atomic_load(&job->arena->parked)) < job->arena->writers) {
@@ -144,7 +151,7 @@ void crew_start(const struct job *job) {
     }
 }
 
-void crew_work(const struct job *job) {
+void processes_run(const struct job *job) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
@@ -159,8 +166,4 @@ void crew_work(const struct job *job) {
         struct timespec wait = timespec_of(deadline == 0 || stopping ? SECOND_NS : deadline - now);
         sigtimedwait(&child, NULL, &wait);
     }
-}
-
-void crew_dismiss(void) {
-    kill_all();
 }

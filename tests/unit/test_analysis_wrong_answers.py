@@ -1,0 +1,155 @@
+"""A wrong answer is an outcome with a sentence: shown as that, averaged into nothing, judged where a claim asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.cell_tables import response_table
+from analysis.cells import make_cell
+from analysis.claims import evaluate_claims
+from analysis.findings import find
+from analysis.load import Run, load_run
+from analysis.prose import notices
+from analysis.results import Results
+from tests.fixtures.runs import DEFINITION, build_run
+
+WRONG = {"cage": "uncaged", "source": "heap", "pattern": "random"}
+RIGHT = {"cage": "uncaged", "source": "heap", "pattern": "sequential"}
+SENTENCE = "3 of 9000 records are lost"
+CLAIM = {
+    "id": "004-1", "rule": "absolute", "says": "time", "published": 62.0, "unit": "ms", "tolerance_factor": 2.0,
+    "response": "full_pass_seconds", "where": WRONG, "over": None, "needs": "any_size", "remark": "",
+}  # fmt: skip
+
+
+def run_of(tmp_path: Any, change: Any = None, claims: Any = (), findings: Any = (), tables: Any = ()) -> Run:
+    """The twelve cells, one of them wrong each time, or as `change` has it."""
+    definition = {**DEFINITION, "claims": list(claims), "findings": list(findings), "tables": list(tables)}
+    return load_run(build_run(tmp_path / "run", change or all_wrong, definition=definition))
+
+
+def all_wrong(record: dict[str, Any]) -> None:
+    if record["treatment"] == WRONG:
+        record |= {"outcome": "wrong_answer", "error": f"{SENTENCE}.", "emulated": False}
+
+
+def once_wrong(record: dict[str, Any]) -> None:
+    if record["repeat"] == 2:
+        all_wrong(record)
+
+
+def wrong_and_noisy(record: dict[str, Any]) -> None:
+    all_wrong(record)
+    if record["treatment"] == WRONG:
+        record["counters"]["after"]["device"]["sectors_read"] += 10**7
+
+
+def test_a_cell_shows_the_outcome_and_what_was_wrong_and_never_a_bare_time(tmp_path: Any) -> None:
+    cell = make_cell(run_of(tmp_path), WRONG, "full_pass_seconds")
+    assert cell.text.startswith("wrong: 6")
+    assert SENTENCE in cell.spread
+    assert "unanswered" not in cell.spread
+    assert make_cell(run_of(tmp_path / "x"), RIGHT, "full_pass_seconds").wrong == 0
+
+
+def test_of_some_wrong_answers_none_is_averaged_in_and_all_are_told(tmp_path: Any) -> None:
+    run = run_of(tmp_path, once_wrong)
+    cell = make_cell(run, WRONG, "full_pass_seconds")
+    assert cell.summary is not None
+    assert cell.summary.n == 2
+    assert not cell.text.startswith("wrong")
+    assert f"1 more with a wrong answer: {SENTENCE}" in cell.spread
+
+
+def test_a_wrong_answer_on_a_noisy_host_is_shown_as_both(tmp_path: Any) -> None:
+    cell = make_cell(run_of(tmp_path, wrong_and_noisy), WRONG, "full_pass_seconds")
+    assert cell.text.startswith("(wrong: ")
+    assert cell.text.endswith("†")
+
+
+def test_the_report_says_how_many_and_does_not_call_the_run_unfinished(tmp_path: Any) -> None:
+    told = notices(run_of(tmp_path))
+    assert "3 of 36 trials gave a wrong answer" in told
+    assert "Unfinished" not in told
+
+
+@pytest.mark.parametrize(("change", "verdict"), [(all_wrong, "held"), (wrong_and_noisy, "no_data")])
+def test_a_claim_that_asks_for_them_is_judged_and_says_so(tmp_path: Any, change: Any, verdict: str) -> None:
+    [found] = evaluate_claims(run_of(tmp_path, change, [{**CLAIM, "with_wrong_answers": True}]))
+    assert found.verdict == verdict
+    assert (SENTENCE in found.why) == (verdict == "held")
+
+
+def test_one_that_does_not_has_no_data_and_says_why(tmp_path: Any) -> None:
+    [found] = evaluate_claims(run_of(tmp_path, None, [CLAIM]))
+    assert (found.verdict, found.why) == ("no_data", f"a wrong answer: {SENTENCE}")
+
+
+@pytest.mark.parametrize(
+    ("change", "published", "verdict", "measured"),
+    [
+        (all_wrong, "wrong_answer", "held", "wrong answer"), (all_wrong, "ran", "not_held", "wrong answer"),
+        (once_wrong, "wrong_answer", "not_held", "ran or wrong answer"),
+    ],
+)  # fmt: skip
+def test_a_claim_about_outcomes_knows_wrong_ones(
+    tmp_path: Any, change: Any, published: str, verdict: str, measured: str
+) -> None:
+    claim = {**CLAIM, "rule": "outcome", "published": published, "unit": "outcome", "response": None}
+    [found] = evaluate_claims(run_of(tmp_path, change, [claim]))
+    assert (found.verdict, found.measured) == (verdict, measured)
+    assert SENTENCE in found.why
+
+
+def test_a_finding_takes_them_where_it_asks_and_says_so(tmp_path: Any) -> None:
+    table = {"question": "", "says": "it takes {value}", "response": "full_pass_seconds", "where": WRONG}
+    with_, without = find(run_of(tmp_path, None, (), [{**table, "with_wrong_answers": True}, table]))
+    assert with_.is_proven
+    assert SENTENCE in with_.note
+    assert (without.value, without.note) == (None, f"a wrong answer: {SENTENCE}")
+
+
+def test_ratios_are_compared(tmp_path: Any) -> None:
+    """On the heap random takes 1.5 times as long as sequential; of an unloaded file 1.9 times."""
+
+    def side(source: str, pattern: str) -> dict[str, str]:
+        return {"cage": "uncaged", "source": source, "pattern": pattern}
+
+    claim = {**CLAIM, "rule": "ordering_of_ratios", "published": "greater", "unit": "x",
+             "where": side("unloaded", "random"), "over": side("unloaded", "sequential"),
+             "than": side("heap", "random"), "than_over": side("heap", "sequential")}  # fmt: skip
+    less = {**claim, "published": "less"}
+
+    def on_hardware(record: dict[str, Any]) -> None:
+        record["emulated"] = False
+
+    held, not_held = evaluate_claims(run_of(tmp_path, on_hardware, [claim, less]))
+    assert (held.verdict, not_held.verdict, held.unit) == ("held", "not_held", "x")
+    assert isinstance(held.measured, float)
+    assert 1.0 < held.measured < 1.5
+    assert held.why.startswith("one ratio is 1.")
+
+
+def test_a_further_table_has_what_varies_and_what_was_published(tmp_path: Any) -> None:
+    table = {"title": "Uncaged, {ops} times", "where": {"cage": "uncaged", "source": "heap"},
+             "columns": {"time": "full_pass_seconds", "bytes": "device_read_bytes"}}  # fmt: skip
+    run = run_of(tmp_path, None, [CLAIM], (), [table])
+    frame = response_table(run, table)
+    assert list(frame.columns) == [("pattern", ""), ("time", "published"), ("time", "measured"), ("bytes", "measured")]
+    rows = dict(zip(frame["pattern", ""], frame["time", "published"], strict=True))
+    assert rows == {"sequential": "", "random": "62 ms"}
+    assert any(SENTENCE in text for text in frame["time", "measured"])
+    assert list(response_table(run, {**table, "columns": {"bytes": "device_read_bytes"}}).columns) == [
+        "pattern",
+        "bytes",
+    ]
+    made = Results(run.path).tables
+    assert made is not None
+    assert "Uncaged, {ops} times" in made.text, "a place that the size has not is left as it is"
+
+
+def test_a_table_without_its_treatments_is_left_out(tmp_path: Any) -> None:
+    table = {"title": "t", "where": {"cage": "elsewhere"}, "columns": {"time": "full_pass_seconds"}}
+    assert Results(run_of(tmp_path, None, (), (), [table]).path).tables is None

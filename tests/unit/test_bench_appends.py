@@ -1,0 +1,45 @@
+"""Which way round the benchmark of appends divides, and when it says that an aim was missed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.bench.appends import MATCHES, PAIRS, Match, play
+
+MATCH = Match("log / write", ("pclog",), ("write",), ("--bytes", "1"), 4.0)
+
+
+def runs_of(seconds: Mapping[str, float], order: list[str]):
+    def pcappend(*words: str) -> Mapping[str, float]:
+        assert words[0] == "--method"
+        assert words[-2:] == MATCH.load
+        order.append(words[1])
+        return {"append_seconds": seconds[words[1]], "call_p999_us": 1.0}
+
+    return pcappend
+
+
+def test_it_says_how_many_times_longer_theirs_takes() -> None:
+    figure = play(MATCH, runs_of({"pclog": 1.0, "write": 5.0}, []), aimed=True)
+    assert (figure.ratio, figure.low, figure.met) == (5.0, 5.0, True)
+
+
+@pytest.mark.parametrize(("aimed", "met"), [(True, False), (False, True)])
+def test_an_aim_is_missed_where_there_is_one(aimed: bool, met: bool) -> None:
+    figure = play(MATCH, runs_of({"pclog": 1.0, "write": 3.9}, []), aimed=aimed)
+    assert figure.met is met
+    assert ("none" in figure.aim) is not aimed
+
+
+def test_both_come_first_by_turns() -> None:
+    order: list[str] = []
+    play(MATCH, runs_of({"pclog": 1.0, "write": 1.0}, order), aimed=True)
+    first = order[::2]
+    assert len(order) == 2 * PAIRS
+    assert abs(first.count("pclog") - first.count("write")) <= 1
+
+
+def test_every_aim_is_there() -> None:
+    assert [match.least for match in MATCHES if match.least is not None] == [24.0, 4.0, 1.5, 1 / 1.2, 1.0]

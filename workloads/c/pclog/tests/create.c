@@ -1,0 +1,164 @@
+#define _GNU_SOURCE
+
+#include "check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAKERS 8
+
+static const struct pclog_options FRAMED = {.mode = PCLOG_FRAMED, .window_bytes = 65536};
+
+/* Released together by a word in shared memory, so that they meet in the midst of it. */
+static int make_and_append(void *context) {
+    unsigned char record[64];
+    _Atomic int *gate = context;
+    uint32_t who = (uint32_t)atomic_fetch_add(gate, 1);
+    while (atomic_load(gate) < MAKERS) {
+    }
+    pclog *log = open_log(&FRAMED);
+    pclog_writer *writer = open_writer(log);
+    for (uint32_t at = 0; at < 10; at++) {
+        EQUAL(pclog_append(writer, record, make_record(record, who, at, sizeof record), NULL), PCLOG_OK);
+    }
+    close_both(log, writer);
+    return 0;
+}
+
+static void many_make_it_at_once(void) {
+    _Atomic int *gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(gate != MAP_FAILED);
+    for (int turn = 0; turn < 20; turn++) {
+        pid_t pids[MAKERS];
+        atomic_store(gate, 0);
+        for (int at = 0; at < MAKERS; at++) {
+            pids[at] = begin_child(make_and_append, gate);
+        }
+        for (int at = 0; at < MAKERS; at++) {
+            EQUAL(end_child(pids[at]), 0);
+        }
+        check_framed(MAKERS, 10, NULL);
+        CHECK(unlink(LOG) == 0 && unlink(META) == 0);
+    }
+}
+
+static int try_open(const struct pclog_options *options) {
+    pclog *log;
+    int status = pclog_open(&log, LOG, options);
+    if (status == PCLOG_OK) {
+        EQUAL(pclog_close(log), PCLOG_OK);
+    }
+    return status;
+}
+
+/* Metadata appear whole, so what is shorter is damage. */
+static void every_short_length_is_refused(void) {
+    size_t bytes;
+    EQUAL(try_open(NULL), PCLOG_OK);
+    unsigned char *whole = read_file(META, &bytes);
+    for (size_t length = 0; length < bytes; length += length < 4096 ? 1 : 509) {
+        CHECK(truncate(META, (off_t)length) == 0);
+        EQUAL(try_open(NULL), PCLOG_FOREIGN);
+        write_file(META, whole, bytes);
+    }
+    EQUAL(try_open(NULL), PCLOG_OK);
+    free(whole);
+}
+
+static void garbage_is_refused(void) {
+    size_t bytes;
+    EQUAL(try_open(NULL), PCLOG_OK);
+    unsigned char *whole = read_file(META, &bytes);
+    for (size_t at = 0; at < offsetof(struct pclog_meta, terms[1]); at++) {
+        whole[at] ^= 0x5a;
+        write_file(META, whole, bytes);
+        int status = try_open(NULL);
+        bool version = at >= offsetof(struct pclog_meta, version) && at < offsetof(struct pclog_meta, which);
+        bool word = at >= offsetof(struct pclog_meta, which) && at < offsetof(struct pclog_meta, terms);
+        if (word) { /* its lowest bit alone counts */
+            CHECK(status == PCLOG_OK || status == PCLOG_FOREIGN);
+        } else {
+            EQUAL(status, version ? PCLOG_OTHER_VERSION : PCLOG_FOREIGN);
+        }
+        whole[at] ^= 0x5a;
+    }
+    memset(whole, 0xa5, bytes);
+    write_file(META, whole, bytes);
+    EQUAL(try_open(NULL), PCLOG_FOREIGN);
+    CHECK(unlink(META) == 0 && mkdir(META, 0755) == 0);
+    EQUAL(try_open(NULL), PCLOG_SYSTEM);
+    free(whole);
+}
+
+static void options_must_agree(void) {
+    struct pclog_options first = {.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 8192, .growth_percent = 10};
+    struct pclog_options other;
+    EQUAL(try_open(&first), PCLOG_OK);
+    EQUAL(try_open(&first), PCLOG_OK);
+    EQUAL(try_open(NULL), PCLOG_OK);
+    other = (struct pclog_options){.prefault_bytes = 4096, .permissions = 0600}; /* each process has its own */
+    EQUAL(try_open(&other), PCLOG_OK);
+    other = (struct pclog_options){.mode = PCLOG_FRAMED};
+    EQUAL(try_open(&other), PCLOG_OK);
+    other.window_bytes = 131072;
+    EQUAL(try_open(&other), PCLOG_OTHER_OPTIONS);
+    other = (struct pclog_options){.mode = PCLOG_FRAMED, .growth = PCLOG_FTRUNCATE};
+    EQUAL(try_open(&other), PCLOG_OTHER_OPTIONS);
+    other = (struct pclog_options){.mode = PCLOG_RAW, .window_bytes = 65536};
+    EQUAL(try_open(&other), PCLOG_OTHER_OPTIONS);
+    other = (struct pclog_options){.mode = PCLOG_FRAMED, .growth_percent = 11};
+    EQUAL(try_open(&other), PCLOG_OTHER_OPTIONS);
+}
+
+static void a_file_that_was_there_is_gone_on_with(void) {
+    size_t bytes;
+    write_file(LOG, "before\n", 7);
+    pclog *log = open_log(NULL);
+    pclog_writer *writer = open_writer(log);
+    EQUAL(pclog_append(writer, "after\n", 6, NULL), PCLOG_OK);
+    EQUAL(pclog_writer_close(writer), PCLOG_OK);
+    EQUAL(pclog_trim(log), PCLOG_OK);
+    EQUAL(pclog_close(log), PCLOG_OK);
+    unsigned char *text = read_file(LOG, &bytes);
+    EQUAL(bytes, 13);
+    CHECK(memcmp(text, "before\nafter\n", 13) == 0);
+    free(text);
+}
+
+/* root may write anywhere, so it becomes somebody else first. */
+static int open_as_nobody(void *context) {
+    (void)context;
+    if (geteuid() == 0 && (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)) {
+        return 100;
+    }
+    int status = try_open(NULL);
+    return status == PCLOG_SYSTEM && (errno == EACCES || errno == EROFS) ? 0 : 50 + status;
+}
+
+static void a_folder_that_may_not_be_written(void) {
+    CHECK(chmod(".", 0555) == 0);
+    EQUAL(in_child(open_as_nobody, NULL), 0);
+    CHECK(chmod(".", 0755) == 0);
+    write_file(LOG, "", 0); /* the log is there and may be written, its metadata cannot be made */
+    CHECK(chmod(LOG, 0666) == 0 && chmod(".", 0555) == 0);
+    EQUAL(in_child(open_as_nobody, NULL), 0);
+    CHECK(chmod(".", 0755) == 0);
+    EQUAL(try_open(NULL), PCLOG_OK);
+    CHECK(chmod(META, 0444) == 0);
+    EQUAL(in_child(open_as_nobody, NULL), 0);
+}
+
+const struct test CREATE_TESTS[] = {
+    {"many_make_it_at_once", many_make_it_at_once},
+    {"every_short_length_is_refused", every_short_length_is_refused},
+    {"garbage_is_refused", garbage_is_refused},
+    {"options_must_agree", options_must_agree},
+    {"a_file_that_was_there_is_gone_on_with", a_file_that_was_there_is_gone_on_with},
+    {"a_folder_that_may_not_be_written", a_folder_that_may_not_be_written},
+    {NULL, NULL},
+};
