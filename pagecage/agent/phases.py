@@ -24,7 +24,7 @@ from pagecage.agent.machine_memory import OF_OURS, MachineMemory
 from pagecage.agent.storage import make_storage, read_latency_us, remove_storage
 from pagecage.agent.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.workload_run import run_workload
-from pagecage.cage import expected_read_back, limits_not_in_force
+from pagecage.cage import cloud_to_json, expected_read_back, limits_not_in_force
 from pagecage.errors import HostError, PagecageError
 from pagecage.requirements import Missed, Requirement, check_trial
 
@@ -139,6 +139,7 @@ def prepare_slice(attempt: Attempt) -> None:
         "name": trial.cage.name, "requested": dict(trial.cage.properties), "slice": str(attempt.cgroup),
         "expected": expected_read_back(trial.cage), "read_back": cgroupfs.read_limits(attempt.cgroup, maj_min),
         "ancestors": {str(above): cgroupfs.read_limits(above, maj_min) for above in cgroupfs.ancestors(attempt.cgroup)},
+        **cloud_to_json(trial.cage),
     }  # fmt: skip
     _require_read_back(attempt)
 

@@ -11,14 +11,16 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pagecage.cage import UNCAGED, Cage
+from pagecage.cage import Cage
 from pagecage.definitions.articles import Row, check_config_key, complete_claim, read_articles
+from pagecage.definitions.cage_tables import TABLES as CAGE_TABLES
+from pagecage.definitions.cage_tables import CageFile, Fraction
+from pagecage.definitions.cages import resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
-from pagecage.definitions.tables import CageFile, ExperimentFile, Fraction, LevelTable, SizeTable, WorkloadTable
+from pagecage.definitions.tables import ExperimentFile, LevelTable, SizeTable, WorkloadTable
 from pagecage.errors import PagecageError
 from pagecage.experiment import Experiment, Level, Size
 from pagecage.trial import Step, Workload
-from pagecage.units import page_floor_bytes
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -55,11 +57,11 @@ def _keys_hint(path: Path, key: str) -> str:
     """The nearest key of the same table; docs/schema/ has them all."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
-        "findings": FindingTable, "tables": ReportTable, "source": Source, "MemoryMax": Fraction,
+        "findings": FindingTable, "tables": ReportTable, "source": Source, **CAGE_TABLES,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
-    model = tables.get(head, whole) if rest else whole
+    model = tables.get(key.rpartition(".")[0], tables.get(head, whole)) if rest else whole
     return nearest(key.split(".")[-1], list(model.model_fields))
 
 
@@ -97,7 +99,7 @@ class Definitions:
             table = CageFile.model_validate(_read_toml(path))
         except ValidationError as error:
             raise _complain(path, error) from None
-        return _cage(name, table, dataset_bytes, path)
+        return resolve_cage(name, table, dataset_bytes, path)
 
     def _path(self, folder: Path, name: str, kind: str, known: list[str], where: str = "") -> Path:
         if name not in known:
@@ -163,22 +165,6 @@ def _level(table: LevelTable) -> Level:
 
 def _workload(table: WorkloadTable) -> Workload:
     return Workload(table.program, tuple(table.arguments), table.kind, table.min_memory_bytes or 0)
-
-
-def _cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
-    data = table.model_dump()
-    limits = {k: data[k] for k in CageFile.model_fields if k[0].isupper() and data[k] is not None}
-    if isinstance(table.MemoryMax, Fraction):
-        if dataset_bytes is None:
-            raise PagecageError(f"{path.name}: MemoryMax is a share of a dataset, and there is none", "give a size")
-        limits["MemoryMax"] = page_floor_bytes(round(dataset_bytes * table.MemoryMax.dataset_fraction))
-    # Swap is closed, or anonymous memory would spill instead of being killed; and swap-in passes io.max unthrottled.
-    if limits.get("MemorySwapMax") == "infinity":
-        del limits["MemorySwapMax"]
-    elif name != UNCAGED:
-        limits.setdefault("MemorySwapMax", 0)
-    provenance = {k: v for k, v in data.items() if not k[0].isupper() and v is not None}
-    return Cage(name, limits, provenance)
 
 
 def schemas() -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The tables of experiments/*.toml and cgroups/*.toml, as pydantic checks them."""
+"""The tables of experiments/*.toml, as pydantic checks them."""
 
 from __future__ import annotations
 
@@ -6,28 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from pagecage.definitions.cage_tables import Fraction
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source, Strict
-from pagecage.errors import PagecageError
-from pagecage.units import parse_size_bytes
+from pagecage.definitions.sizes import SizeBytes
 
-
-def _size_bytes(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            return parse_size_bytes(value)
-        except PagecageError as error:
-            raise ValueError(f"{error.message.removeprefix('size: ')}; {error.hint}") from None
-    raise ValueError('a size is a string with a unit, as in "200MB" or "1GiB"')
-
-
-_SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
-SizeBytes = Annotated[
-    int,
-    BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=_SIZE_PATTERN)]),
-    Field(gt=0),
-]
 PLACES = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat"]
@@ -50,29 +34,6 @@ def wrong_job_option(option: str) -> str | None:
     if name in ("rw", "readwrite") and value not in _READS_ONLY:
         return f"rw={value} would write to the dataset; known: {', '.join(_READS_ONLY)}"
     return None
-
-
-class Fraction(Strict):
-    """A size as a share of the dataset's."""
-
-    dataset_fraction: Annotated[float, Field(gt=0)]
-
-
-class CageFile(Strict):
-    """One file of cgroups/. Limits are systemd properties, verbatim (systemd.resource-control(5)); absent: no limit."""
-
-    about: str
-    MemoryMax: SizeBytes | Fraction | None = None
-    MemorySwapMax: SizeBytes | Literal["infinity"] | None = Field(None, description="closed (0) unless given")
-    IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOReadIOPSMax: Annotated[int, Field(gt=0)] | None = None
-    IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOWriteIOPSMax: Annotated[int, Field(gt=0)] | None = None
-    CPUQuota: Annotated[int, Field(gt=0, description="percent of one CPU")] | None = None
-    provider: str | None = None
-    io_accounting_bytes: SizeBytes | None = None
-    burst_bucket: dict[str, float] | None = None
-    source: Source | None = None
 
 
 class WorkloadTable(Strict):
