@@ -13,9 +13,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED
-from pagecage.definitions.catalogue import Definitions, nearest
+from pagecage.definitions.catalogue import Definitions
 from pagecage.definitions.programs import known_programs
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost

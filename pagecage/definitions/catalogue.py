@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import tomllib
 from functools import cached_property
@@ -18,15 +17,9 @@ from pagecage.definitions.cage_tables import CageFile, Fraction
 from pagecage.definitions.cages import resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
 from pagecage.definitions.tables import ExperimentFile, LevelTable, SizeTable, WorkloadTable
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import Experiment, Level, Size
 from pagecage.trial import Step, Workload
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """A hint that names the most similar known name, or all of them."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -19,9 +19,9 @@ def _size_bytes(value: object) -> object:
     raise ValueError('a size is a string with a unit, as in "200MB" or "1GiB"')
 
 
-_SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
+SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
 SizeBytes = Annotated[
     int,
-    BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=_SIZE_PATTERN)]),
+    BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)]),
     Field(gt=0),
 ]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pagecage.cage import Accounting, Bucket, Burst, Latency, Volume
 from pagecage.covering import treatments
-from pagecage.definitions.catalogue import Definitions, nearest
+from pagecage.definitions.catalogue import Definitions
 from pagecage.definitions.programs import known_programs
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from tests.tree import ROOT
 
 CAGES = {
