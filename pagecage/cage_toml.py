@@ -21,7 +21,7 @@ def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
     lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
     lines += [*_assignments({"about": about}), *_limits(cage.properties)]
     for name, table in _tables(cage).items():
-        lines += [f"[{name}]", *_assignments(table)] if table else []
+        lines += [f"[{name}]", *_assignments(table)]
     return "\n".join(lines) + "\n"
 
 
@@ -36,13 +36,15 @@ def _limits(properties: Mapping[str, int]) -> Iterator[str]:
 
 
 def _tables(cage: Cage) -> dict[str, dict[str, Any]]:
-    return {
-        "source": {key: value for key, value in dict(cage.provenance.get("source", {})).items() if value},
-        "volume": _volume(cage.volume) if cage.volume else {},
-        "burst": _burst(cage.burst) if cage.burst else {},
-        "accounting": _accounting(cage.accounting) if cage.accounting else {},
-        "latency": _latency(cage.latency) if cage.latency else {},
+    source = cage.provenance.get("source")
+    tables = {
+        "source": {key: value for key, value in source.items() if value} if source else None,
+        "volume": _volume(cage.volume) if cage.volume else None,
+        "burst": _burst(cage.burst) if cage.burst else None,
+        "accounting": _accounting(cage.accounting) if cage.accounting else None,
+        "latency": _latency(cage.latency) if cage.latency else None,
     }
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def _volume(volume: Volume) -> dict[str, Any]:

@@ -43,13 +43,16 @@ def parse_exact_bytes(text: str, where: str = "size") -> Fraction:
     return Fraction(number) * _SCALE[unit]
 
 
-def exact_size(count: int) -> str:
-    """A size as a file has it: in the largest unit that says it exactly ("125MiB", "81.25MB", "17B")."""
+def exact_size(count: int, space: str = "") -> str:
+    """A size as a file has it: in the largest unit that says it exactly ("125MiB", "81.25MB", "17B").
+
+    `space` goes between number and unit.
+    """
     for unit in ("TiB", "GiB", "MiB", "GB", "MB", "KiB", "kB"):
         in_unit = Fraction(count * 100, _SCALE[unit])
         if count >= _SCALE[unit] and in_unit.denominator == 1:
-            return f"{Decimal(in_unit.numerator).scaleb(-2).normalize():f}{unit}"
-    return f"{count}B"
+            return f"{Decimal(in_unit.numerator).scaleb(-2).normalize():f}{space}{unit}"
+    return f"{count}{space}B"
 
 
 def _three_digits(number: float) -> str:
@@ -81,9 +84,9 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_hours(seconds: float) -> str:
-    """A long duration for people, to the minute where it is hours ("11 h 44 min", "45 min 00 s")."""
+    """A long duration for people, to the minute where it is hours ("11 h 44 min", "45 min 03 s")."""
     hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes:02d} min" if seconds >= 7200 else format_seconds(seconds)
+    return f"{hours} h {minutes:02d} min" if seconds >= 3600 else format_seconds(seconds)
 
 
 def format_both_rates(bytes_per_second: float) -> str:

@@ -15,7 +15,7 @@ from tests.tree import ROOT, files
 # A module imports only what stands to its left, or its own package. A new module is put where it belongs.
 ORDER = (
     *("version", "errors", "units", "process"),
-    *("cage", "trial", "experiment", "record", "volumes"),
+    *("cage", "cage_toml", "trial", "experiment", "record", "volumes"),
     *("covering", "plan", "requirements", "verdicts", "agent"),
     *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
 )

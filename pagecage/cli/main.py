@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from pagecage.cli import carry_out, doctor, host_verbs
+from pagecage.cli import cage, carry_out, doctor, host_verbs
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_answers, show_claims, show_run
@@ -40,6 +40,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
 app.command(host_verbs.app)
+app.command(cage.app)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]

@@ -17,6 +17,7 @@ from pagecage.definitions.cage_tables import CageFile, Fraction
 from pagecage.definitions.cages import resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
 from pagecage.definitions.tables import ExperimentFile, LevelTable, SizeTable, WorkloadTable
+from pagecage.definitions.volume_tables import ProviderFile
 from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import Experiment, Level, Size
 from pagecage.trial import Step, Workload
@@ -58,6 +59,13 @@ def _keys_hint(path: Path, key: str) -> str:
     return nearest(key.split(".")[-1], list(model.model_fields))
 
 
+def _cage_file(path: Path) -> CageFile:
+    try:
+        return CageFile.model_validate(_read_toml(path))
+    except ValidationError as error:
+        raise _complain(path, error) from None
+
+
 class Definitions:
     """The experiments and cages of one checkout."""
 
@@ -88,11 +96,16 @@ class Definitions:
     def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
         """One cage with every value resolved against the dataset's size."""
         path = self._path(self._cages, name, "cage", self.cage_names(), where)
-        try:
-            table = CageFile.model_validate(_read_toml(path))
-        except ValidationError as error:
-            raise _complain(path, error) from None
-        return resolve_cage(name, table, dataset_bytes, path)
+        return resolve_cage(name, _cage_file(path), dataset_bytes, path)
+
+    def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
+        """The same where there is no dataset: a MemoryMax that is a share stays one, and is left out of the cage."""
+        path = self._path(self._cages, name, "cage", self.cage_names())
+        table = _cage_file(path)
+        if not isinstance(table.MemoryMax, Fraction):
+            return resolve_cage(name, table, None, path), None
+        cage = resolve_cage(name, table.model_copy(update={"MemoryMax": None}), None, path)
+        return cage, table.MemoryMax.dataset_fraction
 
     def _path(self, folder: Path, name: str, kind: str, known: list[str], where: str = "") -> Path:
         if name not in known:
@@ -164,5 +177,5 @@ def schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schemas of docs/schema/, by file name."""
     return {
         f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-        for name, model in (("experiment", ExperimentFile), ("cage", CageFile))
+        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", ProviderFile))
     }

@@ -20,7 +20,7 @@ from pagecage.definitions.volume_tables import (
 )
 from pagecage.errors import PagecageError
 from pagecage.units import MIB
-from pagecage.volumes.formulas import Formula, Step, Steps
+from pagecage.volumes.formulas import Formula, Step, Steps, greatest
 from pagecage.volumes.offers import (
     BurstRule,
     Caps,
@@ -94,14 +94,17 @@ def _bursts(table: BurstRuleTable | None) -> tuple[BurstRule | None, BurstRule |
     )
 
 
-def _tiers(table: TypeTable) -> tuple[Formula, Formula, BurstRule, BurstRule]:
-    """A table of tiers is four steps over the size."""
+def _tiers(table: TypeTable) -> tuple[Formula, Formula, BurstRule | None, BurstRule | None]:
+    """A table of tiers is four steps over the size; where no tier bursts there is no rule."""
     iops, throughput, burst_iops, burst_throughput = (
         Steps(tuple(Step(tier.size, getattr(tier, figure)) for tier in table.tiers.values()))
         for figure in ("iops", "throughput", "burst_iops", "burst_throughput")
     )
-    seconds = table.tier_burst_seconds
-    return iops, throughput, BurstRule(burst_iops, None, seconds), BurstRule(burst_throughput, None, seconds)
+    return iops, throughput, _tier_burst(burst_iops, table), _tier_burst(burst_throughput, table)
+
+
+def _tier_burst(rate: Steps, table: TypeTable) -> BurstRule | None:
+    return None if greatest(rate) is None else BurstRule(rate, None, table.tier_burst_seconds)
 
 
 def _instances(table: InstancesTable, known: dict[str, Source]) -> list[Instance]:

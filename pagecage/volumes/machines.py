@@ -26,16 +26,23 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> Instance:
 
 
 def instance_names(provider: Provider) -> list[str]:
-    """What --instance takes; of machines that are counted by vCPUs the family, as in n2-*."""
-    families = [family.family if family.vcpus(family.family) and "-" in family.family else f"{family.family}-*"
-                for family in provider.machines]  # fmt: skip
-    return [*(instance.name for instance in provider.instances), *families]
+    """What --instance takes; of machines that are counted by their vCPUs one stands for all (n2-standard-8)."""
+    families = [family.family for family in provider.machines]
+    counted = [family if "-" in family else f"{family}-standard-8" for family in families]
+    return [*(instance.name for instance in provider.instances), *counted]
+
+
+def example_instance(provider: Provider, kind: VolumeType) -> str:
+    """An instance that the catalogue knows the caps of for this type of volume; empty where it knows none."""
+    for family in provider.machines:
+        if kind.type in family.caps:
+            return f"{family.family}-standard-{family.caps[kind.type][0].least_vcpus}"
+    return provider.instances[0].name if provider.instances else ""
 
 
 def _known(provider: Provider, name: str) -> str:
-    names = [instance.name for instance in provider.instances]
-    families = [family.family for family in provider.machines]
-    return nearest(name, [*names, *families, *(f"{family}-standard-8" for family in families)])
+    hint = nearest(name, instance_names(provider))
+    return hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"
 
 
 def attached(volume: Limits, instance: Instance) -> Limits:

@@ -129,7 +129,7 @@ class CountedCaps:
 class MachineFamily:
     """Machines whose caps follow from their vCPUs and differ by the type of the volume (Google Cloud).
 
-    `family` is the name's beginning ("n2" of n2-standard-8), or a whole name ("e2-medium").
+    `family` is the name's beginning ("n2" of n2-standard-8), or a whole name where it has a dash ("e2-medium").
     """
 
     family: str
@@ -139,8 +139,8 @@ class MachineFamily:
 
     def vcpus(self, machine: str) -> int | None:
         """How many vCPUs a machine of this family has by its name; None where it is no machine of it."""
-        if machine == self.family:
-            return 1
+        if "-" in self.family:
+            return 1 if machine == self.family else None
         match = re.fullmatch(
             rf"{re.escape(self.family)}-(?:standard|highmem|highcpu|custom)-([0-9]+)(-[0-9]+)?", machine
         )

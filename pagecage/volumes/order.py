@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pagecage.errors import PagecageError
-from pagecage.units import GIB, MIB, exact_size, format_bytes
+from pagecage.units import GIB, MIB, exact_size
 from pagecage.volumes.formulas import Formula, Known, PerThroughput, Provisioned, bounds, evaluate
 from pagecage.volumes.limits import Layer, Limits
 from pagecage.volumes.offers import BurstRule, VolumeType
@@ -54,19 +54,22 @@ def _size(kind: VolumeType, order: Order) -> int:
         raise PagecageError(f"the limits of {kind.name} depend on its size, and none is given", "--size 500GiB")
     least, most, asked = kind.size.least_bytes, kind.size.most_bytes, order.size_bytes
     if not least <= asked <= most:
-        range_ = f"{format_bytes(least)} to {exact_size(most)}"
         raise PagecageError(
-            f"{kind.name} is sold from {range_}, and {exact_size(asked)} were asked for",
+            f"{kind.name} is sold from {_spaced(least)} to {_spaced(most)}, and {_spaced(asked)} were asked for",
             f"--size {exact_size(least if asked < least else most)}",
         )
     if asked % kind.size.step_bytes:
         below = asked // kind.size.step_bytes * kind.size.step_bytes
-        said = f"{kind.name} is sold in steps of {exact_size(kind.size.step_bytes)}"
+        said = f"{kind.name} is sold in steps of {_spaced(kind.size.step_bytes)}"
         raise PagecageError(
-            f"{said}, and {exact_size(asked)} are {asked / GIB:.2f} GiB",
-            f"--size {below // GIB}GiB or {below // GIB + 1}GiB",
+            f"{said}, and {_spaced(asked)} are {asked / GIB:.2f} GiB",
+            f"--size {below // GIB}GiB, or {below // GIB + 1}GiB",
         )
     return asked
+
+
+def _spaced(count: int) -> str:
+    return exact_size(count, " ")
 
 
 def _refuse_what_it_does_not_take(kind: VolumeType, order: Order) -> None:
@@ -74,8 +77,8 @@ def _refuse_what_it_does_not_take(kind: VolumeType, order: Order) -> None:
         ("--iops", order.iops, kind.read_iops), ("--throughput", order.throughput, kind.read_throughput),
     ):  # fmt: skip
         if asked is not None and not isinstance(formula, Provisioned):
-            why = "the instance sets it" if formula is None else "it follows from the rest"
-            raise PagecageError(f"{kind.name} takes no {option}: {why}", f"leave {option} out")
+            why = "the instance sets" if formula is None else "its size and type set"
+            raise PagecageError(f"{kind.name} takes no {option}: {why} what it has", f"leave {option} out")
 
 
 def _side(kind: VolumeType, order: Order, size: int, iops: Formula | None, throughput: Formula | None) -> _Quantities:
@@ -94,7 +97,7 @@ def _iops(kind: VolumeType, order: Order, size: int, formula: Formula | None) ->
         if asked is None:
             raise PagecageError(f"{kind.name} has the IOPS that were bought, and none are given", f"--iops {int(most)}")
         if not least <= asked <= most:
-            bought = f"a {kind.name} of {exact_size(size)} may have {float(least):g} to {int(most)} IOPS"
+            bought = f"{kind.name} of {_spaced(size)} may have {math.ceil(least)} to {int(most)} IOPS"
             more = _or_larger(kind, formula, asked)
             hint = f"--iops {math.ceil(least) if asked < least else int(most)}{more}"
             raise PagecageError(f"{bought}, and {int(asked)} were asked for", hint)
@@ -118,7 +121,8 @@ def _throughput(
         unit = kind.throughput_unit_bytes
         if asked is None:
             raise PagecageError(
-                f"{kind.name} has the throughput that was bought, and none is given", f"--throughput {int(most / unit)}"
+                f"{kind.name} has the throughput that was bought, and none is given",
+                f"--throughput {float(most / unit):g}",
             )
         if not least <= asked <= most:
             with_ = f" with {int(iops)} IOPS" if iops is not None and formula.most_per_iops else ""
@@ -127,7 +131,7 @@ def _throughput(
             if formula.most_per_iops and asked <= formula.most:
                 hint += f", or --iops {math.ceil(asked / formula.most_per_iops)}"
             raise PagecageError(
-                f"a {kind.name}{with_} may have {range_}, and {in_unit(asked, unit)} were asked for", hint
+                f"{kind.name}{with_} may have {range_}, and {in_unit(asked, unit)} were asked for", hint
             )
     return None if formula is None else evaluate(formula, Known(size, order.throughput, iops))
 

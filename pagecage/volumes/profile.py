@@ -8,8 +8,8 @@ from fractions import Fraction
 from pagecage.cage import Accounting, Bucket, Burst, Cage, Latency, Volume
 from pagecage.errors import PagecageError
 from pagecage.volumes.limits import Layer, Limits, Phase, phases
-from pagecage.volumes.machines import attached
-from pagecage.volumes.offers import Instance, PublishedLatency, Source, VolumeType
+from pagecage.volumes.machines import attached, example_instance
+from pagecage.volumes.offers import Instance, Provider, PublishedLatency, Source, VolumeType
 from pagecage.volumes.order import Order, volume_limits
 
 # The limits of a profile -> systemd's property.
@@ -31,7 +31,8 @@ class Cited:
 class Profile:
     """Everything that is known of one volume on its instance, or of one cage.
 
-    `latency` is the floor that is carried, `published` what the provider says; `remarks` are the catalogue's.
+    `memory_share` is a limit that is a share of some dataset. `latency` is the floor that is carried, `published` what
+    the provider says; `remarks` are the catalogue's.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Profile:
     volume: Volume | None = None
     memory_bytes: int | None = None
     memory_by: str = ""
+    memory_share: float | None = None
     accounting: Accounting | None = None
     latency: Latency | None = None
     published: PublishedLatency | None = None
@@ -58,26 +60,29 @@ class Wish:
     latency_us: int | None = None
 
 
-def profile_of(kind: VolumeType, order: Order, instance: Instance | None, wish: Wish) -> Profile:
-    """The volume on the instance. Raises PagecageError for what the provider does not sell, or nobody limits."""
+def profile_of(provider: Provider, kind: VolumeType, order: Order, instance: Instance | None, wish: Wish) -> Profile:
+    """The volume on the instance. Raises PagecageError for what the provider does not sell, or the instance decides."""
     limits = volume_limits(kind, order)
     limits = attached(limits, instance) if instance else limits
     if not all(vars(limits).values()):
-        raise PagecageError(f"the limits of {kind.name} depend on the instance, and none is given", "--instance NAME")
-    own = instance.memory_bytes if instance else None
-    memory = wish.memory_bytes if wish.memory_bytes is not None else own
+        said = f"the limits of {kind.name} depend on the instance, and none is given"
+        raise PagecageError(said, f"--instance {example_instance(provider, kind)}")
+    memory_bytes, memory_by = wish.memory_bytes, "--memory" if wish.memory_bytes is not None else ""
+    if instance and memory_bytes is None:
+        memory_bytes, memory_by = instance.memory_bytes, instance.name
     offers = [(kind.name, kind.sources, kind.remark)]
     offers += [(instance.name, instance.sources, instance.remark)] if instance else []
     return Profile(
-        kind.name, kind.about, limits.scaled(wish.scale), wish.start, _volume(kind, order, instance, wish), memory,
-        "--memory" if wish.memory_bytes is not None else instance.name if instance else "",
-        kind.accounting, _floor(kind.latency, wish.latency_us), kind.latency,
-        tuple(Cited(name, source) for name, sources, _ in offers for source in sources),
-        tuple(f"{name}: {remark}" for name, _, remark in offers if remark),
+        kind.name, kind.about, limits.scaled(wish.scale), wish.start, volume=_volume(kind, order, instance, wish),
+        memory_bytes=memory_bytes, memory_by=memory_by,
+        accounting=kind.accounting if kind.accounting != Accounting() else None,
+        latency=_floor(kind.latency, wish.latency_us), published=kind.latency,
+        sources=tuple(Cited(name, source) for name, sources, _ in offers for source in sources),
+        remarks=tuple(f"{name}: {remark}" for name, _, remark in offers if remark),
     )  # fmt: skip
 
 
-def profile_of_cage(cage: Cage) -> Profile:
+def profile_of_cage(cage: Cage, memory_share: float | None) -> Profile:
     """A cage as a profile: each limit is one layer, the cage itself."""
     burst = cage.burst or Burst("full")
     layers = {
@@ -87,9 +92,9 @@ def profile_of_cage(cage: Cage) -> Profile:
     told = dict(cage.provenance.get("source") or {})
     source = Source(told.get("title", ""), told.get("url", ""), told.get("date") or None)
     return Profile(
-        cage.name, str(cage.provenance.get("about", "")), Limits(**layers), burst.start, cage.volume,
-        cage.properties.get("MemoryMax"), cage.name, cage.accounting, cage.latency, None,
-        (Cited(cage.name, source),) if told else (),
+        cage.name, str(cage.provenance.get("about", "")), Limits(**layers), burst.start, volume=cage.volume,
+        memory_bytes=cage.properties.get("MemoryMax"), memory_by=cage.name, memory_share=memory_share,
+        accounting=cage.accounting, latency=cage.latency, sources=(Cited(cage.name, source),) if told else (),
     )  # fmt: skip
 
 
@@ -99,10 +104,10 @@ def cage_of(profile: Profile, name: str, about: str) -> Cage:
     Raises PagecageError where less than one is left of a limit. A cage has one bucket a quantity; where volume and
     instance both burst it is that of the first drop in speed.
     """
-    carried = {quantity: _carried(layers, profile.start) for quantity, layers in vars(profile.limits).items()}
+    carried = {quantity: _carried(layers, profile.start) for quantity, layers in vars(profile.limits).items() if layers}
     memory = {} if profile.memory_bytes is None else {"MemoryMax": profile.memory_bytes}
-    properties = {PROPERTY[quantity]: _whole(quantity, carried[quantity][0]) for quantity in PROPERTY}
-    buckets = carried["read_iops"][1], carried["read_bandwidth"][1]
+    properties = {PROPERTY[quantity]: _whole(quantity, base) for quantity, (base, _) in carried.items()}
+    buckets = [carried[name][1] if name in carried else None for name in ("read_iops", "read_bandwidth")]
     source = profile.sources[0].source if profile.sources else None
     provenance = {"about": about, "source": {**vars(source), "author": ""}} if source else {"about": about}
     return Cage(
