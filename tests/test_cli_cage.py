@@ -162,6 +162,8 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
         ("aws-gp3 --size 9TiB --iops 90000", "90000 were asked for mend: --iops 80000"),
         ("aws-gp3 --size 1TiB --throughput 1000", "aws-gp3 with 3000 IOPS may have 125 to 750 MiB/s, and 1000 MiB/s"),
         ("aws-gp3 --size 1TiB --throughput 1000", "mend: --throughput 750, or --iops 4000"),
+        ("aws-gp3 --size 1GiB --throughput 1000", "asked for mend: --throughput 750\n"),
+        ("aws-gp3 --size 1TiB --throughput 100", "and 100 MiB/s were asked for mend: --throughput 125\n"),
         ("azure-premium-ssd-v2 --size 1TiB --throughput 1000", "125 to 750 MB/s, and 1000 MB/s"),
         ("azure-premium-ssd-v2 --size 1TiB --throughput 1000MiB", "125 to 750 MB/s, and 1048.58 MB/s"),
         ("aws-gp3 --size 1TiB --throughput 250M", "--throughput: '250M' has no clear unit"),
@@ -198,7 +200,7 @@ def test_bad_input_is_one_sentence_and_its_mend(top: Path, words: str, says: str
     assert done.status == 2, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert says in " ".join(done.stderr.split())
+    assert says in " ".join(done.stderr.split()) + "\n"
     assert {path.name for path in (top / "cgroups").iterdir()} == before
 
 

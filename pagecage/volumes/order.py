@@ -97,10 +97,9 @@ def _iops(kind: VolumeType, order: Order, size: int, formula: Formula | None) ->
         if asked is None:
             raise PagecageError(f"{kind.name} has the IOPS that were bought, and none are given", f"--iops {int(most)}")
         if not least <= asked <= most:
-            bought = f"{kind.name} of {_spaced(size)} may have {math.ceil(least)} to {int(most)} IOPS"
-            more = _or_larger(kind, formula, asked)
-            hint = f"--iops {math.ceil(least) if asked < least else int(most)}{more}"
-            raise PagecageError(f"{bought}, and {int(asked)} were asked for", hint)
+            said = f"{kind.name} of {_spaced(size)} may have {math.ceil(least)} to {int(most)} IOPS"
+            hint = f"--iops {math.ceil(least) if asked < least else int(most)}{_or_larger(kind, formula, asked)}"
+            raise PagecageError(f"{said}, and {int(asked)} were asked for", hint)
     return None if formula is None else evaluate(formula, Known(size, order.iops))
 
 
@@ -117,23 +116,28 @@ def _throughput(
 ) -> Fraction | None:
     if isinstance(formula, Provisioned):
         least, most = bounds(formula, Known(size, None, iops))
-        asked = order.throughput if order.throughput is not None else formula.included
-        unit = kind.throughput_unit_bytes
+        asked, unit = order.throughput, kind.throughput_unit_bytes
+        asked = formula.included if asked is None else asked
         if asked is None:
-            raise PagecageError(
-                f"{kind.name} has the throughput that was bought, and none is given",
-                f"--throughput {float(most / unit):g}",
-            )
+            said = f"{kind.name} has the throughput that was bought, and none is given"
+            raise PagecageError(said, f"--throughput {float(most / unit):g}")
         if not least <= asked <= most:
             with_ = f" with {int(iops)} IOPS" if iops is not None and formula.most_per_iops else ""
-            range_ = f"{float(least / unit):g} to {in_unit(most, unit)}"
+            said = f"{kind.name}{with_} may have {float(least / unit):g} to {in_unit(most, unit)}"
             hint = f"--throughput {float((least if asked < least else most) / unit):g}"
-            if formula.most_per_iops and asked <= formula.most:
-                hint += f", or --iops {math.ceil(asked / formula.most_per_iops)}"
-            raise PagecageError(
-                f"{kind.name}{with_} may have {range_}, and {in_unit(asked, unit)} were asked for", hint
-            )
+            more = _or_more_iops(kind, formula, size, asked)
+            raise PagecageError(f"{said}, and {in_unit(asked, unit)} were asked for", hint + more)
     return None if formula is None else evaluate(formula, Known(size, order.throughput, iops))
+
+
+def _or_more_iops(kind: VolumeType, formula: Provisioned, size: int, asked: Fraction) -> str:
+    """The IOPS that would allow the throughput asked for, where this size may have them."""
+    if not (
+        formula.most_per_iops and isinstance(kind.read_iops, Provisioned) and formula.least <= asked <= formula.most
+    ):
+        return ""
+    wanted = math.ceil(asked / formula.most_per_iops)
+    return f", or --iops {wanted}" if wanted <= bounds(kind.read_iops, Known(size))[1] else ""
 
 
 def _layers(kind: VolumeType, side: _Quantities, size: int, quantity: str) -> tuple[Layer, ...]:
