@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pagecage.definitions.cage_tables import Fraction
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source, Strict
