@@ -14,9 +14,11 @@ from matplotlib.figure import Figure
 
 from analysis import cell_tables, curves, figures, frames, tables
 from analysis.articles import Row, read_rows
+from analysis.diagnoses import carried
 from analysis.load import Run, load_run
 from analysis.look import style, svg
 from analysis.prose import answer_html, notices, story_html
+from analysis.sweeps import rows, sentences, sweep_of
 from analysis.wording import title
 from pagecage.units import PAGE_BYTES
 
@@ -103,6 +105,24 @@ class Results:
         about = f"<p>{_ABOUT_CLAIMS}</p>" if made else ""
         parts = "".join(part.text for part in (made, silent, left) if part)
         return Html(f"<h2>Published and measured</h2>{about}{parts}")
+
+    @property
+    def sweep(self) -> Html | None:
+        """Of a run that varied one limit: measured beside predicted, and the knee."""
+        found = sweep_of(self.run)
+        made = _table(pd.DataFrame(rows(found))) if found else None
+        if found is None or made is None:
+            return None
+        told = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(found))
+        return Html(f"<h2>One limit varied</h2>{made.text}<ul>{told}</ul>")
+
+    @property
+    def diagnosis(self) -> Html | None:
+        """What held each caged treatment back, in sentences that can be forwarded."""
+        made = _table(tables.diagnosis_table(self.run), "narrow")
+        told = "".join(f"<li>{escape(sentence)}.</li>" for sentence in carried(self.run))
+        cloud = f"<p>How nearly the provider's ways were met:</p><ul>{told}</ul>" if told else ""
+        return Html(f"<h2>What held it back</h2>{made.text}{cloud}") if made else None
 
     @property
     def evidence(self) -> Html:

@@ -13,8 +13,10 @@ from rich.table import Table
 
 from analysis.cells import Cell, make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
+from analysis.diagnoses import carried, told_by_treatment
 from analysis.findings import Finding, find
 from analysis.load import Run
+from analysis.sweeps import rows, sentences, sweep_of
 from analysis.wording import MARKS, claim_figure, label, published_figure, spans, title, words_of
 from pagecage.verdicts.judge import verdicts_to_json
 
@@ -30,8 +32,12 @@ def show(run: Run, console: Console) -> None:
         console.print(_finding(finding))
     console.print()
     console.print(_cells(run))
+    for part in _sweep(run):
+        console.print(part)
     for line in _verdicts(run):
         console.print(line)
+    for part in _diagnoses(run):
+        console.print(part)
     claims = evaluate_claims(run)
     for part in _claims(claims) if claims else ():
         console.print(part)
@@ -47,6 +53,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "response": run.response,
         "findings": [asdict(finding) for finding in find(run)],
         "cells": [_plain(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
+        "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "claims": [asdict(result) for result in evaluate_claims(run)],
         "trials": [
             {"trial_id": t.record.trial_id, "outcome": t.record.outcome, "is_included": t.is_included,
@@ -58,6 +65,22 @@ def as_json(run: Run) -> dict[str, Any]:
 
 def _plain(cell: Cell) -> dict[str, Any]:
     return {**asdict(cell), "treatment": dict(cell.treatment), "text": cell.text, "spread": cell.spread}
+
+
+def _sweep(run: Run) -> Iterator[Table | str]:
+    """Measured beside predicted, and the knee, of a run that varied one limit."""
+    sweep = sweep_of(run)
+    if sweep is None:
+        return
+    made = rows(sweep)
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in made[0]:
+        table.add_column(name)
+    for row in made:
+        table.add_row(*row.values())
+    yield ""
+    yield table
+    yield from (f"  {escape(sentence)}" for sentence in sentences(sweep))
 
 
 def _head(run: Run) -> Iterator[str]:
@@ -111,6 +134,18 @@ def _verdicts(run: Run) -> Iterator[str]:
         ("held back by", Counter(t.verdicts.binding_limit.verdict for t in run.trials)),
     ):
         yield f"  {name}: " + (", ".join(f"{n} {word.replace('_', ' ')}" for word, n in words.most_common()) or "none")
+
+
+def _diagnoses(run: Run) -> Iterator[Table | str]:
+    """What held each caged treatment, and how nearly a provider's ways were met."""
+    table = Table(box=None, pad_edge=False, show_header=False, show_edge=False, padding=(0, 1, 0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for treatment, told in told_by_treatment(run):
+        table.add_row(escape(label(dict(treatment))), escape(told))
+    if table.row_count:
+        yield table
+    yield from (f"  [dim]{escape(told)}.[/]" for told in carried(run))
 
 
 def _reasons(trial: Any) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.articles import Row
 from analysis.cells import treatments
 from analysis.claims import ClaimResult, evaluate_claims
+from analysis.diagnoses import told_by_treatment
 from analysis.load import Judged, Run
 from analysis.wording import MARKS, claim_figure, label, published_figure, quantity, span, title, unit_figure, words_of
 from pagecage.units import format_bytes, format_rate, format_seconds
@@ -147,6 +148,12 @@ def _proof_row(run: Run, treatment: Mapping[str, str]) -> dict[str, str]:
         "amplification": quantity("amplification", sorted(amplified)[len(amplified) // 2]) if amplified else "–",
         "for instance": verdicts[-1].binding_limit.because if verdicts else "",
     }
+
+
+def diagnosis_table(run: Run) -> pd.DataFrame:
+    """For each caged treatment the sentence that says what held it and what would help."""
+    told = told_by_treatment(run)
+    return pd.DataFrame([{"treatment": label(dict(name)), "what held it, what would help": why} for name, why in told])
 
 
 def trial_table(run: Run) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pagecage.units import page_floor_bytes
@@ -22,15 +22,74 @@ UNCAGED = "uncaged"
 
 
 @dataclass(frozen=True)
+class Volume:
+    """The cloud volume that a cage's limits were made from, and what they were multiplied by; None is not told."""
+
+    provider: str | None = None
+    type: str | None = None
+    size_bytes: int | None = None
+    iops: int | None = None
+    throughput_bytes_per_second: int | None = None
+    instance: str | None = None
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A token bucket: `rate` a second while its `credits` last, in I/Os or in bytes.
+
+    It drains by what is used above the base (the cage's own limit) and refills by what is left of the base.
+    """
+
+    rate: int
+    credits: int
+
+
+@dataclass(frozen=True)
+class Burst:
+    """The buckets over a cage's limits, and how full they are when a trial begins: full, half or drained."""
+
+    start: str
+    iops: Bucket | None = None
+    bandwidth: Bucket | None = None
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """How the provider counts I/Os; None where that is not known.
+
+    An I/O above `io_size_bytes` counts as several; `merged` is whether neighbours are merged before they are counted,
+    `combined` whether reads and writes share one limit. io.max merges nothing and shares nothing.
+    """
+
+    io_size_bytes: int | None = None
+    merged: bool | None = None
+    combined: bool | None = None
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The least time of an I/O at the provider, which io.max cannot give; None where there is no floor."""
+
+    read_us: int | None = None
+    write_us: int | None = None
+
+
+@dataclass(frozen=True)
 class Cage:
     """Limits with every value resolved: bytes, bytes per second, I/Os per second, and percent of one CPU.
 
-    An absent property is no limit. `provenance` says where the figures come from (provider, source_url, date).
+    An absent property is no limit. `provenance` says what the cage is and where its figures come from (about, source).
+    `volume`, `burst`, `accounting` and `latency` are what a cloud does besides, and None where the cage is silent.
     """
 
     name: str
     properties: Mapping[str, int]
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    volume: Volume | None = None
+    burst: Burst | None = None
+    accounting: Accounting | None = None
+    latency: Latency | None = None
 
     @property
     def limits_io(self) -> bool:
@@ -94,10 +153,31 @@ def _share(limit: str) -> float:
 
 
 def cage_to_json(cage: Cage) -> dict[str, Any]:
-    """The cage as it travels to a host and stands in a plan."""
-    return {"name": cage.name, "properties": dict(cage.properties), "provenance": dict(cage.provenance)}
+    """The cage as it travels to a host and stands in a plan; null for what it does not say."""
+    return {
+        "name": cage.name, "properties": dict(cage.properties), "provenance": dict(cage.provenance),
+        **{key: asdict(value) if value else None for key, value in _cloud(cage).items()},
+    }  # fmt: skip
 
 
 def cage_from_json(data: Mapping[str, Any]) -> Cage:
-    """The inverse of `cage_to_json`."""
-    return Cage(data["name"], dict(data["properties"]), dict(data.get("provenance", {})))
+    """The inverse of `cage_to_json`; a plan from before clouds has none of theirs."""
+    burst, told = data.get("burst"), {"volume": Volume, "accounting": Accounting, "latency": Latency}
+    return Cage(
+        data["name"], dict(data["properties"]), dict(data.get("provenance", {})),
+        burst=Burst(burst["start"], _bucket(burst["iops"]), _bucket(burst["bandwidth"])) if burst else None,
+        **{key: kind(**data[key]) for key, kind in told.items() if data.get(key)},
+    )  # fmt: skip
+
+
+def cloud_to_json(cage: Cage) -> dict[str, Any]:
+    """What a cloud does besides the limits, as it stands in a record; nothing where the cage is silent."""
+    return {key: asdict(value) for key, value in _cloud(cage).items() if value}
+
+
+def _cloud(cage: Cage) -> dict[str, Any]:
+    return {"volume": cage.volume, "burst": cage.burst, "accounting": cage.accounting, "latency": cage.latency}
+
+
+def _bucket(data: Mapping[str, int] | None) -> Bucket | None:
+    return Bucket(**data) if data else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 # Exit codes of `pagecage` (docs/FORMAT.md lists them for users).
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -37,3 +39,9 @@ class HostError(PagecageError):
 
 class HostDied(HostError):
     """The host went away while it was working (the guest ended, the connection broke); a new start may continue."""
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A hint that names the most similar known name, or all of them."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +11,7 @@ from typing import Any
 from pagecage.trial import Trial
 from pagecage.units import format_bytes
 
+_MIN_KERNEL_FOR_BURST = (6, 1)  # before, rewriting io.max could hang throttled I/O (commit a880ae93e5b5)
 _MIN_SYSTEMD = 244  # `systemctl set-property --runtime` on slices with path-valued I/O limits
 
 
@@ -27,6 +29,8 @@ class Requirement(StrEnum):
     WORKLOAD_MEMORY = "workload_memory"
     WORKLOAD = "workload"
     LIMITS = "limits"
+    DATA = "data"
+    PORT = "port"
     STORAGE = "storage"
     MACHINE_MEMORY = "machine_memory"
     DIRTY_LIMITS = "dirty_limits"
@@ -42,7 +46,7 @@ class Missed:
 
     def to_json(self) -> dict[str, str]:
         """The entry in a record's missed_requirements."""
-        return {"requirement": self.requirement.value, "reason": self.reason}
+        return {"requirement": self.requirement.value, "reason": self.reason, "mend": self.mend}
 
 
 _DELEGATE = "install cgroups/50-pagecage-delegation.conf (ansible/site.yml does it), then log in again"
@@ -84,6 +88,9 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
         mend = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
         missed.append(Missed(Requirement.KNOBS, reason, mend))
+    if trial.cage.burst and _kernel(facts) < _MIN_KERNEL_FOR_BURST:
+        reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
+        missed.append(Missed(Requirement.LIMITS, reason, "use HOST=vm"))
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")
@@ -94,6 +101,12 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
         )
         missed.append(Missed(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
     return missed
+
+
+def _kernel(facts: Mapping[str, Any]) -> tuple[int, int]:
+    """Major and minor number of a release such as 6.12.57+deb13-amd64; (0, 0) where it is none."""
+    match = re.match(r"(\d+)\.(\d+)", str(facts["kernel"]))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _needs_root(trial: Trial) -> list[Missed]:

@@ -39,6 +39,12 @@ results.latencies
 # %% tags=["optional"]
 results.claims
 
+# %% tags=["optional"]
+results.sweep
+
+# %% tags=["optional"]
+results.diagnosis
+
 # %% [markdown]
 # ## The evidence
 # A trial counts when nothing excludes it: a limit that leaked, a cache state that was not reached, a host that was not quiet.

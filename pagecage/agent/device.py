@@ -18,7 +18,7 @@ REFUSED = {
     "virtiofs": "another machine", "fuse": "a user-space file system",
 }  # fmt: skip
 KNOBS = (
-    "read_ahead_kb", "scheduler", "max_sectors_kb", "nr_requests", "rotational", "optimal_io_size",
+    "read_ahead_kb", "scheduler", "max_sectors_kb", "max_hw_sectors_kb", "nr_requests", "rotational", "optimal_io_size",
     "logical_block_size", "write_cache",
 )  # fmt: skip
 

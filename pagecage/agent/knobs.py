@@ -25,11 +25,17 @@ class KnobJournal:
         present = chosen(read_knobs(disk).get(knob))
         if present == value:
             return
-        saved = self._saved()
+        before = self._saved()
         if present is not None:
+            saved = {name: dict(knobs) for name, knobs in before.items()}
             saved.setdefault(disk.name, {}).setdefault(knob, present)
             self._path.write_text(json.dumps(saved))
-        write_knob(disk, knob, value)
+        try:
+            write_knob(disk, knob, value)
+        except HostError:
+            if chosen(read_knobs(disk).get(knob)) == present:  # refused: there is nothing to put back
+                self._path.write_text(json.dumps(before))
+            raise
 
     def restore(self) -> list[str]:
         """Put back what can be, forget the rest and tell it: a disk that is gone must not stop every later start."""

@@ -10,11 +10,15 @@ from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
 from pagecage.agent.calibrate import Calibrator
+from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor
 from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
+from pagecage.agent.command_prepare import calibration_file, prepare_command
+from pagecage.agent.command_run import run_command
+from pagecage.agent.credits import CreditPlayer
 from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import layers_with_queue
 from pagecage.agent.dirty_limits import DirtyLimits
@@ -24,11 +28,14 @@ from pagecage.agent.machine_memory import OF_OURS, MachineMemory
 from pagecage.agent.storage import make_storage, read_latency_us, remove_storage
 from pagecage.agent.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.workload_run import run_workload
-from pagecage.cage import expected_read_back, limits_not_in_force
+from pagecage.cage import cloud_to_json, expected_read_back, limits_not_in_force
 from pagecage.errors import HostError, PagecageError
 from pagecage.requirements import Missed, Requirement, check_trial
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
+
+
+_MOST_FILES = 64  # files whose residency is looked at while they are read; a look at thousands would be the load
 
 
 def check_requirements(attempt: Attempt) -> None:
@@ -39,26 +46,45 @@ def check_requirements(attempt: Attempt) -> None:
 
 
 def prepare_storage(attempt: Attempt) -> None:
-    """Make the disk that the trial asks for, unless that is the data directory's own."""
-    trial, spool = attempt.trial, attempt.bench.request.spool
-    if trial.storage == "data":
-        return
+    """Make the disk that the trial asks for, or one as slow to answer as its cage's, where that can be had."""
+    trial = attempt.trial
+    if trial.storage != "data":
+        try:
+            _make_storage(attempt, trial.storage, trial.storage_latency_us or 0)
+        except (PagecageError, OSError) as error:
+            reason = f"no {trial.storage} here: {getattr(error, 'message', None) or error}"
+            raise RequirementMissed([Missed(Requirement.STORAGE, reason, "")]) from None
+    elif latency_us := floor_us(trial.cage):
+        attempt.no_floor_because = why_no_floor(trial, OF_OURS.exists())
+        if not attempt.no_floor_because:
+            _make_slow_storage(attempt, latency_us)
+
+
+def _make_storage(attempt: Attempt, kind: str, latency_us: int) -> None:
+    spool = attempt.bench.request.spool
     attempt.cleanup.callback(remove_storage, spool)
-    data_bytes = trial.dataset_bytes + trial.writes_bytes
+    data_bytes = attempt.trial.dataset_bytes + attempt.trial.writes_bytes
+    attempt.made_storage = make_storage(kind, latency_us, data_bytes, spool)
+    attempt.storage, attempt.storage_latency_us = kind, latency_us
+
+
+def _make_slow_storage(attempt: Attempt, latency_us: int) -> None:
+    """A latency that cannot be had is told, and the trial runs without it."""
     try:
-        attempt.made_storage = make_storage(trial.storage, trial.storage_latency_us or 0, data_bytes, spool)
+        _make_storage(attempt, "null_blk", latency_us)
     except (PagecageError, OSError) as error:
-        reason = getattr(error, "message", None) or str(error)
-        raise RequirementMissed([Missed(Requirement.STORAGE, f"no {trial.storage} here: {reason}", "")]) from None
+        attempt.no_floor_because = getattr(error, "message", None) or str(error)
 
 
 def prepare_dataset(attempt: Attempt) -> None:
-    """Have the files there, whole, made by the user who will read them."""
+    """Have the files there, whole, made by the user who will read them; and what a command brings of its own."""
     pcgen = Path(attempt.bench.request.programs_dir) / "pcgen"
     try:
         attempt.datasets = tuple(make_dataset(d, attempt.data_dir, pcgen) for d in attempt.trial.datasets)
     except HostError as error:
         raise NotPrepared(error.message) from None
+    if attempt.trial.workload.kind == "command":
+        prepare_command(attempt)
 
 
 def set_knobs(attempt: Attempt) -> None:
@@ -71,11 +97,24 @@ def set_knobs(attempt: Attempt) -> None:
         attempt.cleanup.callback(_put_back, attempt, attempt.bench.knobs)
         for layer in layers_with_queue(disk):
             attempt.bench.knobs.set(layer, "read_ahead_kb", str(wanted))
+    counted = _count_as_provider(attempt)
     attempt.device = {
-        **describe_disk(disk), "storage": attempt.trial.storage,
-        "storage_latency_us": attempt.trial.storage_latency_us,
+        **describe_disk(disk), "storage": attempt.storage, "storage_latency_us": attempt.storage_latency_us,
         "read_latency_us": read_latency_us(attempt.dataset) if attempt.dataset else None,
     }  # fmt: skip
+    wanted_latency, found_us = attempt.trial.cage.latency, attempt.device["read_latency_us"]
+    if wanted_latency:
+        counted.append(latency(wanted_latency, attempt.storage_latency_us, found_us, attempt.no_floor_because))
+    if counted:
+        attempt.cage["carried"] = [carried.to_json() for carried in counted]
+
+
+def _count_as_provider(attempt: Attempt) -> list[Carried]:
+    accounting, journal = attempt.trial.cage.accounting, attempt.bench.knobs
+    if accounting is None:
+        return []
+    attempt.cleanup.callback(_put_back, attempt, journal)
+    return count_as_provider(accounting, attempt.disk, journal)
 
 
 def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory | DirtyLimits) -> None:
@@ -88,10 +127,12 @@ def calibrate(attempt: Attempt) -> None:
     """Over-drive the cage's caps, the first time that this machine state meets it; on a machine at rest."""
     for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
         tracer.wait_until_attached()
-    bench, calibrator = attempt.bench, attempt.bench.calibrator
+    bench, calibrator = attempt.bench, attempt.bench.calibrator.on(attempt.disk)
     if attempt.made_storage:
         calibrator = Calibrator(bench.systemd, attempt.disk, attempt.data_dir, bench.interruption)
-    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, attempt.dataset))
+    is_command = attempt.trial.workload.kind == "command" and not attempt.made_storage
+    read_from = calibration_file(attempt) if is_command else attempt.dataset
+    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, read_from))
 
 
 def take_memory(attempt: Attempt) -> None:
@@ -139,6 +180,7 @@ def prepare_slice(attempt: Attempt) -> None:
         "name": trial.cage.name, "requested": dict(trial.cage.properties), "slice": str(attempt.cgroup),
         "expected": expected_read_back(trial.cage), "read_back": cgroupfs.read_limits(attempt.cgroup, maj_min),
         "ancestors": {str(above): cgroupfs.read_limits(above, maj_min) for above in cgroupfs.ancestors(attempt.cgroup)},
+        **cloud_to_json(trial.cage),
     }  # fmt: skip
     _require_read_back(attempt)
 
@@ -155,10 +197,14 @@ def _require_read_back(attempt: Attempt) -> None:
 def start_collectors(attempt: Attempt) -> None:
     """Start every collector asked for and return when each one records or has failed."""
     assert attempt.cgroup is not None
-    around = Surroundings(attempt.directory, attempt.disk, attempt.cgroup, attempt.datasets, attempt.bench.children)
+    files = attempt.datasets if len(attempt.datasets) <= _MOST_FILES else ()
+    around = Surroundings(attempt.directory, attempt.disk, attempt.cgroup, files, attempt.bench.children)
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
+    if attempt.trial.cage.burst:  # last, so that it begins when the others record
+        attempt.credits = CreditPlayer(around, attempt.trial.cage)
+        attempt.collectors.append(attempt.credits)
     attempt.cleanup.callback(stop_collectors, attempt)
     for collector in attempt.collectors:
         collector.start()
@@ -172,7 +218,10 @@ def measure(attempt: Attempt) -> None:
     for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
         if tracer.name in wanted:
             tracer.wait_for_tick()
-    run_workload(attempt)
+    if attempt.trial.workload.kind == "command":
+        run_command(attempt)
+    else:
+        run_workload(attempt)
     if "bpftrace" in wanted:
         _take_trace(attempt, begin)
     if "blocklat" in wanted:

@@ -11,6 +11,7 @@ from typing import Any
 from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
 from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
+from pagecage.cli.pass_through import PassThrough
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
 from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
@@ -20,6 +21,7 @@ from pagecage.hosts.kit import make_kit
 from pagecage.hosts.local import LocalHost
 from pagecage.plan import Plan
 from pagecage.runs import RunFolder, find_run
+from pagecage.trial import Trial
 from pagecage.units import format_seconds
 
 Say = Callable[[str], None]
@@ -32,6 +34,11 @@ class Job:
     plan: Plan
     folder: RunFolder
     host: Host
+
+    @property
+    def streams_output(self) -> bool:
+        """Whether a program's output comes out of ours, where a bar would be in its way."""
+        return any(trial.workload.command and trial.workload.command.streams_output for trial in self.plan.trials)
 
 
 def summary_row(experiment: Experiment) -> dict[str, Any]:
@@ -65,7 +72,11 @@ def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
     """A run that starts now."""
     definitions().experiment(name)
     make_kit(TOP)
-    plan, host = plan_for(name, wishes, command, say)
+    return begun(*plan_for(name, wishes, command, say), yes)
+
+
+def begun(plan: Plan, host: Host, yes: bool) -> Job:
+    """The run of a plan, with its folder; asks before it changes a setting of the disk that holds /."""
     try:
         _ask_before_knobs(plan, host, yes)
         return Job(plan, RunFolder.create(RUNS, plan), host)
@@ -83,19 +94,27 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
         raise PagecageError(f"--{given[0]} does not go with --resume: the plan stands", f"leave --{given[0]} out")
     folder = find_run(RUNS, name)
     plan = folder.plan()
-    present = definitions().experiment(plan.document["experiment"]).definition_sha256
-    if present != plan.document["definition_sha256"]:
-        raise PagecageError(
-            f"experiments/{plan.document['experiment']}.toml has changed since {plan.run_id} was planned",
-            f"start a new run: pagecage run {plan.document['experiment']}",
-        )
+    if plan.document.get("replay") is None:
+        _require_same_definition(plan)
     host = choose_host(plan.document["host"], wishes.data_dir, say)
     _ask_before_knobs(plan, host, yes)
     return Job(plan, folder, host)
 
 
-def carry_out(job: Job, say: Say) -> int:
-    """Run what is lacking; the exit code tells whether every trial has its answer."""
+def _require_same_definition(plan: Plan) -> None:
+    name = plan.document["experiment"]
+    if definitions().experiment(name).definition_sha256 != plan.document["definition_sha256"]:
+        raise PagecageError(
+            f"experiments/{name}.toml has changed since {plan.run_id} was planned",
+            f"start a new run: pagecage run {name}",
+        )
+
+
+def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
+    """Run what is lacking; the exit code tells whether every trial has its answer.
+
+    What a replayed program prints on its standard output goes to the descriptor `stdout`.
+    """
     remaining = job.folder.remaining(job.plan)
     total, guess = len(job.plan.trials), expected_seconds(remaining)
     say(f"{len(remaining)} of {total} trials to run, about {format_seconds(guess)}: {job.folder.path.name}")
@@ -104,8 +123,8 @@ def carry_out(job: Job, say: Say) -> int:
         return EXIT_OK
     resume = f"pagecage run {job.plan.document['experiment']} --resume"
     try:
-        with RunProgress(total, total - len(remaining), guess) as progress:
-            summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), progress).run()
+        with RunProgress(total, total - len(remaining), guess, bar=not job.streams_output) as progress:
+            summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), PassThrough(progress, stdout)).run()
     except KeyboardInterrupt:
         raise PagecageError("interrupted; what was recorded stays", resume, EXIT_INTERRUPTED) from None
     if summary.lacking:
@@ -115,16 +134,31 @@ def carry_out(job: Job, say: Say) -> int:
 
 
 def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
-    """Setting read_ahead_kb on the disk under / touches every other program, so it is asked for."""
-    if yes or not isinstance(host, LocalHost) or all(trial.read_ahead_kb is None for trial in plan.trials):
+    """Setting read_ahead_kb or max_sectors_kb on the disk under / touches every other program, so it is asked for."""
+    if yes or not isinstance(host, LocalHost) or not any(map(_sets_knobs, plan.trials)):
         return
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # an unknown disk is refused by prepare()
         return
-    question = f"set read_ahead_kb on {disk['node']}, which holds /, for the time of each trial?"
+    question = f"set {_knobs_of(plan)} on {disk['node']}, which holds /, for the time of each trial?"
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() != "y":
         raise PagecageError(f"not confirmed: {question}", "add --yes, or name another --data-dir")
+
+
+def _sets_knobs(trial: Trial) -> bool:
+    return trial.read_ahead_kb is not None or _splits(trial)
+
+
+def _splits(trial: Trial) -> bool:
+    """Whether requests are split where the provider counts another I/O."""
+    return trial.cage.accounting is not None and trial.cage.accounting.io_size_bytes is not None
+
+
+def _knobs_of(plan: Plan) -> str:
+    names = {"read_ahead_kb": any(t.read_ahead_kb is not None for t in plan.trials)}
+    names["max_sectors_kb"] = any(map(_splits, plan.trials))
+    return " and ".join(name for name, is_set in names.items() if is_set)
 
 
 def _disk_of_root() -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from pagecage.cage import UNCAGED
-from pagecage.definitions.catalogue import Definitions, nearest
+from pagecage.cage import UNCAGED, Cage
+from pagecage.definitions.catalogue import Definitions
 from pagecage.definitions.programs import known_programs
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
@@ -112,14 +112,16 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
     return replace(experiment, factors={**experiment.factors, "cage": names}, levels=levels)
 
 
-def build_plan(wishes: Wishes, experiment: Experiment, host: Host, command: str, say: Say) -> Plan:
-    """The whole plan, every value resolved."""
+def build_plan(
+    wishes: Wishes, experiment: Experiment, host: Host, command: str, say: Say, made: Mapping[str, Cage] | None = None
+) -> Plan:
+    """The whole plan, every value resolved. Its cages are those of cgroups/, or `made` ones that stand in no file."""
     size, reason = choose_size(wishes.size, host, say)
     dataset_bytes = experiment.sizes[size].total_bytes
     room_bytes = (dataset_bytes or 0) + experiment.sizes[size].writes_bytes
     if room_bytes and isinstance(host, LocalHost):
         host.require_room(room_bytes)
-    cages = {name: definitions().cage(name, dataset_bytes) for name in experiment.cage_names() | {UNCAGED}}
+    cages = made or {name: definitions().cage(name, dataset_bytes) for name in experiment.cage_names() | {UNCAGED}}
     fresh = wishes.fresh or experiment.fresh
     if host.name == "local" and fresh != "never":
         raise PagecageError(f'fresh = "{fresh}" needs a saved machine state, which host local has not', "use --host vm")

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from pagecage.cli import carry_out, doctor, host_verbs
+from pagecage.cli import cage, carry_out, doctor, host_verbs, replay, replay_end, shell, sweep
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_answers, show_claims, show_run
@@ -30,8 +30,11 @@ _EPILOGUE = """Examples:
   pagecage run constrained-random --size smoke --cage customer-tenth --repeats 5
   pagecage run constrained-random --resume
   pagecage show constrained-random --json
+  pagecage replay customer --cold index.db -- ./server --load-index
+  pagecage shell customer
   pagecage claims --experiment constrained-random
   pagecage answers
+  pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 --treatment load=lazy-random
 
 Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
 app = App(
@@ -40,6 +43,10 @@ app = App(
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
 app.command(host_verbs.app)
+app.command(cage.app)
+app.command(replay.replay, help_epilogue=replay.EXAMPLES)
+app.command(shell.shell, help_epilogue=shell.EXAMPLES)
+app.command(sweep.sweep, help_epilogue=sweep.EXAMPLES)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
@@ -112,7 +119,7 @@ def run(
     page = render(job.folder.path, _say)
     print(show_run(job.folder.path, as_json), end="")
     _say(f"report: {os.path.relpath(page)}")
-    return status
+    return replay_end.exit_code(job, status, _say)
 
 
 @app.command

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import tomllib
 from functools import cached_property
@@ -11,20 +10,18 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pagecage.cage import UNCAGED, Cage
+from pagecage.cage import Cage
+from pagecage.command import Command
 from pagecage.definitions.articles import Row, check_config_key, complete_claim, read_articles
+from pagecage.definitions.cage_tables import TABLES as CAGE_TABLES
+from pagecage.definitions.cage_tables import CageFile, Fraction
+from pagecage.definitions.cages import resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
-from pagecage.definitions.tables import CageFile, ExperimentFile, Fraction, LevelTable, SizeTable, WorkloadTable
-from pagecage.errors import PagecageError
+from pagecage.definitions.tables import ExperimentFile, LevelTable, SizeTable, WorkloadTable
+from pagecage.definitions.volume_tables import ProviderFile
+from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import Experiment, Level, Size
 from pagecage.trial import Step, Workload
-from pagecage.units import page_floor_bytes
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """A hint that names the most similar known name, or all of them."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -55,12 +52,19 @@ def _keys_hint(path: Path, key: str) -> str:
     """The nearest key of the same table; docs/schema/ has them all."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
-        "findings": FindingTable, "tables": ReportTable, "source": Source, "MemoryMax": Fraction,
+        "findings": FindingTable, "tables": ReportTable, "source": Source, **CAGE_TABLES,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
-    model = tables.get(head, whole) if rest else whole
+    model = tables.get(key.rpartition(".")[0], tables.get(head, whole)) if rest else whole
     return nearest(key.split(".")[-1], list(model.model_fields))
+
+
+def _cage_file(path: Path) -> CageFile:
+    try:
+        return CageFile.model_validate(_read_toml(path))
+    except ValidationError as error:
+        raise _complain(path, error) from None
 
 
 class Definitions:
@@ -93,11 +97,16 @@ class Definitions:
     def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
         """One cage with every value resolved against the dataset's size."""
         path = self._path(self._cages, name, "cage", self.cage_names(), where)
-        try:
-            table = CageFile.model_validate(_read_toml(path))
-        except ValidationError as error:
-            raise _complain(path, error) from None
-        return _cage(name, table, dataset_bytes, path)
+        return resolve_cage(name, _cage_file(path), dataset_bytes, path)
+
+    def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
+        """The same where there is no dataset: a MemoryMax that is a share stays one, and is left out of the cage."""
+        path = self._path(self._cages, name, "cage", self.cage_names())
+        table = _cage_file(path)
+        if not isinstance(table.MemoryMax, Fraction):
+            return resolve_cage(name, table, None, path), None
+        cage = resolve_cage(name, table.model_copy(update={"MemoryMax": None}), None, path)
+        return cage, table.MemoryMax.dataset_fraction
 
     def _path(self, folder: Path, name: str, kind: str, known: list[str], where: str = "") -> Path:
         if name not in known:
@@ -138,6 +147,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         exclude=tuple(table.exclude), claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
         definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data, fill=table.fill,
+        command=_command(table.workload),
     )  # fmt: skip
 
 
@@ -162,28 +172,19 @@ def _level(table: LevelTable) -> Level:
 
 
 def _workload(table: WorkloadTable) -> Workload:
-    return Workload(table.program, tuple(table.arguments), table.kind, table.min_memory_bytes or 0)
+    arguments = tuple(table.arguments)
+    return Workload(table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table))
 
 
-def _cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
-    data = table.model_dump()
-    limits = {k: data[k] for k in CageFile.model_fields if k[0].isupper() and data[k] is not None}
-    if isinstance(table.MemoryMax, Fraction):
-        if dataset_bytes is None:
-            raise PagecageError(f"{path.name}: MemoryMax is a share of a dataset, and there is none", "give a size")
-        limits["MemoryMax"] = page_floor_bytes(round(dataset_bytes * table.MemoryMax.dataset_fraction))
-    # Swap is closed, or anonymous memory would spill instead of being killed; and swap-in passes io.max unthrottled.
-    if limits.get("MemorySwapMax") == "infinity":
-        del limits["MemorySwapMax"]
-    elif name != UNCAGED:
-        limits.setdefault("MemorySwapMax", 0)
-    provenance = {k: v for k, v in data.items() if not k[0].isupper() and v is not None}
-    return Cage(name, limits, provenance)
+def _command(table: WorkloadTable) -> Command | None:
+    if table.kind != "command":
+        return None
+    return Command(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schemas of docs/schema/, by file name."""
     return {
         f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-        for name, model in (("experiment", ExperimentFile), ("cage", CageFile))
+        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", ProviderFile))
     }

@@ -1,4 +1,4 @@
-"""The tables of experiments/*.toml and cgroups/*.toml, as pydantic checks them."""
+"""The tables of experiments/*.toml, as pydantic checks them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,21 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from pagecage.definitions.cage_tables import Fraction
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source, Strict
-from pagecage.errors import PagecageError
-from pagecage.units import parse_size_bytes
+from pagecage.definitions.sizes import SizeBytes
 
 
-def _size_bytes(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            return parse_size_bytes(value)
-        except PagecageError as error:
-            raise ValueError(f"{error.message.removeprefix('size: ')}; {error.hint}") from None
-    raise ValueError('a size is a string with a unit, as in "200MB" or "1GiB"')
+def _regular_expression(value: object) -> object:
+    """A pattern of Python's `re`, as it stands."""
+    try:
+        re.compile(str(value))
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+    return value
 
 
-_SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
-SizeBytes = Annotated[
-    int,
-    BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=_SIZE_PATTERN)]),
-    Field(gt=0),
-]
+RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
 PLACES = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat"]
@@ -52,36 +47,31 @@ def wrong_job_option(option: str) -> str | None:
     return None
 
 
-class Fraction(Strict):
-    """A size as a share of the dataset's."""
-
-    dataset_fraction: Annotated[float, Field(gt=0)]
-
-
-class CageFile(Strict):
-    """One file of cgroups/. Limits are systemd properties, verbatim (systemd.resource-control(5)); absent: no limit."""
-
-    about: str
-    MemoryMax: SizeBytes | Fraction | None = None
-    MemorySwapMax: SizeBytes | Literal["infinity"] | None = Field(None, description="closed (0) unless given")
-    IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOReadIOPSMax: Annotated[int, Field(gt=0)] | None = None
-    IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
-    IOWriteIOPSMax: Annotated[int, Field(gt=0)] | None = None
-    CPUQuota: Annotated[int, Field(gt=0, description="percent of one CPU")] | None = None
-    provider: str | None = None
-    io_accounting_bytes: SizeBytes | None = None
-    burst_bucket: dict[str, float] | None = None
-    source: Source | None = None
-
-
 class WorkloadTable(Strict):
-    """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command."""
+    """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command.
+
+    The keys below `min_memory_bytes` are a command's own.
+    """
 
     program: str
     kind: Literal["handshake", "command", "fio"] = "handshake"
     arguments: list[str] = []
     min_memory_bytes: SizeBytes | None = None
+    data_paths: list[str] = Field([], description="files and directories whose cache state is set and measured")
+    ready_when: RegularExpression | None = Field(None, description="it serves when a line of its output matches")
+    ready_port: Annotated[int, Field(gt=0, lt=65536)] | None = Field(
+        None, description="it serves when it listens on this TCP port"
+    )
+    timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _is_command(self) -> WorkloadTable:
+        own = ("data_paths", "ready_when", "ready_port", "timeout_seconds")
+        if self.kind != "command" and (given := [key for key in own if getattr(self, key)]):
+            raise ValueError(f'{given[0]} goes with kind "command", and this is {self.kind!r}')
+        if self.ready_when is not None and self.ready_port is not None:
+            raise ValueError("ready_when and ready_port are two ends of one time: leave one of them out")
+        return self
 
     @model_validator(mode="after")
     def _speaks_fio(self) -> WorkloadTable:

@@ -7,16 +7,21 @@ waits out a slice and then computes for a while.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pagecage.record import Record
 from pagecage.units import PAGE_BYTES
+from pagecage.verdicts.caps import COUNTER
 from pagecage.verdicts.readings import last_known
 from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window, windows
 
 NEAR_CAP = 0.6
 """The lowest share of its cap that a throttled synchronous reader was seen to reach."""
+FULL_CAP = 0.95
+"""From here on a cap holds whatever pressure tells: a program that awaits asynchronous reads (io_uring, libaio) does
+not count as waiting for I/O."""
 WAITING = 0.1
 """Share of a window in which some task waited: below it, nothing was waited for worth naming."""
 REFAULT_SHARE = 0.1
@@ -29,10 +34,14 @@ DISK_WAITING = 0.5
 CPU_BUSY = 0.8
 """CPUs used or waited for: one thread that would compute nearly all the time."""
 NAMES = ("bandwidth", "iops", "memory", "device", "cpu", "none")
-_CAPS = (
-    ("bandwidth", "IOReadBandwidthMax", "rbytes"), ("bandwidth", "IOWriteBandwidthMax", "wbytes"),
-    ("iops", "IOReadIOPSMax", "rios"), ("iops", "IOWriteIOPSMax", "wios"),
-)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What held one window: one of NAMES, and for a cap its systemd property, which tells reads from writes."""
+
+    name: str
+    property: str | None = None
 
 
 def judge_binding_limit(record: Record, series: Sequence[Mapping[str, Any]]) -> BindingVerdict:
@@ -45,46 +54,43 @@ def judge_binding_limit(record: Record, series: Sequence[Mapping[str, Any]]) -> 
     cut = windows(record, series)
     if not cut:
         return BindingVerdict("none", "Not known: the measured part did not end.", {})
-    requested = record.cage.get("requested") or {}
-    shares = _shares([(binding(window, requested), window.seconds) for window in cut])
+    found = [(bound(window, record.cage.get("requested") or {}), window.seconds) for window in cut]
+    shares = _shares([(one.name, seconds) for one, seconds in found])
     name = max(NAMES, key=lambda n: shares.get(n, 0.0))
-    return BindingVerdict(name, _sentence(name, shares, cut), shares)
+    caps = _shares([(one.property, seconds) for one, seconds in found])
+    return BindingVerdict(name, _sentence(name, shares, cut), shares, caps)
 
 
-def _shares(named: Sequence[tuple[str, float]]) -> dict[str, float]:
+def _shares(named: Sequence[tuple[str | None, float]]) -> dict[str, float]:
+    """The share of the time of each name, in the order of NAMES and of the properties; None counts as time alone."""
     total = sum(seconds for _, seconds in named)
-    shares = {name: sum(s for n, s in named if n == name) / total for name in NAMES}
+    shares = {name: sum(s for n, s in named if n == name) / total for name in (*NAMES, *COUNTER)}
     return {name: share for name, share in shares.items() if share}
 
 
-def binding(window: Window, requested: Mapping[str, Any]) -> str:
-    """The one name for one window, by the first rule that applies: a cap, memory, the device, the CPU."""
-    cap = _nearest_cap(window, requested)
-    if cap and _share(window.waited_io, window) >= WAITING:
-        return cap
+def bound(window: Window, requested: Mapping[str, Any]) -> Bound:
+    """What held one window, by the first rule that applies: a cap, memory, the device, the CPU."""
+    closeness, prop = _nearest_cap(window)
+    if closeness >= FULL_CAP or (closeness >= NEAR_CAP and _share(window.waited_io, window) >= WAITING):
+        return Bound("bandwidth" if "Bandwidth" in prop else "iops", prop)
     if "MemoryMax" in requested and _reclaims(window):
-        return "memory"
+        return Bound("memory")
     if _share(window.disk_busy, window) >= DISK_BUSY and _share(window.waited_io, window) >= DISK_WAITING:
-        return "device"
+        return Bound("device")
     computing = _share(window.cpu, window) + _share(window.waited_cpu, window)
     if _share(window.throttled, window) >= WAITING or computing >= CPU_BUSY:
-        return "cpu"
-    return "none"
+        return Bound("cpu")
+    return Bound("none")
 
 
 def _share(value: float | None, window: Window) -> float:
     return 0.0 if value is None else value / window.seconds
 
 
-def _nearest_cap(window: Window, requested: Mapping[str, Any]) -> str | None:
-    """The cap that the window's rate came closest to, if it came near enough."""
-    found = []
-    for name, prop, key in _CAPS:
-        cap = requested.get(prop)
-        if isinstance(cap, int | float) and cap:
-            found.append((window.moved[key] / window.seconds / cap, name))
-    closeness, name = max(found, default=(0.0, ""))
-    return name if closeness >= NEAR_CAP else None
+def _nearest_cap(window: Window) -> tuple[float, str]:
+    """How near the window came to the cap that it came closest to, and that cap's property."""
+    near = ((window.moved[COUNTER[prop]] / window.seconds / cap, prop) for prop, cap in window.caps.items())
+    return max(near, default=(0.0, ""))
 
 
 def _reclaims(window: Window) -> bool:

@@ -10,9 +10,11 @@ from pagecage.record import Record
 from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.cache import judge_cache_state
 from pagecage.verdicts.cost import amplification, floor
+from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.limits import judge_limits
 from pagecage.verdicts.quiet import judge_host_quiet
 from pagecage.verdicts.verdict import Amplification, BindingVerdict, Floor, LimitVerdict, Verdict
+from pagecage.verdicts.windows import windows
 
 DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
 """Outcomes that answer the question; the others are no data points whatever their verdicts."""
@@ -29,6 +31,7 @@ class Verdicts:
     binding_limit: BindingVerdict
     amplification: Amplification
     floor: Floor
+    diagnosis: Diagnosis
     is_data_point: bool
     excluded: bool
     reasons: tuple[str, ...]
@@ -40,15 +43,16 @@ def judge(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdicts:
     Pure: the same record and series give the same verdicts on any machine. docs/METHODOLOGY.md has the rules.
     """
     limits, cache, quiet = judge_limits(record), judge_cache_state(record), judge_host_quiet(record)
-    reasons = _reasons(limits, cache, quiet)
+    reasons, binding = _reasons(limits, cache, quiet), judge_binding_limit(record, series)
     return Verdicts(
         limits=limits,
         cache_state_reached=cache,
         host_quiet=quiet,
         emulated=_emulated(record),
-        binding_limit=judge_binding_limit(record, series),
+        binding_limit=binding,
         amplification=amplification(record),
         floor=floor(record),
+        diagnosis=diagnose(record, binding, windows(record, series)),
         is_data_point=record.outcome in DATA_POINTS,
         excluded=bool(reasons),
         reasons=reasons,

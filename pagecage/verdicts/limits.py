@@ -8,6 +8,7 @@ from typing import Any
 from pagecage.cage import IO_MAX_KEY, MEMORY_FILE, Cage, expected_read_back
 from pagecage.record import Record
 from pagecage.units import format_bytes, format_rate
+from pagecage.verdicts.caps import credits_error, measured_caps, rewritings
 from pagecage.verdicts.readings import difference, io_and_seconds, last_known, measured_seconds
 from pagecage.verdicts.verdict import LimitVerdict
 
@@ -40,7 +41,8 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
     if not record.cage.get("read_back") and not record.measured:
         return LimitVerdict("not_applicable", "It ended before its slice was read back.", name, cap)
     observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
-    for found in (_read_back(record, name, cap), _ancestor(record, name, cap), _overrun(record, name, cap)):
+    broken = (_read_back(record, name, cap), _credits(record, name), _ancestor(record, name, cap))
+    for found in (*broken, _overrun(record, name, cap)):
         if found:
             return LimitVerdict("leaky", found, name, cap, observed, calibrated)
     word, because = _proof(record, name, cap)
@@ -67,6 +69,17 @@ def _read_back(record: Record, name: str, cap: int) -> str | None:
     if got == expected:
         return None
     return f"The kernel holds {_FILE[name]} = {got or 'nothing'} where {expected} was to be."
+
+
+def _credits(record: Record, name: str) -> str | None:
+    """A sentence when burst credits stopped rewriting io.max, so that what was in force since is not what was asked."""
+    error = credits_error(record, name)
+    return f"The cap did not follow its credits: {error}." if error else None
+
+
+def _in_force(record: Record, name: str, cap: float) -> float:
+    """The cap itself; with burst credits the average of what was in force in the measured part."""
+    return measured_caps(record).get(name, cap)
 
 
 def _limit_value(name: str, text: str | None) -> float | None:
@@ -127,14 +140,15 @@ def _allowed(record: Record, name: str, cap: float) -> float:
         return 0 if cap == 0 else cap * GRACE + CHARGE_BATCH_BYTES
     key = _IO_COUNTER.get(IO_MAX_KEY.get(name, ""))
     seconds = (io_and_seconds(record, key) or (0, None))[1] if key else measured_seconds(record)
-    return cap * (1 + FIRST_SLICE_SECONDS / (seconds or 1)) * GRACE
+    slices = (1 + rewritings(record, name)) * FIRST_SLICE_SECONDS / (seconds or 1)
+    return _in_force(record, name, cap) * (1 + slices) * GRACE
 
 
 def _overrun(record: Record, name: str, cap: float) -> str | None:
     """A sentence when more went through than the cap allows, in the trial or in the calibration."""
     observed, allowed = _observed(record, name), _allowed(record, name, cap)
     if observed is not None and observed > allowed:
-        return f"The trial came to {amount(name, observed)}, over the {amount(name, cap)} allowed."
+        return f"The trial came to {amount(name, observed)}, over the {_told(record, name, cap)} allowed."
     calibration = _calibration(record, name)
     driven, held = calibration.get("observed"), calibration.get("held")
     if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
@@ -176,6 +190,13 @@ def _reached(record: Record, name: str, cap: float) -> str | None:
     if name == "CPUQuota":
         throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec") or 0
         return f"The trial was throttled for {throttled / 1e6:.2f} s." if throttled else None
-    if observed is not None and cap and observed >= REACHED * cap:
-        return f"The trial drove against it and came to {amount(name, observed)} of {amount(name, cap)}."
+    if observed is not None and cap and observed >= REACHED * _in_force(record, name, cap):
+        return f"The trial drove against it and came to {amount(name, observed)} of {_told(record, name, cap)}."
     return None
+
+
+def _told(record: Record, name: str, cap: float) -> str:
+    """The cap, and what credits made of it."""
+    in_force = _in_force(record, name, cap)
+    burst = f" (with its burst credits {amount(name, in_force)} on average)" if in_force != cap else ""
+    return f"{amount(name, cap)}{burst}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,13 @@ class LimitVerdict(Verdict):
 
 @dataclass(frozen=True)
 class BindingVerdict(Verdict):
-    """Which limit held the trial back (`bandwidth iops memory cpu device none`), and each one's share of time."""
+    """Which limit held the trial back (`bandwidth iops memory cpu device none`), and each one's share of time.
+
+    `caps` are the same shares by systemd property, so that reads and writes stand apart.
+    """
 
     shares: dict[str, float]
+    caps: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

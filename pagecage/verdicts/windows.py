@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pagecage.record import Record
+from pagecage.verdicts.caps import caps_between, measured_caps
 from pagecage.verdicts.readings import (
     counter,
     difference,
@@ -17,15 +18,20 @@ from pagecage.verdicts.readings import (
 
 WINDOW_SECONDS = 0.5
 """A throttled reader moves a slice (100 ms) at a time; over five slices its rate is a rate."""
+SHORTEST_REST_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
 class Window:
     """What the slice did in one stretch of the measured part. Waits are seconds; None is not known."""
 
+    start_seconds: float
+    """Since `go`."""
     seconds: float
     moved: Mapping[str, float]
     """By io.stat key: rbytes rios wbytes wios."""
+    caps: Mapping[str, float]
+    """The I/O caps in force, by systemd property."""
     waited_io: float | None
     waited_memory: float | None
     waited_cpu: float | None
@@ -40,9 +46,36 @@ class Window:
 def windows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
     """Windows of the measured part; where the series is too coarse the whole of it, from the counters."""
     rows = _within(record, series)
-    cut = [_from_rows(first, last) for first, last in _pairs(rows)]
+    cut = [_from_rows(record, first, last) for first, last in _pairs(rows)]
     whole = _whole(record)
     return cut or ([whole] if whole else [])
+
+
+def whole_part(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
+    """The windows, and as one more what they leave out of the measured part: its first and last moments."""
+    cut, whole = windows(record, series), _whole(record)
+    rest = _less(whole, cut) if whole and cut else None
+    return [*cut, rest] if rest else cut
+
+
+_FIGURES = (
+    "waited_io", "waited_memory", "waited_cpu", "refault_pages", "limit_hits", "disk_busy", "cpu", "throttled",
+)  # fmt: skip
+
+
+def _less(whole: Window, cut: Sequence[Window]) -> Window | None:
+    """The whole without its windows; None where next to nothing is left. Rounding leaves nothing below zero."""
+    seconds = whole.seconds - sum(window.seconds for window in cut)
+    if seconds < SHORTEST_REST_SECONDS:
+        return None
+
+    def left(name: str) -> float | None:
+        known, told = getattr(whole, name), [getattr(window, name) for window in cut]
+        return None if known is None or None in told else max(0.0, known - sum(told))
+
+    moved = {key: max(0.0, count - sum(window.moved[key] for window in cut)) for key, count in whole.moved.items()}
+    figures: dict[str, Any] = {name: left(name) for name in _FIGURES}
+    return replace(whole, seconds=seconds, moved=moved, **figures)
 
 
 def _within(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -75,11 +108,14 @@ def _scaled(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
 
 
-def _from_rows(first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
+def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
     """A disk that the slice has not touched yet has an empty `io`."""
+    assert record.measured is not None
     keys = ("rbytes", "rios", "wbytes", "wios")
     return Window(
+        start_seconds=first["t"] - record.measured["start_monotonic_seconds"],
         seconds=last["t"] - first["t"],
+        caps=caps_between(record, first["t"], last["t"]),
         moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in keys},
         waited_io=_scaled(_grown(first, last, "pressure", "io", "some"), 1e-6),
         waited_memory=_scaled(_grown(first, last, "pressure", "memory", "some"), 1e-6),
@@ -98,7 +134,9 @@ def _whole(record: Record) -> Window | None:
         return None
     keys = ("rbytes", "rios", "wbytes", "wios")
     return Window(
+        start_seconds=0.0,
         seconds=seconds,
+        caps=measured_caps(record),
         moved={key: io_difference(record, key) or 0.0 for key in keys},
         waited_io=stalled_seconds(record, "io"),
         waited_memory=stalled_seconds(record, "memory"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,19 +11,34 @@ from hypothesis import strategies as st
 from pagecage.cage import (
     IO_MAX_KEY,
     PROPERTIES,
+    Accounting,
+    Bucket,
+    Burst,
     Cage,
+    Latency,
+    Volume,
     cage_from_json,
     cage_to_json,
+    cloud_to_json,
     expected_read_back,
     limits_not_in_force,
     property_arguments,
 )
+from tests.record_schema import breaches
+from tests.test_docs import as_line
 
+counts = st.integers(1, 2**50)
+buckets = st.none() | st.builds(Bucket, counts, counts)
+flags = st.none() | st.booleans()
 cages = st.builds(
     Cage,
     name=st.text(min_size=1, max_size=20),
     properties=st.dictionaries(st.sampled_from(PROPERTIES), st.integers(0, 2**50)),
     provenance=st.dictionaries(st.text(max_size=10), st.text(max_size=10)),
+    volume=st.none() | st.builds(Volume, st.none() | st.text(max_size=5), scale=st.sampled_from([1.0, 0.1])),
+    burst=st.none() | st.builds(Burst, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
+    accounting=st.none() | st.builds(Accounting, st.none() | counts, flags, flags),
+    latency=st.none() | st.builds(Latency, st.none() | counts, st.none() | counts),
 )
 FULL = Cage("full", {
     "MemoryMax": 10_000_000, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500,
@@ -32,6 +49,23 @@ FULL = Cage("full", {
 @given(cages)
 def test_a_cage_travels_unchanged(cage: Cage) -> None:
     assert cage_from_json(cage_to_json(cage)) == cage
+
+
+@given(cages)
+def test_a_cage_survives_being_written_as_json(cage: Cage) -> None:
+    assert cage_from_json(json.loads(json.dumps(cage_to_json(cage)))) == cage
+
+
+@given(cages)
+def test_a_record_has_of_the_cloud_what_the_cage_has(cage: Cage) -> None:
+    told = cloud_to_json(cage)
+    assert set(told) == {key for key in ("volume", "burst", "accounting", "latency") if getattr(cage, key) is not None}
+    line = json.loads(json.dumps(as_line(cage={"name": cage.name, **told})))
+    assert breaches(line) == []
+
+
+def test_a_plan_from_before_clouds_is_read() -> None:
+    assert cage_from_json({"name": "old", "properties": {"MemoryMax": 1}}) == Cage("old", {"MemoryMax": 1})
 
 
 def test_systemd_is_told_plain_numbers_and_one_spelling_of_the_disk() -> None:

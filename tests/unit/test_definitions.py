@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.cage import Accounting, Bucket, Burst, Latency, Volume
 from pagecage.covering import treatments
-from pagecage.definitions.catalogue import Definitions, nearest
+from pagecage.definitions.catalogue import Definitions
 from pagecage.definitions.programs import known_programs
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, nearest
 from tests.tree import ROOT
 
 CAGES = {
@@ -21,6 +22,29 @@ CAGES = {
     "tenth": 'about = "a tenth"\nMemoryMax = { dataset_fraction = 0.1 }\n',
     "tight": 'about = "all"\nMemoryMax = "10MB"\nIOReadBandwidthMax = "20MB"\nIOReadIOPSMax = 500\nCPUQuota = 50\n',
 }
+VOLUME = """
+about = "a volume"
+IOReadBandwidthMax = "125MiB"
+IOReadIOPSMax = 1500
+[source]
+title = "the provider"
+[volume]
+provider = "aws"
+type = "gp2"
+size = "500GiB"
+throughput = "250MiB"
+instance = "m7i.large"
+scale = 0.5
+[burst]
+start = "full"
+iops = { rate = 3000, credits = 5400000 }
+bandwidth = { rate = "250MiB", credits = "1TiB" }
+[accounting]
+io_size = "256KiB"
+merged = true
+[latency]
+read_us = 1000
+"""
 EXPERIMENT = """
 question = "?"
 fresh = "never"
@@ -96,6 +120,22 @@ def test_a_cages_values_are_resolved(top: Path) -> None:
         "MemorySwapMax": 0,
     }  # fmt: skip
     assert cage.provenance == {"about": "all"}
+
+
+def test_what_a_cloud_does_besides_is_carried(top: Path) -> None:
+    (top / "cgroups/cloud.toml").write_text(VOLUME)
+    cage = definitions(top).cage("cloud", None)
+    assert cage.properties == {"IOReadBandwidthMax": 125 * 2**20, "IOReadIOPSMax": 1500, "MemorySwapMax": 0}
+    assert cage.volume == Volume("aws", "gp2", 500 * 2**30, None, 250 * 2**20, "m7i.large", 0.5)
+    assert cage.burst == Burst("full", Bucket(3000, 5_400_000), Bucket(250 * 2**20, 2**40))
+    assert cage.accounting == Accounting(256 * 2**10, True, None)
+    assert cage.latency == Latency(1000, None)
+    assert cage.provenance["about"] == "a volume"
+
+
+def test_a_cage_that_is_silent_carries_nothing(top: Path) -> None:
+    cage = definitions(top).cage("tight", None)
+    assert (cage.volume, cage.burst, cage.accounting, cage.latency) == (None, None, None, None)
 
 
 @given(st.integers(4096 * 10, 2**45))
@@ -185,6 +225,19 @@ def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], key: str, wo
         ('about = "x"\nCPUQuota = "50%"', "CPUQuota", "edit"),
         ('about = "x"\nIOReadBandwidthMax = "fast"', "IOReadBandwidthMax: 'fast' is no size", "edit"),
         ('MemoryMax = "1GiB"', "about", "edit"),
+        (VOLUME.replace("[burst]", "[brust]"), "unknown key 'brust'", '"burst"'),
+        (VOLUME.replace("credits = 54", "credit = 54"), "unknown key 'burst.iops.credit'", '"credits"'),
+        (VOLUME.replace("io_size", "iosize"), "unknown key 'accounting.iosize'", '"io_size"'),
+        (VOLUME.replace("read_us", "raed_us"), "unknown key 'latency.raed_us'", '"read_us"'),
+        (VOLUME.replace('"500GiB"', '"500G"'), "volume.size: '500G' has no clear unit", "GiB"),
+        (VOLUME.replace('"full"', '"empty"'), "burst.start", "drained"),
+        (VOLUME.replace("rate = 3000", "rate = 1500"), "burst.iops.rate is no more than the limit", "edit"),
+        (VOLUME.replace("IOReadIOPSMax = 1500", ""), "burst.iops: a bucket refills at the base", "IOReadIOPSMax"),
+        (VOLUME.replace('IOReadBandwidthMax = "125MiB"', ""), "burst.bandwidth: a bucket", "IOReadBandwidthMax"),
+        ('about = "x"\n[burst]\nstart = "full"', "burst has neither iops nor bandwidth", "leave it out"),
+        (VOLUME.replace('"1TiB"', '"0B"'), "burst.bandwidth.credits", "edit"),
+        (VOLUME.replace("scale = 0.5", "scale = 0.0"), "volume.scale", "edit"),
+        (VOLUME.replace("read_us = 1000", "read_us = 0"), "latency.read_us", "edit"),
         ('about = "x"\nabout = "y"', "Cannot overwrite a value", "toml.io"),
     ],
 )

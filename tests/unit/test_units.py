@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
-from pagecage.units import format_bytes, format_rate, format_seconds, page_floor_bytes, parse_size_bytes
+from pagecage.units import (
+    exact_size,
+    format_both_rates,
+    format_bytes,
+    format_hours,
+    format_rate,
+    format_seconds,
+    page_floor_bytes,
+    parse_exact_bytes,
+    parse_size_bytes,
+)
 
 SCALES = {
     "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -95,3 +106,40 @@ def test_the_kernel_keeps_whole_pages(count: int) -> None:
     floor = page_floor_bytes(count)
     assert floor % 4096 == 0
     assert floor <= count < floor + 4096
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(131_072_000, "125MiB"), (81_250_000, "81.25MB"), (2**40, "1TiB"), (17, "17B"), (43_380_000, "43.38MB"),
+     (32767 * 2**30, "32767GiB"), (2_103_750_000_000, "2103.75GB"), (0, "0B"), (100_000_000, "100MB")],
+)  # fmt: skip
+def test_a_size_is_said_exactly(count: int, text: str) -> None:
+    assert exact_size(count) == text
+
+
+@given(st.integers(0, 2**62))
+def test_an_exact_size_reads_back(count: int) -> None:
+    assert parse_size_bytes(exact_size(count)) == count
+    assert parse_size_bytes(exact_size(count, " ")) == count
+
+
+def test_a_rate_per_gib_is_not_rounded() -> None:
+    assert parse_exact_bytes("0.12MiB") == Fraction(12 * 2**20, 100)
+    assert parse_size_bytes("0.12MiB") == 125_829
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [(131_072_000, "131.1 MB/s (125 MiB/s)"), (81_250_000, "81.25 MB/s (77.49 MiB/s)"), (0, "0 MB/s (0 MiB/s)"),
+     (10**10, "10000 MB/s (9537 MiB/s)"), (1.25e9, "1250 MB/s (1192 MiB/s)")],
+)  # fmt: skip
+def test_a_rate_in_both_bases(rate: float, text: str) -> None:
+    assert format_both_rates(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(60, "60 s"), (1800, "30 min 00 s"), (3599, "59 min 59 s"), (4993, "1 h 23 min"), (42255, "11 h 44 min")],
+)
+def test_long_durations_for_people(seconds: float, text: str) -> None:
+    assert format_hours(seconds) == text

@@ -1,0 +1,166 @@
+"""Burst credits, which io.max does not know: a thread plays the bucket by rewriting the trial's io.max.
+
+It reads what went through from the slice's io.stat, so that whatever blk-throttle lets pass is charged, and writes only
+when the cap changes by a step: every rewriting starts a new slice of 100 ms (tg_conf_updated in block/blk-throttle.c).
+systemd writes its own values again when a scope begins in the slice, so that what is in force is looked at each tick.
+Before Linux 6.1 a rewriting could keep throttled I/O waiting for ever (commit a880ae93e5b5).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.cgroupfs import read_limits
+from pagecage.agent.collectors.collector import Outcome, Surroundings
+from pagecage.agent.kernelfs import parse_nested_keyed
+from pagecage.cage import IO_MAX_KEY, Bucket, Cage
+from pagecage.errors import HostError
+from pagecage.token_bucket import TokenBucket, filled
+
+_PERIOD_SECONDS = 0.1
+_COUNTERS = {
+    "iops": {"IOReadIOPSMax": "rios", "IOWriteIOPSMax": "wios"},
+    "bandwidth": {"IOReadBandwidthMax": "rbytes", "IOWriteBandwidthMax": "wbytes"},
+}
+
+
+@dataclass
+class Meter:
+    """One bucket, the io.stat keys that drain it by the systemd properties that it sets, and the cap in force."""
+
+    kind: str
+    counters: dict[str, str]
+    bucket: TokenBucket
+    cap: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """What the bucket is, as it stands in a record."""
+        return {
+            "kind": self.kind, "properties": sorted(self.counters), "base": self.bucket.base, "rate": self.bucket.rate,
+            "capacity": self.bucket.capacity, "credits_at_start": self.bucket.credits,
+        }  # fmt: skip
+
+
+def meters(cage: Cage) -> Iterator[Meter]:
+    """The buckets of a cage: one for both directions where the provider combines them, else one each."""
+    if cage.burst is None:
+        return
+    combined = bool(cage.accounting and cage.accounting.combined)
+    for kind, bucket in (("iops", cage.burst.iops), ("bandwidth", cage.burst.bandwidth)):
+        if bucket is None:
+            continue
+        bursting = {p: key for p, key in _COUNTERS[kind].items() if p in cage.properties and _bursts(cage, p, bucket)}
+        for group in [bursting] if combined else [{prop: key} for prop, key in bursting.items()]:
+            base = min((cage.properties[prop] for prop in group), default=0)
+            if base:
+                yield Meter(kind, group, filled(base, bucket.rate, bucket.credits, cage.burst.start))
+
+
+def _bursts(cage: Cage, prop: str, bucket: Bucket) -> bool:
+    return cage.properties[prop] < bucket.rate
+
+
+class CreditPlayer:
+    """Plays every bucket of a cage from `start` to `stop`; started, stopped and recorded like a collector."""
+
+    name = "credits"
+
+    def __init__(self, around: Surroundings, cage: Cage) -> None:
+        self._path = around.directory / "credits.jsonl"
+        self._cgroup, self._maj_min = around.cgroup, around.disk.maj_min
+        self._meters = list(meters(cage))
+        self._about = [meter.to_json() for meter in self._meters]
+        self._rows: list[dict[str, Any]] = []
+        self._changes: list[dict[str, float]] = []
+        self._overwritten = 0
+        self._error: str | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+
+    def start(self) -> None:
+        """Put the first caps in force and begin."""
+        self._read, self._since = self._counters(), time.monotonic()
+        self._put_in_force()
+        self._thread.start()
+
+    def wait_until_recording(self) -> None:
+        """The first caps are in force when `start` returns."""
+
+    def stop(self) -> Outcome:
+        """End, and write the series: a row a tick, with the credits and caps of every bucket."""
+        self._ending.set()
+        if self._thread.ident:
+            self._thread.join(5.0)
+        self._path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows))
+        return Outcome("failed" if self._error else "ok", self._error, files=(self._path,))
+
+    def to_json(self) -> dict[str, Any]:
+        """What was played: each bucket, each rewriting of io.max with its moment, and what went wrong."""
+        return {
+            "buckets": self._about, "changes": list(self._changes), "overwritten": self._overwritten,
+            "error": self._error,
+        }  # fmt: skip
+
+    def _loop(self) -> None:
+        following = self._since
+        while not self._error and not self._ending.is_set():
+            following = max(following + _PERIOD_SECONDS, time.monotonic())
+            self._ending.wait(max(0.0, following - time.monotonic()))
+            self._tick()
+
+    def _tick(self) -> None:
+        """Charge what went through since the last tick, and rewrite io.max where that changes a cap."""
+        try:
+            read, now = self._counters(), time.monotonic()
+            for meter in self._meters:
+                used = sum(read.get(key, 0) - self._read.get(key, 0) for key in meter.counters.values())
+                meter.bucket = meter.bucket.after(used, now - self._since)
+            self._notice_others()
+            self._read, self._since = read, now
+            self._put_in_force()
+        except (OSError, ValueError, HostError) as error:
+            self._error = f"burst credits ended early: {error}"
+
+    def _counters(self) -> dict[str, int]:
+        """io.stat of the slice for the disk; a disk that it has not touched has no line."""
+        text = (self._cgroup / "io.stat").read_text()
+        return parse_nested_keyed(text).get(self._maj_min, {})
+
+    def _notice_others(self) -> None:
+        """What somebody else wrote since the last tick was in force since then, and is written over now."""
+        held = read_limits(self._cgroup, self._maj_min)
+        for meter in self._meters:
+            found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}
+            if any(text != str(meter.cap) for text in found.values()):
+                since = max(self._since, self._changes[-1]["t"])
+                self._changes.append({"t": since, **{p: int(n) for p, n in found.items() if n != "max"}})
+                self._overwritten, meter.cap = self._overwritten + 1, 0
+
+    def _put_in_force(self) -> None:
+        changed: dict[str, int] = {}
+        for meter in self._meters:
+            if meter.bucket.cap != meter.cap:
+                meter.cap = meter.bucket.cap
+                changed |= dict.fromkeys(meter.counters, meter.cap)
+        if changed:
+            write_io_max(self._cgroup, self._maj_min, changed)
+            self._changes.append({"t": time.monotonic(), **changed})
+        buckets = [{"credits": round(meter.bucket.credits, 3), "cap": meter.cap} for meter in self._meters]
+        self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
+
+
+def write_io_max(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
+    """Set caps by their systemd property and read them back. Raises HostError when the kernel holds something else."""
+    wanted = {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
+    (cgroup / "io.max").write_text(f"{maj_min} {' '.join(f'{key}={cap}' for key, cap in wanted.items())}\n")
+    held = read_limits(cgroup, maj_min)
+    wrong = [f"{key} is {held.get(f'io.max.{key}')}, not {cap}" for key, cap in wanted.items()
+             if held.get(f"io.max.{key}") != cap]  # fmt: skip
+    if wrong:
+        raise HostError(f"io.max does not hold what was written: {'; '.join(wrong)}")

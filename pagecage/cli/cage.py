@@ -1,0 +1,119 @@
+"""`pagecage cage ...`: the catalogue of cloud volumes, and the cages of this checkout."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+
+from pagecage.cage import UNCAGED
+from pagecage.cage_toml import cage_to_toml
+from pagecage.cli import cage_catalogue, cage_page
+from pagecage.cli.cage_order import Ordered, Positive, bought, catalogue_names, profile_of_order
+from pagecage.cli.choose import TOP, definitions
+from pagecage.definitions.offers import read_offers
+from pagecage.errors import EXIT_OK, PagecageError, nearest
+from pagecage.volumes.offers import Provider
+from pagecage.volumes.profile import Profile, cage_of
+
+CAGES = TOP / "cgroups"
+app = App(name="cage", help="Cloud volumes as cages: list, show.")
+_error = Console(stderr=True, highlight=False)
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, and data alone, on standard output.")]
+
+
+@app.command(name="list")
+def list_(
+    *,
+    provider: str | None = None,
+    type: str | None = None,  # noqa: A002 - the option's name
+    min_iops: Positive | None = None,
+    as_json: Json = False,
+) -> int:
+    """List the catalogue's types of volumes and instances, and the cages of this checkout.
+
+    Parameters
+    ----------
+    provider
+        Only what this provider offers: aws, azure, digitalocean or gcp. No cages then.
+    type
+        Only types and cages with this in their names.
+    min_iops
+        Only what can give at least so many reads a second.
+    """
+    providers = read_offers(CAGES / "catalogue")
+    known = [each.name for each in providers]
+    if provider is not None and provider not in known:
+        raise PagecageError(f"there is no provider {provider!r} in the catalogue", nearest(provider, known))
+    wanted = cage_catalogue.Wanted(provider, type, min_iops)
+    chosen = cage_catalogue.select(providers, definitions(), wanted)
+    if as_json:
+        print(json.dumps(cage_catalogue.to_json(chosen)))
+    else:
+        cage_catalogue.show(chosen)
+    return EXIT_OK
+
+
+@app.command
+def show(
+    name: str,
+    ordered: Ordered = Ordered(),  # noqa: B008 - frozen
+    *,
+    save: str | None = None,
+    force: Annotated[bool, Parameter(negative=())] = False,
+    as_json: Json = False,
+) -> int:
+    """Show the limits of a cloud volume on its instance, or of a cage: how fast, for how long, and what sets it.
+
+    Parameters
+    ----------
+    name
+        A type of the catalogue (aws-gp3), a size that has a name (azure-p10), or a cage of `pagecage cage list`.
+    save
+        Write the limits as the cage cgroups/NAME.toml.
+    force
+        Write over a cage that is there.
+    """
+    known, providers = definitions(), read_offers(CAGES / "catalogue")
+    if name in known.cage_names():
+        if ordered != Ordered() or save:
+            raise PagecageError(f"{name} is a cage, with its limits settled", f"pagecage cage show {name}")
+        profile = cage_catalogue.cage_profile(known, name)
+        line = bought(profile.volume)
+    else:
+        profile, line = profile_of_order(providers, name, ordered, known.cage_names())
+    if save:
+        path = _save(profile, line, _new_name(save, providers, force))
+        _error.print(f"saved: {path.relative_to(TOP)}", markup=False, soft_wrap=True)
+    if as_json:
+        print(json.dumps(cage_page.to_json(profile)))
+    else:
+        cage_page.show(profile, line)
+    return EXIT_OK
+
+
+def _new_name(name: str, providers: tuple[Provider, ...], force: bool) -> str:
+    """The name, if a cage may have it."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or name == UNCAGED:
+        hint = "use small letters, digits and dashes, as in --save customer-disk"
+        raise PagecageError(f"{name!r} cannot name a cage", hint)
+    if name in catalogue_names(providers):
+        raise PagecageError(f"{name!r} is a type of the catalogue", "choose another name")
+    if (CAGES / f"{name}.toml").exists() and not force:
+        raise PagecageError(f"there is a cage {name} already", "choose another name, or add --force")
+    return name
+
+
+def _save(profile: Profile, line: str, name: str) -> Path:
+    path = CAGES / f"{name}.toml"
+    comments = [f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}" for cited in profile.sources]
+    about = f"{profile.name} ({line}): {profile.about}."
+    try:
+        path.write_text(cage_to_toml(cage_of(profile, name, about), comments))
+    except OSError as error:
+        raise PagecageError(f"{path} cannot be written: {error.strerror}", f"ls -ld {path.parent}") from None
+    return path

@@ -1,0 +1,132 @@
+"""The page of one profile: a table of speeds and who sets them, what to know besides, where the figures come from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pagecage.cage import cage_to_json
+from pagecage.errors import PagecageError
+from pagecage.units import format_both_rates, format_bytes, format_hours
+from pagecage.volumes.limits import Layer, Phase, phases
+from pagecage.volumes.notes import notes
+from pagecage.volumes.profile import Profile, cage_of
+
+_NAMES = {"iops": "IOPS", "bandwidth": "bandwidth"}
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, and never folded where it is a pipe."""
+    return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 1000)
+
+
+def plain_table(*heads: str) -> Table:
+    """Columns without lines between them."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    return table
+
+
+def show(profile: Profile, bought: str) -> None:
+    """Print the page."""
+    out = console()
+    out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(bought)}' if bought else ''}")
+    out.print(f"[dim]{escape(profile.about)}[/]")
+    out.print()
+    table = plain_table("limit", "rate", "set by", "lasts")
+    for row in _rows(profile):
+        table.add_row(*(escape(cell) for cell in row))
+    print_table(out, table)
+    _paragraphs(out, [*notes(profile), *profile.remarks])
+    for cited in profile.sources:
+        source = cited.source
+        line = f"{cited.of}: {source.title}, {source.date or 'undated'}  {source.url}"
+        out.print(f"[dim]{escape(line.rstrip())}[/]", soft_wrap=True)
+
+
+def print_table(out: Console, table: Table) -> None:
+    """The table, without the blanks that fill its last column."""
+    with out.capture() as captured:
+        out.print(table)
+    for line in captured.get().splitlines():
+        out.file.write(line.rstrip() + "\n")
+
+
+def _paragraphs(out: Console, texts: list[str]) -> None:
+    if texts:
+        out.print()
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for text in texts:
+        grid.add_row("·", escape(" ".join(text.split())))
+    print_table(out, grid)
+    out.print()
+
+
+def _rows(profile: Profile) -> Iterator[tuple[str, str, str, str]]:
+    for quantity, name in _NAMES.items():
+        reads, writes = (getattr(profile.limits, f"{side}_{quantity}") for side in ("read", "write"))
+        if reads == writes:
+            yield from _speeds(name, quantity, reads, profile.start)
+        else:
+            yield from _speeds(f"read {name}", quantity, reads, profile.start)
+            yield from _speeds(f"write {name}", quantity, writes, profile.start)
+    if profile.memory_share is not None:
+        yield "memory", f"{profile.memory_share * 100:g} % of the dataset", profile.memory_by, ""
+    elif profile.memory_bytes is not None:
+        yield "memory", format_bytes(profile.memory_bytes), profile.memory_by, ""
+
+
+def _speeds(name: str, quantity: str, layers: tuple[Layer, ...], start: str) -> Iterator[tuple[str, str, str, str]]:
+    """A line for each phase, so that a burst stands above what is left after it."""
+    if not layers:
+        yield name, "no limit", "", ""
+    for phase in phases(layers, start):
+        yield name, _rate(phase.rate, quantity), phase.by, _lasts(phase, start)
+        name = ""
+
+
+def _rate(rate: Fraction, quantity: str) -> str:
+    return format_both_rates(float(rate)) if quantity == "bandwidth" else f"{float(rate):.6g}"
+
+
+def _lasts(phase: Phase, start: str) -> str:
+    return "for good" if phase.seconds is None else f"{format_hours(float(phase.seconds))} from {start}"
+
+
+def to_json(profile: Profile) -> dict[str, Any]:
+    """The page as data (docs/FORMAT.md): figures unrounded, `seconds` null for good; `cage` as a plan would hold it."""
+    return {
+        "name": profile.name, "about": profile.about, "start": profile.start,
+        "limits": {name: _limit(layers, profile.start) for name, layers in vars(profile.limits).items()},
+        "memory_bytes": profile.memory_bytes, "memory_dataset_fraction": profile.memory_share,
+        "published_latency": asdict(profile.published) if profile.published else None,
+        "notes": list(notes(profile)), "remarks": list(profile.remarks),
+        "sources": [{"of": cited.of, **asdict(cited.source)} for cited in profile.sources],
+        "cage": _cage(profile),
+    }  # fmt: skip
+
+
+def _cage(profile: Profile) -> dict[str, Any] | None:
+    try:
+        return cage_to_json(cage_of(profile, profile.name, profile.about))
+    except PagecageError:
+        return None  # scaled below what the kernel can count
+
+
+def _limit(layers: tuple[Layer, ...], start: str) -> dict[str, Any]:
+    return {
+        "layers": [{key: _number(value) for key, value in asdict(layer).items()} for layer in layers],
+        "phases": [{key: _number(value) for key, value in asdict(phase).items()} for phase in phases(layers, start)],
+    }
+
+
+def _number(value: str | Fraction | None) -> str | float | None:
+    return float(value) if isinstance(value, Fraction) else value

@@ -1,0 +1,79 @@
+"""`pagecage sweep`: one limit of a cage varied, what each value costs, where raising it stops to pay."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from pagecage.cli.carry_out import Job, begun, carry_out
+from pagecage.cli.choose import TOP
+from pagecage.cli.preview import plan_lines
+from pagecage.cli.replay_end import exit_code
+from pagecage.cli.replay_plan import ReplayWishes
+from pagecage.cli.report import render, show_run
+from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
+from pagecage.errors import EXIT_OK
+from pagecage.hosts.kit import make_kit
+
+_error = Console(stderr=True, highlight=False)
+EXAMPLES = """Examples:
+
+  pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000,2000 --treatment load=lazy-random
+  pagecage sweep customer --vary IOReadBandwidthMax=100MB,400MB --cold data -- grep -r needle data
+  pagecage sweep tenth --vary MemoryMax=64MiB,256MiB --cold big.db -- sqlite3 big.db 'select count(*) from t'"""
+
+
+def _say(text: str) -> None:
+    _error.print(text, soft_wrap=True, markup=False)
+
+
+def sweep(
+    base: str,
+    /,
+    *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    vary: str,
+    own: ExperimentWishes = ExperimentWishes(),  # noqa: B008 - frozen
+    wishes: ReplayWishes = ReplayWishes(),  # noqa: B008 - frozen
+    dry_run: bool = False,
+    yes: bool = False,
+    as_json: Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")] = False,
+) -> int:
+    """Run one treatment of an experiment, or any command, under several values of one limit, and find the knee.
+
+    The time under each I/O cap is also predicted from the trial under the cage's own value, and both are printed.
+
+    Parameters
+    ----------
+    base
+        The cage whose limit is varied: one of cgroups/.
+    what
+        One of `pagecage list`; or, after `--`, a program and its arguments.
+    vary
+        The limit and its values, as in IOReadIOPSMax=500,1000,2000 or MemoryMax=64MiB,128MiB; the cage's own is added.
+    dry_run
+        Print the plan, and start nothing.
+    yes
+        Do not ask before changing a setting of the disk that holds /.
+    """
+    make_kit(TOP)
+    typed = shlex.join(["pagecage", *sys.argv[1:]])
+    asked = SweepWishes(base, what, vary, own, wishes)
+    plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, _say)
+    if not dry_run:
+        return _carried_out(begun(plan, host, yes), as_json)
+    host.stop()
+    print("\n".join(plan_lines(plan)))
+    return EXIT_OK
+
+
+def _carried_out(job: Job, as_json: bool) -> int:
+    status = carry_out(job, _say)
+    page = render(job.folder.path, _say)
+    print(show_run(job.folder.path, as_json), end="")
+    _say(f"report: {os.path.relpath(page)}")
+    return exit_code(job, status, _say)

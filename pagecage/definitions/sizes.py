@@ -1,0 +1,27 @@
+"""A size with its unit, as every table of ours writes it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from pagecage.errors import PagecageError
+from pagecage.units import parse_size_bytes
+
+
+def _size_bytes(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            return parse_size_bytes(value)
+        except PagecageError as error:
+            raise ValueError(f"{error.message.removeprefix('size: ')}; {error.hint}") from None
+    raise ValueError('a size is a string with a unit, as in "200MB" or "1GiB"')
+
+
+SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)? *([kKMGT]B|[KMGT]iB|B)$"
+SizeBytes = Annotated[
+    int,
+    BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)]),
+    Field(gt=0),
+]

@@ -1,0 +1,55 @@
+"""A token bucket as cloud volumes have it: what is used above the base drains it, what is left of the base refills it.
+
+AWS describes it so for gp2 ("I/O credits"), Azure for its credit-based bursting; QEMU's throttling is its mirror image,
+a bucket that leaks at the base and is full where this one is empty (docs/throttle.txt).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+FILL = {"full": 1.0, "half": 0.5, "drained": 0.0}
+"""How full a bucket is when a trial begins, by the name that a cage gives it."""
+HORIZON_SECONDS = 0.5
+"""For how long a cap must be coverable by what is left: five slices of blk-throttle."""
+STEP = 1.25
+"""Caps between base and burst differ by this factor at least, so that io.max is not rewritten for every I/O."""
+
+
+@dataclass(frozen=True)
+class TokenBucket:
+    """`base` and `rate` a second, `capacity` and `credits` in the same unit: I/Os or bytes.
+
+    `credits` below zero are what went through before the cap could be lowered; they are paid back first.
+    """
+
+    base: float
+    rate: float
+    capacity: float
+    credits: float
+
+    def after(self, used: float, seconds: float) -> TokenBucket:
+        """The bucket some time later, in which so much was used."""
+        return replace(self, credits=min(self.capacity, self.credits + self.base * seconds - used))
+
+    @property
+    def cap(self) -> int:
+        """The cap to put in force now: the burst rate while credits cover it, then by steps down to the base."""
+        covered = self.base + max(0.0, self.credits) / HORIZON_SECONDS
+        if covered >= self.rate:
+            return round(self.rate)
+        return round(self.base * STEP ** math.floor(math.log(covered / self.base, STEP)))
+
+    def least_seconds(self, amount: float) -> float:
+        """The least time in which so much can go through from now on."""
+        left = max(0.0, self.credits)
+        burst_seconds = left / (self.rate - self.base)
+        if amount <= self.rate * burst_seconds:
+            return amount / self.rate
+        return (amount - left) / self.base
+
+
+def filled(base: float, rate: float, capacity: float, start: str) -> TokenBucket:
+    """A bucket as a trial finds it: `full`, `half` or `drained`."""
+    return TokenBucket(base, rate, capacity, FILL[start] * capacity)

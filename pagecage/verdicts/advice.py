@@ -1,0 +1,209 @@
+"""The sentence that a person can forward: what was full, with what, what would help and what would not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pagecage.record import Record
+from pagecage.units import PAGE_BYTES, format_bytes, format_rate, format_seconds
+from pagecage.verdicts.binding import DISK_WAITING
+from pagecage.verdicts.caps import requested_caps
+from pagecage.verdicts.cost import amplification
+from pagecage.verdicts.readings import last_known
+from pagecage.verdicts.traffic import Traffic, total, traffic
+from pagecage.verdicts.verdict import BindingVerdict
+from pagecage.verdicts.windows import Window
+
+FULL = 0.9
+"""From this share of a cap upwards it is called full; below, the program was held by it and did not fill it."""
+WASTEFUL = 1.5
+"""Device bytes for each distinct byte asked for, from which on reading less is advised."""
+TOGETHER = 1.03
+"""Reads and writes above this share of a common limit went past it; less is the grace that every limit has."""
+ANOTHER = 0.15
+"""A second limit is named from this share of the time."""
+_BY_LIMITS = ("bandwidth", "iops", "memory")
+_IN_WORDS = {
+    "bandwidth": "a bandwidth cap", "iops": "an IOPS cap", "memory": "the memory limit", "device": "the disk itself",
+    "cpu": "computing", "none": "several things in turn",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a sentence is made from. `held` are the windows that the verdict's limit held, at least one."""
+
+    binding: BindingVerdict
+    cap_property: str | None
+    record: Record
+    cut: tuple[Window, ...]
+    held: tuple[Window, ...]
+    in_order_seconds: float | None
+    drained_seconds: float | None
+
+    @property
+    def share(self) -> float:
+        """Of the measured time."""
+        return self.binding.shares[self.binding.verdict]
+
+    @property
+    def direction(self) -> str:
+        """`read` or `write`: which way the cap lies, or most bytes went."""
+        if self.cap_property:
+            return "write" if "Write" in self.cap_property else "read"
+        return "write" if traffic("write", self.held).bytes > traffic("read", self.held).bytes else "read"
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went through that way while the limit held."""
+        return traffic(self.direction, self.held)
+
+    def of_time(self, key: str) -> float:
+        """The share of the held time that a window's figure makes up; 0 where it is not known."""
+        return (total(key, self.held) or 0.0) / sum(window.seconds for window in self.held)
+
+
+def sentence_of(case: Case) -> str:
+    """One to four sentences: what held, what helps, what else took time, what reading in order would take."""
+    parts = (_TOLD[case.binding.verdict](case), _another(case), _drained(case), _together(case), _in_order(case))
+    return " ".join(part for part in parts if part)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _iops(case: Case) -> str:
+    went, cap = case.traffic, case.traffic.iops_cap or 0.0
+    with_what = f"{_size(went)} {case.direction}s ({_beside(went.bytes_per_second, went.bandwidth_cap)})"
+    helps = f"more IOPS or larger {case.direction}s help"
+    if went.bandwidth_cap is not None:
+        full = went.bytes_per_second >= FULL * went.bandwidth_cap
+        helps = f"{helps} only with more bandwidth, which is full too" if full else f"{helps}, more bandwidth does not"
+    return f"{_held(case, f'{cap:,.0f} IOPS', went.ios_per_second / cap)} with {with_what}: {helps}."
+
+
+def _bandwidth(case: Case) -> str:
+    went, cap = case.traffic, case.traffic.bandwidth_cap or 0.0
+    beside = f" of {went.iops_cap:,.0f}" if went.iops_cap else ""
+    with_what = f"{_size(went)} {case.direction}s ({went.ios_per_second:,.0f}{beside} I/Os a second)"
+    not_so = ", more IOPS do not" if went.iops_cap else ""
+    helps = f"more bandwidth or {'reading' if case.direction == 'read' else 'writing'} less helps{not_so}"
+    return f"{_held(case, format_rate(cap), went.bytes_per_second / cap)} with {with_what}: {helps}.{_wasted(case)}"
+
+
+def _held(case: Case, cap: str, closeness: float) -> str:
+    """Which cap, for how long, and whether it was full; "97 % of the time the 5,000 IOPS cap on reads was full"."""
+    state = "was full" if closeness >= FULL else f"held it ({_percent(closeness)} of it used)"
+    return f"{_percent(case.share)} of the time the {cap} cap on {case.direction}s {state}"
+
+
+def _size(went: Traffic) -> str:
+    return format_bytes(went.bytes_per_io) if went.bytes_per_io else "no"
+
+
+def _beside(rate: float, cap: float | None) -> str:
+    return f"{format_rate(rate)} of {format_rate(cap)}" if cap else format_rate(rate)
+
+
+def _wasted(case: Case) -> str:
+    """How much of what the disk delivered was not asked for, where that is much."""
+    times = amplification(case.record).per_distinct_byte
+    if case.direction == "write" or times is None or times < WASTEFUL:
+        return ""
+    told = f" The disk delivered {times:.3g} bytes for each that was asked for"
+    return f"{told}: a smaller read-ahead, MADV_RANDOM or reading in order save them."
+
+
+def killed(record: Record) -> str | None:
+    """The sentence for a trial that was killed for want of memory; None where none was."""
+    kills = last_known(record, "memory.events", "oom_kill")
+    return f"It was killed: it needs more memory than {_memory_max(record)}. Only more memory helps." if kills else None
+
+
+def _memory_max(record: Record) -> str:
+    limit = (record.cage.get("requested") or {}).get("MemoryMax")
+    return f"MemoryMax of {format_bytes(limit)}" if isinstance(limit, int) else "the memory limit"
+
+
+def _memory(case: Case) -> str:
+    again = (total("refault_pages", case.held) or 0.0) * PAGE_BYTES
+    read = traffic("read", case.held).bytes
+    cost = f"{_percent(min(1.0, again / read))} of the bytes read had been in memory before" if again and read else ""
+    reclaim = f"{_percent(case.of_time('waited_memory'))} of it went into reclaim"
+    told = " and ".join(part for part in (cost, reclaim) if part)
+    return f"{_percent(case.share)} of the time {_memory_max(case.record)} held it ({told}): more memory helps."
+
+
+def _device(case: Case) -> str:
+    went = case.traffic
+    rates = f"{format_rate(went.bytes_per_second)}, {went.ios_per_second:,.0f} I/Os a second"
+    below = "below every cap" if requested_caps(case.record) else "without any cap"
+    busy = f"{_percent(case.share)} of the time the disk itself was busy {below} ({rates})"
+    return f"{busy}: a faster disk or fewer {case.direction}s help, higher caps do not."
+
+
+def _cpu(case: Case) -> str:
+    if case.of_time("throttled") >= 0.1:
+        quota = (case.record.cage.get("requested") or {}).get("CPUQuota")
+        named = f"CPUQuota of {quota} %" if quota else "a CPU quota"
+        return f"{_percent(case.share)} of the time {named} held it: more CPU helps, a faster disk does not."
+    translated = " Instructions are translated here: a real CPU needs a fraction of it." if case.record.emulated else ""
+    busy = f"it computed or waited for a CPU ({case.of_time('cpu'):.2f} CPUs busy)"
+    slack = " and no cap was full" if requested_caps(case.record) else ""
+    return f"{_percent(case.share)} of the time {busy}{slack}: a faster disk does not help.{translated}"
+
+
+def _none(case: Case) -> str:
+    waited, went = case.of_time("waited_io"), case.traffic
+    if waited < DISK_WAITING or not went.ios:
+        rest = f"{_percent(waited)} waiting for the disk, {_percent(case.of_time('waited_memory'))} for memory"
+        return f"No limit held it: {rest}, {case.of_time('cpu'):.2f} CPUs busy."
+    each = (total("waited_io", case.held) or 0.0) / went.ios
+    waits = f"No cap was full: {_percent(waited)} of the time went into waiting for the disk, "
+    waits += f"{1000 * each:.3g} ms a {case.direction}"
+    return f"{waits}. Several {case.direction}s at once or a disk that answers sooner help, higher caps do not."
+
+
+_TOLD: dict[str, Callable[[Case], str]] = {
+    "iops": _iops, "bandwidth": _bandwidth, "memory": _memory, "device": _device, "cpu": _cpu, "none": _none,
+}  # fmt: skip
+
+
+def _another(case: Case) -> str:
+    """The limit that held most of the rest."""
+    others = {name: share for name, share in case.binding.shares.items() if name != case.binding.verdict}
+    name = max(others, key=lambda n: others[n], default="none")
+    if others.get(name, 0.0) < ANOTHER:
+        return ""
+    return f"Another {_percent(others[name])} of the time went to {_IN_WORDS[name]}."
+
+
+def _drained(case: Case) -> str:
+    if case.drained_seconds is None:
+        return ""
+    return f"Its burst credits ran out after {format_seconds(case.drained_seconds)}; only the base was left then."
+
+
+def _together(case: Case) -> str:
+    """Reads and writes that share a limit at the provider and went past it here, where each has its own."""
+    if not (case.record.cage.get("accounting") or {}).get("combined"):
+        return ""
+    read, write = traffic("read", case.cut), traffic("write", case.cut)
+    shares = [
+        (read.ios_per_second + write.ios_per_second) / read.iops_cap if read.iops_cap else 0.0,
+        (read.bytes_per_second + write.bytes_per_second) / read.bandwidth_cap if read.bandwidth_cap else 0.0,
+    ]
+    if max(shares) <= TOGETHER or not read.ios or not write.ios:
+        return ""
+    return f"Reads and writes together came to {max(shares):.2f} of a limit that they share at the provider."
+
+
+def _in_order(case: Case) -> str:
+    """What the fix would give, where reading is what the time went into."""
+    if case.in_order_seconds is None or case.direction != "read" or case.binding.verdict not in _BY_LIMITS:
+        return ""
+    limit, size = (case.record.cage.get("requested") or {}).get("MemoryMax"), case.record.cache["file_bytes"]
+    short = f", but {format_bytes(limit)} of memory do not hold them" if isinstance(limit, int) and limit < size else ""
+    return f"Reading the files once sequentially would take about {format_seconds(case.in_order_seconds)}{short}."

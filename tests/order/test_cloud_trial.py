@@ -1,0 +1,131 @@
+"""A trial in a cage that came from a cloud: credits are played, requests split as they are counted, latency told."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent import phases
+from pagecage.agent.session import run_trial
+from pagecage.agent.storage import MadeStorage
+from pagecage.cage import Accounting, Bucket, Burst, Cage, Latency
+from pagecage.campaign import need_of
+from pagecage.cli import carry_out as carry_out_module
+from pagecage.cli.carry_out import begun
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.local import LocalHost
+from pagecage.plan import Plan
+from pagecage.record import Record, read_records
+from pagecage.trial import Dataset, Trial
+from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_trial
+from tests.record_schema import breaches
+
+BURSTING = replace(LIGHT, burst=Burst("full", iops=Bucket(2000, 100_000)), accounting=Accounting(262_144, True, True))
+SLOW = replace(LIGHT, latency=Latency(1000, 1000))
+
+
+def carry_out(machine: Machine, trial: Trial, out: io.BytesIO | None = None, **facts: object) -> Record:
+    bench = make_bench(machine, out or io.BytesIO(), trial)
+    bench.facts.update(facts)
+    run_trial(bench, trial, 1)
+    return list(read_records(machine.records))[-1]
+
+
+def carried(record: Record) -> dict[str, str]:
+    return {one["what"]: one["state"] for one in record.cage["carried"]}
+
+
+def test_credits_are_played_and_recorded(machine: Machine) -> None:
+    out = io.BytesIO()
+    record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), out, kernel="6.12.57+deb13-amd64")
+    assert (record.outcome, record.error) == ("ok", None)
+    credits_ = record.cage["credits"]
+    assert credits_["buckets"][0]["credits_at_start"] == 100_000
+    assert [set(change) for change in credits_["changes"]] == [{"t", "IOReadIOPSMax"}]
+    assert credits_["changes"][0]["IOReadIOPSMax"] == 2000
+    assert credits_["error"] is None
+    assert record.cage["read_back"]["io.max.riops"] == "500", "the base is what systemd was told"
+    assert record.collectors["credits"]["status"] == "ok"
+    [trace] = [frame["body"] for frame in frames_of(out.getvalue()) if frame.get("name") == "credits.jsonl"]
+    assert json.loads(trace.splitlines()[0])["buckets"] == [{"credits": 100000, "cap": 2000}]
+    assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
+    assert machine.left() == []
+
+
+def test_an_old_kernel_plays_no_credits(machine: Machine) -> None:
+    record = carry_out(machine, make_trial(cage=BURSTING), kernel="5.15.0-91-generic")
+    assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
+    assert "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0]["reason"]
+
+
+def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Machine) -> None:
+    record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), kernel="6.12.0")
+    assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
+    assert record.device["knobs"]["max_sectors_kb"] == "256"
+    assert [line for line in machine.told() if line.startswith("max_sectors_kb")] == [
+        "max_sectors_kb 256", "max_sectors_kb 1280",
+    ]  # fmt: skip
+
+
+def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[object, ...]] = []
+
+    def make(*asked: object) -> MadeStorage:
+        made.append(asked)
+        return MadeStorage(phases_disk, machine.data)
+
+    phases_disk = make_bench(machine, io.BytesIO(), make_trial()).disk
+    monkeypatch.setattr(phases, "OF_OURS", machine.root)
+    monkeypatch.setattr(phases, "make_storage", make)
+    monkeypatch.setattr(phases, "remove_storage", lambda *_: [])
+    record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
+    assert record.outcome == "ok"
+    assert made[0][:2] == ("null_blk", 1000)
+    assert (record.device["storage"], record.device["storage_latency_us"]) == ("null_blk", 1000)
+    assert carried(record) == {"latency": "exact"}
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, ours: bool
+) -> None:
+    def refuse(*_: object) -> MadeStorage:
+        raise HostError("null_blk cannot be set up: no such module", "")
+
+    monkeypatch.setattr(phases, "OF_OURS", machine.root if ours else Path("/nowhere"))
+    monkeypatch.setattr(phases, "make_storage", refuse)
+    record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
+    assert (record.outcome, record.device["storage"]) == ("ok", "data")
+    [told] = record.cage["carried"]
+    assert (told["what"], told["state"]) == ("latency", "absent")
+    assert ("no such module" if ours else "HOST=vm") in told["because"]
+
+
+def test_a_disk_in_memory_is_room_that_the_guest_must_have() -> None:
+    trial = make_trial(cage=LIGHT, dataset=Dataset(4 * 2**30))
+    plain, slow = (need_of(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
+    assert slow - plain == 4 * 2**30
+
+
+@pytest.mark.parametrize(
+    ("cage", "read_ahead_kb", "named"),
+    [(BURSTING, None, "max_sectors_kb"), (BURSTING, 128, "read_ahead_kb and max_sectors_kb"), (LIGHT, None, None)],
+)
+def test_a_setting_of_the_disk_under_the_system_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, cage: Cage, read_ahead_kb: int | None, named: str | None
+) -> None:
+    host = LocalHost()
+    monkeypatch.setattr(LocalHost, "facts", lambda _: {"disk": {"maj_min": "8:0", "node": "/dev/sda"}})
+    monkeypatch.setattr(carry_out_module, "_disk_of_root", lambda: "8:0")
+    monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
+    plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
+    if named is None:
+        assert begun(plan, host, yes=False).plan is plan
+    else:
+        with pytest.raises(PagecageError, match=f"set {named} on /dev/sda, which holds /"):
+            begun(plan, host, yes=False)
+    assert begun(plan, host, yes=True).plan is plan

@@ -1,0 +1,229 @@
+"""`pagecage cage` as a user meets it: what it prints, what it saves, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pagecage.definitions.catalogue import Definitions
+from tests.checkout import copy, pagecage, top
+from tests.tree import ROOT
+
+__all__ = ["copy", "top"]
+GP3 = ("aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250", "--instance", "m7i.large")
+
+
+def show(top: Path, *words: str) -> str:
+    done = pagecage(top, "cage", "show", *words)
+    assert done.status == 0, done.stderr
+    return done.stdout
+
+
+def shown_json(top: Path, *words: str) -> dict[str, dict[str, dict[str, list[dict[str, object]]]]]:
+    loaded: dict[str, dict[str, dict[str, list[dict[str, object]]]]] = json.loads(show(top, *words, "--json"))
+    return loaded
+
+
+def row(page: str, name: str) -> list[str]:
+    """The cells of a row of the page's table."""
+    line = next(line for line in page.splitlines() if line.startswith(name))
+    return [cell.strip() for cell in line.split("   ") if cell.strip()]
+
+
+def test_a_page_says_how_fast_for_how_long_and_by_whom(top: Path) -> None:
+    page = show(top, *GP3)
+    assert page.splitlines()[0] == "aws-gp3  500 GiB, 6000 IOPS, 250 MiB/s, on m7i.large"
+    assert row(page, "IOPS") == ["IOPS", "6000", "aws-gp3", "7 h 35 min from full"]
+    assert row(page, "bandwidth") == ["bandwidth", "262.1 MB/s (250 MiB/s)", "aws-gp3", "3 h 14 min from full"]
+    assert row(page, "            81.25") == ["81.25 MB/s (77.49 MiB/s)", "m7i.large", "for good"]
+    assert row(page, "memory") == ["memory", "8 GiB", "m7i.large"]
+    assert "Reads and writes share each limit" in page
+    assert "2025-09  https://" in page
+    assert all(line == line.rstrip() for line in page.splitlines())
+
+
+def test_what_is_saved_is_a_cage_that_a_plan_takes(top: Path) -> None:
+    done = pagecage(top, "cage", "show", *GP3, "--save", "customer-disk", "--start", "half")
+    assert done.status == 0
+    assert "saved: cgroups/customer-disk.toml" in done.stderr
+    cage = Definitions(top, []).cage("customer-disk", None)
+    assert cage.properties["IOReadBandwidthMax"] == 81_250_000
+    assert cage.burst is not None
+    assert cage.burst.start == "half"
+    assert cage.volume is not None
+    assert (cage.volume.size_bytes, cage.volume.iops, cage.volume.instance) == (500 * 2**30, 6000, "m7i.large")
+    text = (top / "cgroups/customer-disk.toml").read_text()
+    assert tomllib.loads(text)["volume"]["throughput"] == "250MiB"
+    planned = pagecage(top, "plan", "smoke", "--host", "local", "--size", "smoke", "--cage", "customer-disk", "--json")
+    trial = next(t for t in json.loads(planned.stdout)["trials"] if t["cage"]["name"] == "customer-disk")
+    assert trial["cage"]["burst"]["iops"] == {"rate": 6000, "credits": 65_520_000}
+    assert trial["cage"]["accounting"] == {"io_size_bytes": 262144, "merged": True, "combined": True}
+
+
+def test_a_saved_cage_shows_the_same_limits(top: Path) -> None:
+    pagecage(top, "cage", "show", *GP3, "--save", "customer-disk")
+    from_type, from_file = shown_json(top, *GP3), shown_json(top, "customer-disk")
+    for name, limit in from_type["limits"].items():
+        speeds = [(phase["rate"], phase["seconds"]) for phase in limit["phases"]]
+        assert [(p["rate"], p["seconds"]) for p in from_file["limits"][name]["phases"]] == speeds
+    assert row(show(top, "customer-disk"), "IOPS")[:2] == ["IOPS", "6000"]
+
+
+def test_nothing_is_written_over_unasked(top: Path) -> None:
+    kept = (top / "cgroups/customer.toml").read_text()
+    done = pagecage(top, "cage", "show", *GP3, "--save", "customer")
+    assert done.status == 2
+    assert "there is a cage customer already mend: choose another name, or add --force" in " ".join(done.stderr.split())
+    assert (top / "cgroups/customer.toml").read_text() == kept
+    assert pagecage(top, "cage", "show", *GP3, "--save", "customer", "--force").status == 0
+    assert (top / "cgroups/customer.toml").read_text() != kept
+
+
+def test_a_size_with_a_name_is_a_size(top: Path) -> None:
+    page = show(top, "azure-p10")
+    assert page.splitlines()[0] == "azure-premium-ssd  P10, 128 GiB"
+    assert show(top, "azure-P10") == page
+    assert show(top, "azure-premium-ssd", "--size", "100GiB").splitlines()[2:9] == page.splitlines()[2:9]
+
+
+@pytest.mark.parametrize("name", ["customer", "tenth", "uncaged", "smoke"])
+def test_every_cage_has_a_page(top: Path, name: str) -> None:
+    page = show(top, name)
+    assert page.startswith(name)
+    expected = {
+        "customer": "200 MB/s (190.7 MiB/s)",
+        "tenth": "10 % of the dataset",
+        "uncaged": "no limit",
+        "smoke": "500",
+    }
+    assert expected[name] in page
+
+
+def test_data_is_unrounded_and_says_who_sets_what(top: Path) -> None:
+    data = shown_json(top, "gcp-pd-standard", "--size", "10GiB", "--instance", "e2-medium")
+    assert data["limits"]["read_iops"]["layers"] == [
+        {"by": "gcp-pd-standard", "base": 7.5, "burst": None, "credits": None},
+        {"by": "e2-medium", "base": 1000, "burst": None, "credits": None},
+    ]
+    assert data["limits"]["read_iops"]["phases"] == [{"rate": 7.5, "by": "gcp-pd-standard", "seconds": None}]
+    assert data["cage"]["properties"] == {
+        "IOReadBandwidthMax": 1258291, "IOReadIOPSMax": 7, "IOWriteBandwidthMax": 1258291, "IOWriteIOPSMax": 15,
+        "MemorySwapMax": 0,
+    }  # fmt: skip
+
+
+def names(top: Path, *words: str) -> tuple[set[str], set[str]]:
+    done = pagecage(top, "cage", "list", "--json", *words)
+    assert done.status == 0, done.stderr
+    data = json.loads(done.stdout)
+    return {each["name"] for each in data["types"]}, {each["name"] for each in data["cages"]}
+
+
+def test_the_list_filters(top: Path) -> None:
+    types, cages = names(top)
+    assert {"aws-gp3", "azure-ultra", "digitalocean-volume", "gcp-pd-ssd"} < types
+    assert {"customer", "uncaged"} < cages
+    assert all(name.startswith("aws-") for name in names(top, "--provider", "aws")[0])
+    assert names(top, "--provider", "aws")[1] == set()
+    assert names(top, "--type", "gp") == ({"aws-gp2", "aws-gp3"}, set())
+    fast, fast_cages = names(top, "--min-iops", "100000")
+    assert {"azure-ultra", "gcp-pd-ssd", "aws-io2-block-express", "digitalocean-volume"} < fast
+    assert not {"aws-gp3", "azure-premium-ssd"} & fast
+    assert "uncaged" in fast_cages
+    assert "customer" not in fast_cages
+
+
+def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
+    done = pagecage(top, "cage", "list")
+    types, cages = names(top)
+    words = done.stdout.split()
+    assert all(name in words for name in types | cages)
+    assert "m7i.large" in words
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("aws-gp9 --size 1GiB", "there is no type of volume and no cage 'aws-gp9' mend: did you mean \"aws-gp3\"?"),
+        ("gp3", 'mend: did you mean "aws-gp3"?'),
+        ("zzz", "mend: pagecage cage list"),
+        ("custmer", 'mend: did you mean "customer"?'),
+        ("aws-gp3", "the limits of aws-gp3 depend on its size, and none is given mend: --size 500GiB"),
+        ("aws-gp3 --size 65TiB", "sold from 1 GiB to 64 TiB, and 65 TiB were asked for mend: --size 64TiB"),
+        ("aws-st1 --size 1GiB", "sold from 125 GiB to 16 TiB, and 1 GiB were asked for mend: --size 125GiB"),
+        ("aws-gp3 --size 500GB", "in steps of 1 GiB, and 500 GB are 465.66 GiB mend: --size 465GiB, or 466GiB"),
+        ("aws-gp3 --size 500", "--size: '500' has no clear unit"),
+        ("aws-gp3 --size 10GiB --iops 6000", "and 6000 were asked for mend: --iops 5000, or --size 12GiB"),
+        ("aws-gp3 --size 10GiB --iops 100", "may have 3000 to 5000 IOPS, and 100 were asked for mend: --iops 3000"),
+        ("aws-gp3 --size 9TiB --iops 90000", "90000 were asked for mend: --iops 80000"),
+        ("aws-gp3 --size 1TiB --throughput 1000", "aws-gp3 with 3000 IOPS may have 125 to 750 MiB/s, and 1000 MiB/s"),
+        ("aws-gp3 --size 1TiB --throughput 1000", "mend: --throughput 750, or --iops 4000"),
+        ("aws-gp3 --size 1GiB --throughput 1000", "asked for mend: --throughput 750\n"),
+        ("aws-gp3 --size 1TiB --throughput 100", "and 100 MiB/s were asked for mend: --throughput 125\n"),
+        ("azure-premium-ssd-v2 --size 1TiB --throughput 1000", "125 to 750 MB/s, and 1000 MB/s"),
+        ("azure-premium-ssd-v2 --size 1TiB --throughput 1000MiB", "125 to 750 MB/s, and 1048.58 MB/s"),
+        ("aws-gp3 --size 1TiB --throughput 250M", "--throughput: '250M' has no clear unit"),
+        ("aws-gp2 --size 10GiB --iops 3000", "takes no --iops: its size and type set what it has mend: leave --iops"),
+        ("aws-io1 --size 10GiB --iops 500 --throughput 1", "aws-io1 takes no --throughput"),
+        ("aws-io1 --size 10GiB", "aws-io1 has the IOPS that were bought, and none are given mend: --iops 500"),
+        ("azure-ultra --size 4GiB --iops 100", "throughput that was bought, and none is given mend: --throughput 25"),
+        ("aws-gp3 --size 1TiB --instance m7i.lage", "in the catalogue mend: did you mean \"m7i.large\"?"),
+        ("aws-gp3 --size 1TiB --instance zzz", "mend: pagecage cage list --provider aws"),
+        ("aws-gp3 --size 1TiB --instance D2s_v5", "Amazon EBS has no instance 'D2s_v5'"),
+        ("gcp-hyperdisk-balanced --size 1TiB --instance n2-standard-4", "no limits of n2-standard-4 for gcp-hyperdisk"),
+        ("digitalocean-volume", "depend on the instance, and none is given mend: --instance standard-droplet"),
+        ("gcp-pd-extreme --size 1TiB --iops 100", "mend: --instance n2-standard-64"),
+        ("digitalocean-volume --iops 5 --instance standard-droplet", "takes no --iops: the instance sets what it has"),
+        ("azure-p10 --size 10GiB", "azure-p10 is a size already mend: leave --size out"),
+        ("customer --scale 0.1", "customer is a cage, with its limits settled mend: pagecage cage show customer"),
+        ("customer --save other", "customer is a cage, with its limits settled"),
+        ("aws-gp3 --size 1TiB --save ../x", "'../x' cannot name a cage mend: use small letters"),
+        ("aws-gp3 --size 1TiB --save uncaged --force", "'uncaged' cannot name a cage"),
+        ("aws-gp3 --size 1TiB --save aws-gp3", "'aws-gp3' is a type of the catalogue"),
+        ("aws-sc1 --size 125GiB --scale 0.1 --save x", "less than the kernel can count"),
+        ("aws-gp3 --size 1TiB --memory 8G", "--memory: '8G' has no clear unit"),
+        ("aws-gp3 --size 1TiB --scale 0", "--scale"),
+        ("aws-gp3 --size 1TiB --scale nan", "--scale"),
+        ("aws-gp3 --size 1TiB --scale inf", "--scale"),
+        ("aws-gp3 --size 1TiB --iops 0", "--iops"),
+        ("aws-gp3 --size 1TiB --start empty", "--start"),
+        ("aws-gp3 --size 1TiB --latency-us 0", "--latency-us"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence_and_its_mend(top: Path, words: str, says: str) -> None:
+    before = {path.name for path in (top / "cgroups").iterdir()}
+    done = pagecage(top, "cage", "show", *words.split())
+    assert done.status == 2, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert says in " ".join(done.stderr.split()) + "\n"
+    assert {path.name for path in (top / "cgroups").iterdir()} == before
+
+
+def test_the_document_shows_what_is_printed(top: Path) -> None:
+    """Every command of docs/CLOUD.md runs; the table there is the one that the second of them prints."""
+    text = (ROOT / "docs/CLOUD.md").read_text()
+    shown = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("    pagecage cage ")]
+    assert len(shown) >= 5
+    pages = [pagecage(top, *words) for words in shown]
+    assert [page.status for page in pages] == [0] * len(shown)
+    table = text.split("The second prints\n\n", 1)[1].split("\n\n", 1)[0]
+    assert "\n".join(line.removeprefix("    ") for line in table.splitlines()) in pages[1].stdout
+
+
+def test_an_unknown_provider_is_named(top: Path) -> None:
+    done = pagecage(top, "cage", "list", "--provider", "asw")
+    assert done.status == 2
+    assert "there is no provider 'asw' in the catalogue mend: did you mean \"aws\"?" in " ".join(done.stderr.split())
+
+
+def test_a_wrong_catalogue_is_named(top: Path) -> None:
+    path = top / "cgroups/catalogue/aws.toml"
+    path.write_text(path.read_text().replace('step = "1GiB"', 'step = "1G"', 1))
+    done = pagecage(top, "cage", "list")
+    assert done.status == 2
+    assert "aws.toml: types.0.size.step: '1G' has no clear unit" in done.stderr

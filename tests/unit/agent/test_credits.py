@@ -1,0 +1,162 @@
+"""Burst credits played on a cgroup of files: what goes through is charged, and io.max follows."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.agent.children import Children
+from pagecage.agent.collectors.collector import Surroundings
+from pagecage.agent.credits import CreditPlayer, meters, write_io_max
+from pagecage.agent.device import Disk
+from pagecage.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage
+from pagecage.errors import HostError
+
+MAJ_MIN = "254:16"
+
+
+def cage(*, rate: int = 1000, held: int = 200, start: str = "full", **more: Any) -> Cage:
+    properties = {"IOReadIOPSMax": 100, "IOWriteIOPSMax": 100, "IOReadBandwidthMax": 20_000_000}
+    return Cage("small", properties, burst=Burst(start, iops=Bucket(rate, held)), **more)
+
+
+class Disklike:
+    """A cgroup of files whose reader always takes all that io.max allows."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cgroup = folder / "slice"
+        self.cgroup.mkdir()
+        self.reads, self._since = 0.0, time.monotonic()
+        (self.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
+        self.count()
+        disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
+        self.around = Surroundings(folder, disk, self.cgroup, (), Children(folder))
+
+    def count(self) -> None:
+        (self.cgroup / "io.stat.new").write_text(f"{MAJ_MIN} rbytes=0 wbytes=0 rios={int(self.reads)} wios=0\n")
+        (self.cgroup / "io.stat.new").replace(self.cgroup / "io.stat")
+
+    def cap(self) -> int:
+        text = (self.cgroup / "io.max").read_text()
+        return int(text.split("riops=")[1].split()[0])
+
+    def read_until_drained(self) -> None:
+        end, self._since = time.monotonic() + 20, time.monotonic()
+        while self.cap() > 100 and (now := time.monotonic()) < end:
+            self.reads += self.cap() * (now - self._since)
+            self._since = now
+            self.count()
+            time.sleep(0.005)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
+    disk = Disklike(tmp_path)
+    player = CreditPlayer(disk.around, cage(held=18_000))
+    player.start()
+    try:
+        assert disk.cap() == 1000
+    finally:
+        assert player.stop().status == "ok"
+
+
+def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: None) -> None:
+    disk = Disklike(tmp_path)
+    player = CreditPlayer(disk.around, cage(held=600))
+    player.start()
+    disk.read_until_drained()
+    drained = disk.cap()
+    deadline = time.monotonic() + 20
+    while disk.cap() == 100 and time.monotonic() < deadline:  # on a busy machine a late tick has left a debt
+        time.sleep(0.02)
+    refilled = disk.cap()
+    outcome = player.stop()
+    assert (drained, refilled > 100) == (100, True)
+    assert player.to_json()["buckets"][0] == {
+        "kind": "iops", "properties": ["IOReadIOPSMax"], "base": 100, "rate": 1000, "capacity": 600,
+        "credits_at_start": 600,
+    }  # fmt: skip
+    caps = [change["IOReadIOPSMax"] for change in player.to_json()["changes"] if "IOReadIOPSMax" in change]
+    assert (caps[0], min(caps)) == (1000, 100)
+    series = rows(outcome.files[0])
+    seconds = series[-1]["t"] - series[0]["t"]
+    assert series[-1]["buckets"][0]["credits"] == pytest.approx(600 + 100 * seconds - int(disk.reads), abs=1)
+
+
+@pytest.fixture
+def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file keeps only what was last written, where the kernel changes the keys that it is given."""
+
+    def write(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
+        text = (cgroup / "io.max").read_text().split()[1:]
+        held = {key: value for key, _, value in (pair.partition("=") for pair in text)}
+        held |= {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
+        (cgroup / "io.max.new").write_text(f"{maj_min} " + " ".join(f"{k}={v}" for k, v in held.items()) + "\n")
+        (cgroup / "io.max.new").replace(cgroup / "io.max")
+
+    monkeypatch.setattr("pagecage.agent.credits.write_io_max", write)
+
+
+def test_a_bucket_each_way_unless_the_provider_combines_them() -> None:
+    apart = [meter.counters for meter in meters(cage())]
+    assert apart == [{"IOReadIOPSMax": "rios"}, {"IOWriteIOPSMax": "wios"}]
+    together = [meter.counters for meter in meters(cage(accounting=Accounting(combined=True)))]
+    assert together == [{"IOReadIOPSMax": "rios", "IOWriteIOPSMax": "wios"}]
+
+
+def test_a_limit_at_the_burst_rate_has_no_bucket() -> None:
+    assert list(meters(cage(rate=100))) == []
+    assert list(meters(Cage("plain", {"IOReadIOPSMax": 100}))) == []
+
+
+def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
+    disk = Disklike(tmp_path)
+    (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=0 wios=0\n")
+    player = CreditPlayer(disk.around, cage(accounting=Accounting(combined=True)))
+    player.start()
+    (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=150 wios=150\n")
+    time.sleep(0.35)
+    player.stop()
+    text = (disk.cgroup / "io.max").read_text()
+    assert "riops=100 wiops=100" in text
+
+
+def test_a_kernel_that_holds_something_else_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disklike(tmp_path)
+    monkeypatch.setattr("pagecage.agent.credits.read_limits", lambda *_: {"io.max.riops": "100"})
+    with pytest.raises(HostError, match="riops is 100, not 1000"):
+        write_io_max(disk.cgroup, MAJ_MIN, {"IOReadIOPSMax": 1000})
+
+
+def test_a_slice_that_vanishes_ends_the_play_and_says_so(tmp_path: Path) -> None:
+    disk = Disklike(tmp_path)
+    player = CreditPlayer(disk.around, cage())
+    player.start()
+    (disk.cgroup / "io.stat").unlink()
+    time.sleep(0.3)
+    outcome = player.stop()
+    assert outcome.status == "failed"
+    assert "burst credits ended early" in (outcome.reason or "")
+    assert player.to_json()["error"] == outcome.reason
+
+
+def test_what_somebody_else_writes_is_seen_and_written_over(tmp_path: Path, whole_io_max: None) -> None:
+    disk = Disklike(tmp_path)
+    player = CreditPlayer(disk.around, cage(held=18_000))
+    player.start()
+    (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
+    deadline = time.monotonic() + 10
+    while disk.cap() == 100 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    player.stop()
+    told = player.to_json()
+    assert (disk.cap(), told["error"]) == (1000, None)
+    assert told["overwritten"] == 2  # a bucket each way
+    assert [change.get("IOReadIOPSMax") for change in told["changes"]] == [1000, 100, None, 1000]

@@ -1,0 +1,124 @@
+"""The catalogue's files: right ones are read exactly, and what is wrong is named by file and key."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from pagecage.definitions.catalogue import schemas
+from pagecage.definitions.offers import read_offers
+from pagecage.errors import PagecageError
+from pagecage.units import MIB
+from pagecage.volumes.formulas import Linear
+from tests.tree import ROOT
+
+CATALOGUE = ROOT / "cgroups/catalogue"
+PROVIDER = """
+title = "A cloud"
+[sources.page]
+title = "a page"
+url = "https://example.org"
+date = "2026-01"
+[[types]]
+type = "disk"
+about = "a disk"
+sources = ["page"]
+size = { least = "1GiB", most = "1TiB", step = "1GiB" }
+throughput_unit = "MiB"
+iops.linear = { per_gib = 0.75, least = 100, most = 500 }
+throughput.steps = [{ up_to = "170GiB", value = "128MiB" }, { value = "250MiB" }]
+burst.iops.fixed = 3000
+burst.iops_credits.fixed = 5400000
+[[types]]
+type = "sized"
+about = "a disk in sizes"
+sources = ["page"]
+throughput_unit = "MB"
+tiers.P1 = { size = "4GiB", iops = 120, throughput = "25MB", burst_iops = 3500, burst_throughput = "170MB" }
+tiers.P2 = { size = "8GiB", iops = 240, throughput = "50MB" }
+tier_burst_seconds = 1800
+[[instances]]
+sources = ["page"]
+[instances.sizes]
+small = { memory = "8GiB", iops = 3600, throughput = "81.25MB" }
+[[machines]]
+family = "n2"
+sources = ["page"]
+caps.disk = [
+  { vcpus = 1, read_iops = 10, write_iops = 10, read_throughput = "1MiB", write_throughput = "1MiB" },
+  { vcpus = 8, read_iops = 20, write_iops = 20, read_throughput = "2MiB", write_throughput = "2MiB" },
+]
+"""
+
+
+def read(folder: Path, text: str = PROVIDER) -> None:
+    (folder / "cloud.toml").write_text(text)
+    read_offers(folder)
+
+
+def test_figures_are_exact(tmp_path: Path) -> None:
+    read(tmp_path)
+    disk = read_offers(tmp_path)[0].types[0]
+    assert disk.read_iops == Linear(Fraction(3, 4), Fraction(0), Fraction(100), Fraction(500))
+    assert disk.throughput_unit_bytes == MIB
+    assert disk.read_iops is disk.write_iops
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("per_gib = 0.75,", ""), "types.0.iops.linear: linear has one of per_gib and per_tib"),
+        (("per_gib = 0.75,", "per_gib = 0.75, per_tib = 1,"), "linear has one of per_gib and per_tib"),
+        (("per_gib = 0.75", 'per_gib = "0.75MiB"'), "types.0.iops.linear.per_gib: this is a number above zero"),
+        (("per_gib = 0.75", "per_gib = 0"), "this is a number above zero"),
+        (("per_gib = 0.75", "per_gib = true"), "this is a number above zero"),
+        (('value = "128MiB"', "value = 128"), "types.0.throughput.steps.0.value: this is text with a unit"),
+        (('value = "128MiB"', 'value = "128M"'), "types.0.throughput.steps.0.value: '128M' has no clear unit"),
+        (("iops.linear", "iops.lineer"), "types.0.iops.lineer"),
+        (("iops.linear", "iops.fixed = 1\niops.linear"), "types.0.iops: a formula has one shape"),
+        (("iops.linear", "read_iops.fixed = 1\niops.linear"), "iops stands beside read_iops"),
+        (("tiers.P1", "iops.fixed = 1\ntiers.P1"), "types.1: tiers stand beside iops"),
+        (('size = "8GiB", iops', 'size = "4GiB", iops'), "types.1: tiers go from the smallest to the largest"),
+        (('sources = ["page"]', 'sources = ["pgae"]'), "sources.pgae is missing"),
+        (('sources = ["page"]', "sources = []"), "types.0.sources"),
+        (('type = "sized"', 'type = "disk"'), "types: two of one name"),
+        (("caps.disk", "caps.dsik"), "there is no type 'dsik'"),
+        (("vcpus = 8", "vcpus = 1"), "machines.0: caps.disk go from the fewest vCPUs to the most"),
+        (('step = "1GiB"', 'stepp = "1GiB"'), "types.0.size.step"),
+        (('unit = "MB"', 'unit = "Mbit"'), "types.1.throughput_unit"),
+        (("[[machines]]", "[[machines]"), "(at line"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+    broken = PROVIDER.replace(*change, 1)
+    assert broken != PROVIDER
+    with pytest.raises(PagecageError) as caught:
+        read(tmp_path, broken)
+    assert caught.value.message.startswith("cloud.toml: ")
+    assert says in caught.value.message
+    assert caught.value.hint.startswith("edit ")
+
+
+@pytest.mark.parametrize("path", sorted(CATALOGUE.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_schema_that_editors_use_takes_the_catalogue(path: Path) -> None:
+    schema = schemas()["catalogue.schema.json"]
+    Draft202012Validator.check_schema(schema)
+    data = json.loads(json.dumps(tomllib.loads(path.read_text())))
+    assert [error.json_path for error in Draft202012Validator(schema).iter_errors(data)] == []
+    first = path.read_text().splitlines()[0].removeprefix("#:schema ")
+    assert (path.parent / first).resolve() == ROOT / "docs/schema/catalogue.schema.json"
+
+
+@pytest.mark.parametrize("path", sorted(CATALOGUE.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_source_is_used_and_leads_somewhere(path: Path) -> None:
+    data = tomllib.loads(path.read_text())
+    used = {
+        name for part in ("types", "instances", "machines") for table in data.get(part, []) for name in table["sources"]
+    }
+    assert used == set(data["sources"])
+    assert all(source["url"].startswith(("https://", "http://")) for source in data["sources"].values())

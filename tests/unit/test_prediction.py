@@ -1,0 +1,129 @@
+"""What a trial would have taken under other caps, told from stored trials and held against measured ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pagecage.verdicts.caps import requested_caps
+from pagecage.verdicts.knee import find_knee
+from pagecage.verdicts.prediction import predict
+from pagecage.verdicts.readings import io_difference
+from pagecage.verdicts.windows import whole_part, windows
+from tests.fixtures.records import make_record
+from tests.fixtures.stored import NAMES, stored
+
+ENDED = [name for name in NAMES if name != "killed"]
+TENTH = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
+
+
+def whole(name: str) -> float:
+    record, _ = stored(name)
+    return record.measured["seconds"] / (record.response.get("covered_fraction") or 1.0)
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_under_its_own_caps_it_takes_what_it_took(name):
+    record, series = stored(name)
+    assert predict(record, series, requested_caps(record)).seconds == pytest.approx(whole(name), rel=0.02)
+
+
+def test_single_pages_without_caps_tell_the_time_under_an_iops_cap():
+    record, series = stored("latency")
+    found = predict(record, series, TENTH)
+    assert found.seconds == pytest.approx(whole("iops"), rel=0.02)
+    assert found.held_share == pytest.approx(1.0)
+
+
+def test_reading_in_order_below_its_caps_tells_the_time_at_a_tenth_of_them():
+    record, series = stored("cpu")
+    assert predict(record, series, TENTH).seconds == pytest.approx(whole("bandwidth-in-order"), rel=0.05)
+
+
+def test_half_the_cap_takes_twice_as_long_and_twice_the_cap_half():
+    record, series = stored("iops")
+    for factor in (0.5, 2.0):
+        caps = {**TENTH, "IOReadIOPSMax": 500 * factor}
+        assert predict(record, series, caps).seconds == pytest.approx(whole("iops") / factor, rel=0.02)
+
+
+def test_the_other_cap_takes_over_where_it_is_the_tighter():
+    record, series = stored("iops")
+    caps = {"IOReadBandwidthMax": 1_024_000, "IOReadIOPSMax": 100_000}
+    assert predict(record, series, caps).seconds == pytest.approx(2 * whole("iops"), rel=0.02)
+
+
+def test_without_caps_the_programs_own_time_is_left_and_nothing_is_held():
+    record, series = stored("iops")
+    found = predict(record, series, {})
+    assert found.seconds == pytest.approx(whole("latency"), rel=0.7)  # a reader that is woken late computes longer
+    assert found.seconds < 0.5 * whole("iops")
+    assert found.held_share == 0
+
+
+def test_asynchronous_reads_that_pressure_does_not_see():
+    record, series = stored("iops-asynchronous")
+    assert predict(record, series, {"IOReadIOPSMax": 1000}).seconds < 0.75 * whole("iops-asynchronous")
+
+
+def test_a_part_that_did_not_end_tells_nothing():
+    found = predict(make_record(measured=None, counters={}), [], {})
+    assert (found.seconds, found.because) == (None, "the measured part did not end")
+
+
+def test_a_cap_that_credits_changed_is_not_predicted():
+    record, series = stored("iops")
+    played = {"buckets": [], "changes": [], "overwritten": 0, "error": None}
+    bursting = replace(record, cage={**record.cage, "credits": played})
+    assert predict(bursting, series, TENTH).because == "its burst credits changed the cap while it ran"
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_windows_and_their_rest_are_the_whole_part(name):
+    record, series = stored(name)
+    parts = whole_part(record, series)
+    assert len(parts) - len(windows(record, series)) in (0, 1)
+    assert sum(part.seconds for part in parts) == pytest.approx(record.measured["seconds"], abs=0.02)
+    assert sum(part.moved["rbytes"] for part in parts) == pytest.approx(io_difference(record, "rbytes"), rel=0.01)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from(ENDED), st.floats(50, 1e5), st.floats(1e5, 1e9), st.floats(1.01, 10))
+def test_higher_caps_never_take_longer(name, iops, bandwidth, factor):
+    record, series = stored(name)
+    tight = predict(record, series, {"IOReadIOPSMax": iops, "IOReadBandwidthMax": bandwidth})
+    loose = predict(record, series, {"IOReadIOPSMax": iops * factor, "IOReadBandwidthMax": bandwidth * factor})
+    assert 0 < loose.seconds <= tight.seconds
+    assert 0 <= tight.held_share <= 1
+
+
+def test_the_knee_is_where_more_stops_to_pay():
+    knee = find_knee([(4000, 15.4), (500, 66), (1000, 33), (2000, 16.6)])
+    assert (knee.value, knee.because) == (2000, "above 2,000 the time falls by no more than 10%")
+
+
+def test_a_limit_that_still_pays_has_no_knee():
+    assert find_knee([(500, 66), (1000, 33)]).because == "the time still falls at 1,000, the largest value"
+
+
+def test_a_limit_that_does_not_bind_has_no_knee():
+    assert "this limit does not bind" in find_knee([(500, 10.0), (1000, 10.2), (2000, 9.8)]).because
+
+
+def test_noise_is_no_gain():
+    assert find_knee([(500, 66), (1000, 20), (2000, 21), (4000, 19)]).value == 1000
+
+
+def test_one_value_is_no_curve():
+    assert find_knee([(500, 66)]).value is None
+
+
+@given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(0.01, 1e4)), min_size=2, max_size=8, unique_by=lambda p: p[0]))
+def test_a_knee_is_one_of_the_values_and_nothing_above_it_gains(points):
+    knee = find_knee(points)
+    if knee.value is not None:
+        times = dict(points)
+        assert all(time >= 0.9 * times[knee.value] for limit, time in points if limit >= knee.value)

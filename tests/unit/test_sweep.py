@@ -1,0 +1,187 @@
+"""One limit varied: what is asked, the cages that come of it, the experiment that runs in them, and what it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.load import load_run
+from analysis.results import Results
+from analysis.sweeps import rows, sentences, sweep_of
+from pagecage.cage import UNCAGED, Bucket, Burst, Cage
+from pagecage.definitions.catalogue import Definitions
+from pagecage.definitions.programs import known_programs
+from pagecage.errors import PagecageError
+from pagecage.plan import Choices, make_plan, plan_to_json
+from pagecage.record import append_record
+from pagecage.sweep import cages_of, parse_vary, swept
+from tests.fixtures.stored import stored
+from tests.tree import ROOT
+
+TENTH = Cage("tenth", {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500, "MemoryMax": 64 * 1024**2})
+CHOSEN = {"load": "lazy-random"}
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    return Definitions(ROOT, known_programs(ROOT)).experiment("customer-replay")
+
+
+def test_values_are_sorted_and_the_cages_own_is_among_them():
+    vary = parse_vary("IOReadIOPSMax=2000,250", TENTH)
+    assert (dict(vary.values), vary.own) == ({"250": 250, "500": 500, "2000": 2000}, "500")
+    assert list(vary.values) == ["250", "500", "2000"]
+
+
+def test_sizes_keep_the_words_that_were_typed():
+    vary = parse_vary("IOReadBandwidthMax=20MB, 1.5MiB", TENTH)
+    assert (dict(vary.values), vary.own) == ({"1.5MiB": 1_572_864, "20MB": 20_000_000}, "20MB")
+    assert parse_vary("MemoryMax=32MiB", TENTH).own == "67108864B"
+
+
+def test_a_cage_without_that_limit_has_no_value_of_its_own():
+    assert parse_vary("CPUQuota=50,100", TENTH).own is None
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("IOReadIOPSMax", "varies no limit"), ("IOPS=5,10", "varies no limit"), ("MemorySwapMax=0", "varies no limit"),
+        ("IOReadIOPSMax=1k,2k", "is no count"), ("IOReadIOPSMax=0,5", "is no count"),
+        ("MemoryMax=5,10", "no clear unit"), ("IOReadIOPSMax=500", "too few values"),
+        ("IOReadBandwidthMax=1MB,1000kB", "too few values"),
+        ("IOReadIOPSMax=", "too few values"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_varied_is_a_sentence_with_its_mend(text, word):
+    with pytest.raises(PagecageError, match=word) as caught:
+        parse_vary(text, TENTH)
+    assert caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+def test_a_base_above_its_burst_is_refused():
+    bursting = replace(TENTH, burst=Burst("full", iops=Bucket(1000, 18_000)))
+    with pytest.raises(PagecageError, match="no less than the burst rate 1000"):
+        cages_of(bursting, parse_vary("IOReadIOPSMax=500,1000", bursting))
+    assert len(cages_of(bursting, parse_vary("IOReadBandwidthMax=20MB,40MB", bursting))) == 2
+
+
+def test_every_value_is_a_cage_that_differs_in_nothing_else():
+    cages = cages_of(TENTH, parse_vary("IOReadIOPSMax=250,1000", TENTH))
+    assert [cage.properties["IOReadIOPSMax"] for cage in cages.values()] == [250, 500, 1000]
+    assert {name: cage.name for name, cage in cages.items()} == {name: name for name in cages}
+    assert all({**cage.properties, "IOReadIOPSMax": 500} == dict(TENTH.properties) for cage in cages.values())
+
+
+def plan_of(experiment, vary="IOReadIOPSMax=250,1000,2000"):
+    varied = parse_vary(vary, TENTH)
+    one = swept(experiment, "tenth", varied, CHOSEN)
+    choices = Choices("smoke", "asked for", 1, 7, "vm", "never")
+    plan = make_plan(
+        "20261121T170000Z-sweep", one, cages_of(TENTH, varied), choices, "pagecage sweep", {"version": "0"}
+    )
+    about = {"property": varied.property, "factor": varied.property, "values": dict(varied.values), "own": varied.own}
+    return replace(plan, document={**plan.document, "sweep": about})
+
+
+def test_the_plan_has_one_trial_a_value_of_the_chosen_treatment(experiment):
+    plan = plan_of(experiment)
+    assert plan.document["experiment"] == "sweep-customer-replay"
+    assert sorted(t.cage.properties["IOReadIOPSMax"] for t in plan.trials) == [250, 500, 1000, 2000]
+    assert all("random" in t.workload.arguments and t.cache == "cold" for t in plan.trials)
+    assert {t.treatment["load"] for t in plan.trials} == {"lazy-random"}
+    assert UNCAGED not in {t.cage.name for t in plan.trials}
+    assert plan.document["definition"]["claims"] == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "word"),
+    [({}, "has several loads"), ({"load": "lazy"}, "has no load=lazy"), ({"cage": "x"}, "no cage=x")],
+)
+def test_a_treatment_that_is_not_said_or_not_there(experiment, chosen, word):
+    with pytest.raises(PagecageError, match=word):
+        swept(experiment, "tenth", parse_vary("IOReadIOPSMax=250", TENTH), chosen)
+
+
+def test_an_experiment_that_sets_its_own_cages_is_refused():
+    other = Definitions(ROOT, known_programs(ROOT)).experiment("disk-latency")
+    chosen = {name: levels[0] for name, levels in other.factors.items()}
+    with pytest.raises(PagecageError, match="sets its cages itself"):
+        swept(other, "tenth", parse_vary("IOReadIOPSMax=250", TENTH), chosen)
+
+
+# A run folder whose trials are stored ones: 500 reads a second as measured, and without a cap that binds.
+
+
+@pytest.fixture
+def folder(tmp_path: Path, experiment) -> Path:
+    plan = plan_of(experiment, "IOReadIOPSMax=500,100000")
+    (tmp_path / "plan.json").write_text(json.dumps(plan_to_json(plan)))
+    for trial in plan.trials:
+        name = "iops" if trial.treatment["IOReadIOPSMax"] == "500" else "latency"
+        record, series = stored(name)
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in series))
+        changed = {"trial_id": trial.trial_id, "treatment": trial.treatment, "traces": {"sampler": f"{name}.jsonl"}}
+        append_record(tmp_path / "records.jsonl", replace(record, **changed))
+    return tmp_path
+
+
+def test_measured_stands_beside_what_was_predicted_from_the_cages_own_value(folder):
+    sweep = sweep_of(load_run(folder))
+    assert (sweep.property, sweep.source) == ("IOReadIOPSMax", "500")
+    own, loose = sweep.points
+    assert own.is_source
+    assert own.measured_seconds == pytest.approx(65.56, abs=0.1)
+    assert own.predicted_seconds == pytest.approx(own.measured_seconds, rel=0.02)
+    assert (own.bound_by, own.binds) == ("iops", True)
+    assert loose.measured_seconds == pytest.approx(14.85, abs=0.1)
+    assert loose.binds is False
+    assert loose.error == pytest.approx(loose.predicted_seconds / loose.measured_seconds - 1)
+    assert rows(sweep)[0]["off by"] == "made from this"
+
+
+def test_what_a_sweep_says(folder):
+    told = sentences(sweep_of(load_run(folder)))
+    assert told == ["The time still falls at 100,000, the largest value."]
+
+
+def test_the_report_and_the_terminal_show_it(folder, capsys):
+    from analysis.__main__ import main
+
+    assert "One limit varied" in Results(folder).sweep.text
+    main(["show", str(folder)])
+    assert "made from this" in capsys.readouterr().out
+    main(["show", str(folder), "--json"])
+    assert json.loads(capsys.readouterr().out)["sweep"]["source"] == "500"
+
+
+def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
+    lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    for line in lines:
+        if line["treatment"]["IOReadIOPSMax"] == "500":
+            line["cage"]["read_back"]["io.max.riops"] = "max"
+    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sweep = sweep_of(load_run(folder))
+    assert [point.is_counted for point in sweep.points] == [False, True]
+    assert sweep.source == "100000", "a trial that counts speaks before the cage's own"
+    assert rows(sweep)[0]["measured"] == "(65.6 s) †"
+    assert sweep.knee.because == "fewer than two values have a time"
+    assert sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
+
+
+def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["sweep"] = {**plan["sweep"], "property": "MemoryMax"}
+    run = load_run(folder)
+    sweep = sweep_of(replace(run, plan=plan))
+    assert all(point.predicted_seconds is None for point in sweep.points)
+
+
+def test_another_run_is_no_sweep(folder):
+    run = load_run(folder)
+    assert sweep_of(replace(run, plan={**run.plan, "sweep": None})) is None
+    assert Results(folder).diagnosis is not None

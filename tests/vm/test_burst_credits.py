@@ -1,0 +1,164 @@
+"""Burst credits as the agent plays them, against QEMU's drive throttling with the same bucket: drain, rest, drain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.cage import Accounting, Bucket, Burst, Cage
+from pagecage.campaign import Campaign
+from pagecage.hosts.kit import make_kit
+from pagecage.hosts.vm.data_disk import plug
+from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.qmp import Monitor
+from pagecage.plan import Plan
+from pagecage.record import Record
+from pagecage.runs import RunFolder
+from pagecage.token_bucket import filled
+from pagecage.trial import Dataset, Trial, Workload
+from pagecage.verdicts.judge import judge
+from tests.tree import ROOT
+
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
+BASE, BURST, CREDITS = 100, 1000, 18_000
+DRAIN_SECONDS, REST_SECONDS, AGAIN_SECONDS = 30, 90, 20
+WITHIN = 0.05
+READ = "fio --name=r --filename={file} --readonly --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16"
+TWICE = (
+    f"{READ} --time_based --runtime={DRAIN_SECONDS}; sleep {REST_SECONDS}; "
+    f"{READ} --time_based --runtime={AGAIN_SECONDS}"
+)
+LIMITS = {"iops-total": BASE, "iops-total-max": BURST, "iops-total-max-length": CREDITS // BURST, "iops-size": 262_144}
+Series = list[Mapping[str, Any]]
+
+
+class Throttling(Monitor):
+    """QEMU's monitor, but the data disk is plugged in behind a throttle node."""
+
+    def __init__(self, monitor: Monitor) -> None:  # the connection is the other's
+        self._monitor = monitor
+
+    def execute(self, command: str, **arguments: Any) -> Any:
+        if command == "device_add":
+            self._monitor.execute("object-add", qom_type="throttle-group", id="bucket", limits=LIMITS)
+            throttle = {"driver": "throttle", "node_name": "throttled", "throttle_group": "bucket", "file": "data"}
+            self._monitor.execute("blockdev-add", **throttle)
+            arguments["drive"] = "throttled"
+        return self._monitor.execute(command, **arguments)
+
+
+def trial(name: str, cage: Cage) -> Trial:
+    return Trial(
+        trial_id=name, experiment="burst", treatment={"cage": name}, repeat=1, block=1, position=0, cage=cage,
+        workload=Workload("sh", ("-c", TWICE), "command"), dataset=Dataset(64 * 1024 * 1024), timeout_seconds=600.0,
+    )  # fmt: skip
+
+
+def carried_out(folder: Path, name: str, cage: Cage) -> tuple[Record, Series]:
+    """One trial in the guest: its record and its series."""
+    one = trial(name, cage)
+    harness = {"version": "0", "git_revision": None, "git_dirty": None}
+    plan = Plan(f"{name}-burst-vm", (one,), {"fresh": "never", "experiment": "burst", "harness": harness})
+    run = RunFolder.create(folder, replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []}))
+    Campaign(VmHost(), plan, run, make_kit(ROOT), lambda _: None).run()
+    record = run.last_records()[name]
+    assert record.outcome == "ok", record.error
+    rows = (run.path / record.traces["sampler"]).read_text().splitlines()
+    return record, [json.loads(row) for row in rows]
+
+
+def reads(series: Series) -> list[tuple[float, int]]:
+    return [(row["t"], row["io"].get("rios", 0)) for row in series]
+
+
+def bursts(series: Series) -> list[list[tuple[float, int]]]:
+    """The two stretches of reading, each from its first read on: seconds and reads since."""
+    found: list[list[tuple[float, int]]] = []
+    previous, last_moved = reads(series)[0], float("-inf")
+    for t, count in reads(series):
+        if count - previous[1] > 20:
+            if t - last_moved > REST_SECONDS / 2:
+                found.append([])
+                start = previous
+            last_moved = t
+        if found:
+            found[-1].append((t - start[0], count - start[1]))
+        previous = (t, count)
+    return found
+
+
+def at(curve: list[tuple[float, int]], seconds: float) -> int:
+    return next(count for t, count in curve if t >= seconds)
+
+
+def drained_after(curve: list[tuple[float, int]]) -> float:
+    """When the reads of the second that follows are fewer than half way between base and burst."""
+    return next(t for t, count in curve if at(curve, t + 1) - count < (BASE + BURST) / 2)
+
+
+def credits_left(series: Series) -> list[tuple[float, float]]:
+    """At each moment the credits that the pure model has left after these reads, and the reads a second around it.
+
+    On a busy machine the reader falls behind the burst rate; the credits know that, and the moments do not.
+    """
+    bucket, found = filled(BASE, BURST, CREDITS, "full"), []
+    counts = reads(series)
+    for place in range(1, len(counts) - 10):
+        (before, was), (now, count), (later, then) = counts[place - 1], counts[place], counts[place + 10]
+        bucket = bucket.after(count - was, now - before)
+        found.append((bucket.credits, (then - count) / (later - now)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Record, Series], tuple[Record, Series]]:
+    folder = tmp_path_factory.mktemp("burst")
+    burst = Burst("full", iops=Bucket(BURST, CREDITS))
+    ours = Cage(
+        "ours", {"IOReadIOPSMax": BASE, "IOWriteIOPSMax": BASE}, burst=burst, accounting=Accounting(None, None, True)
+    )
+    played = carried_out(folder, "ours", ours)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pagecage.hosts.vm.host.plug", lambda monitor, path: plug(Throttling(monitor), path))
+        throttled = carried_out(folder, "qemu", Cage("qemu", {}))
+    return played, throttled
+
+
+def test_drain_and_refill_agree_with_qemu(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
+    (_, ours), (_, qemu) = pair
+    (first, second), (first_there, second_there) = bursts(ours), bursts(qemu)
+    print(f"drained after {drained_after(first):.2f} s, in QEMU {drained_after(first_there):.2f} s")
+    for seconds in (5, 10, 15, 20, 25, 29):
+        print(f"{seconds:3d} s: {at(first, seconds)} reads, in QEMU {at(first_there, seconds)}")
+        assert at(first, seconds) == pytest.approx(at(first_there, seconds), rel=WITHIN)
+    assert drained_after(first) == pytest.approx(drained_after(first_there), rel=WITHIN)
+    print(f"after the rest {at(second, 19)} reads, in QEMU {at(second_there, 19)}")
+    assert at(second, 19) == pytest.approx(at(second_there, 19), rel=WITHIN)
+
+
+def test_both_agree_with_the_model(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
+    for _, series in pair:
+        first, _ = bursts(series)
+        assert drained_after(first) == pytest.approx(CREDITS / (BURST - BASE), rel=WITHIN)
+        assert at(first, 29) == pytest.approx(CREDITS + 29 * BASE, rel=WITHIN)
+        left = credits_left(series)
+        throttled = [left_over for left_over, rate in left if 0.9 * BASE <= rate <= 1.1 * BASE]
+        print(f"credits: least {min(left)[0]:.0f}, most at the base {max(throttled):.0f}")
+        assert min(left)[0] >= -WITHIN * CREDITS, "more went through than there were credits"
+        assert len(throttled) > 50
+        assert max(throttled) <= WITHIN * CREDITS, "it was held to the base while there were credits"
+
+
+def test_the_verdict_judges_by_what_was_in_force(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
+    record, series = pair[0]
+    verdicts = judge(record, series)
+    [limit] = [one for one in verdicts.limits if one.property == "IOReadIOPSMax"]
+    assert limit.verdict == "enforced", limit.because
+    assert "Its burst credits ran out after" in verdicts.diagnosis.sentence
+    assert record.cage["credits"]["error"] is None
+    assert record.cage["read_back"]["io.max.riops"] == str(BASE)
