@@ -14,6 +14,8 @@ REPEATS ?=
 RESUME ?=
 ARGS ?=
 RUN ?=
+RUNS ?=
+OUT ?= site
 TESTS ?=
 UPGRADE ?=
 CMD ?=
@@ -22,9 +24,9 @@ export PYTHON NAME HOST SIZE CAGE REPEATS RUN CMD
 python := .venv/bin/python
 pagecage := .venv/bin/pagecage
 target := $(shell uname -m)-unknown-linux-gnu
-locks := bootstrap controller analysis dev ansible
+locks := bootstrap controller analysis site dev ansible
 
-.PHONY: help experiment replay shell report list doctor setup build test test-long lint lock bench clean distclean FORCE
+.PHONY: help experiment replay shell report publish list doctor setup build test test-long lint lock bench clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -42,6 +44,8 @@ shell: build/.stamp-ready ## Open a shell in a cage (CAGE=...)
 	@$(pagecage) shell "$$CAGE" --host "$$HOST" $(ARGS)
 report: .venv/.stamp-run ## Make the report of a run again (RUN=constrained-random for its newest, or a run's folder)
 	@$(pagecage) show "$$RUN" --html
+publish: .venv/.stamp-site ## Make a static site of runs in site/ (RUNS="a b"; the newest of every experiment without)
+	@$(pagecage) publish $(RUNS) --out "$(OUT)"
 list: .venv/.stamp-run ## List the experiments that NAME can be
 	@$(pagecage) list
 doctor: .venv/.stamp-run ## Say what this machine has and lacks for measuring
@@ -91,7 +95,7 @@ experiment: $(if $(wildcard experiments/$(NAME).toml),build/.stamp-ready,.venv/.
 # An environment whose interpreter has gone (the system's Python moved on) is made anew.
 
 ifeq ($(wildcard .venv/bin/python),)
-.venv/.stamp-run .venv/.stamp-dev: FORCE
+.venv/.stamp-run .venv/.stamp-site .venv/.stamp-dev: FORCE
 endif
 ifeq ($(wildcard .venv-ansible/bin/python),)
 .venv-ansible/.stamp-ansible: FORCE
@@ -99,7 +103,9 @@ endif
 
 .venv/.stamp-run: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller analysis)
 	@tools/bootstrap run
-.venv/.stamp-dev: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller analysis dev)
+.venv/.stamp-site: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller analysis site)
+	@tools/bootstrap site
+.venv/.stamp-dev: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap controller analysis site dev)
 	@tools/bootstrap dev
 .venv-ansible/.stamp-ansible: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible)
 	@tools/bootstrap ansible
@@ -133,5 +139,8 @@ build/.stamp-ready: .venv/.stamp-run build/.stamp-workloads
 build/.stamp-lint: .venv/.stamp-dev build/.stamp-controller
 	@tools/bootstrap rustlint
 	@touch $@
-build/.stamp-test: build/.stamp-lint build/.stamp-ready
+build/.stamp-browser: build/.stamp-controller
+	@tools/bootstrap browser
+	@touch $@
+build/.stamp-test: build/.stamp-lint build/.stamp-ready build/.stamp-browser
 	@touch $@

@@ -68,11 +68,17 @@ def _answers(arguments: argparse.Namespace) -> None:
         show_answers(found, Console())
 
 
+def _publish(arguments: argparse.Namespace) -> None:
+    from analysis.site.publish import publish
+
+    sys.stdout.write(f"{publish(TOP, arguments.runs, arguments.run_dir, arguments.out)}\n")
+
+
 def _print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-_COMMANDS = {"render": _render, "show": _show, "claims": _claims, "answers": _answers}
+_COMMANDS = {"render": _render, "show": _show, "claims": _claims, "answers": _answers, "publish": _publish}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,6 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     claims.add_argument("--experiment", help="only the figures that this experiment tests")
     told = commands.add_parser("answers", help="print the articles' open questions and what the newest runs say")
     told.add_argument("--markdown", action="store_true", help="as the page docs/answers.md")
+    site = commands.add_parser("publish", help="make a static site of runs")
+    site.add_argument("run_dir", type=Path, nargs="*", help="run folders; the newest of every experiment without any")
+    site.add_argument("--out", type=Path, required=True, help="the folder that becomes the site")
+    site.add_argument("--runs", type=Path, default=TOP / "runs", help="where the runs are")
     for command in (claims, told):
         command.add_argument("--runs", type=Path, default=TOP / "runs", help="where the runs are")
         command.add_argument("--json", action="store_true", help=JSON_HELP)

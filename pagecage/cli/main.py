@@ -16,7 +16,7 @@ from rich.console import Console
 from pagecage.cli import cage, carry_out, doctor, host_verbs, replay, replay_end, shell, sweep
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
-from pagecage.cli.report import render, show_answers, show_claims, show_run
+from pagecage.cli.report import publish_site, render, show_answers, show_claims, show_run
 from pagecage.definitions.catalogue import schemas
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.plan import plan_to_json
@@ -35,6 +35,7 @@ _EPILOGUE = """Examples:
   pagecage claims --experiment constrained-random
   pagecage answers
   pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 --treatment load=lazy-random
+  pagecage publish
 
 Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
 app = App(
@@ -138,6 +139,22 @@ def show(name: str, *, html: bool = False, as_json: Json = False) -> int:
         print(render(folder.path, _say))
     else:
         print(show_run(folder.path, as_json), end="")
+    return EXIT_OK
+
+
+@app.command
+def publish(*runs: str, out: Path = TOP / "site") -> int:
+    """Make a static site that opens anywhere, offline: reports, the scorecard, the answers, the documents.
+
+    Parameters
+    ----------
+    runs
+        Runs' ids, paths or experiments' names; the newest of every experiment where none is named.
+    out
+        The folder that becomes the site; one that was there before is replaced when the new one is whole.
+    """
+    chosen = [find_run(RUNS, name).path for name in runs]
+    print(os.path.relpath(publish_site(RUNS, chosen, out, _say)))
     return EXIT_OK
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pagecage.errors import PagecageError
 from pagecage.process import Completed, run
 
-_RENDER_SECONDS = 900.0
+_RENDER_SECONDS = 3600.0
+_WANTED = {"claims": "claims", "answers": "answers", "publish": "site"}
 _TOP = Path(__file__).resolve().parents[2]
 
 
@@ -27,8 +28,8 @@ def _analysis(*arguments: str | Path) -> Completed:
     if not done.ok:
         sentence, _, mend = done.stderr.strip().rpartition("\n  mend: ")
         said = (sentence or mend or "it printed no reason").splitlines()[-1]
-        what = f"no {arguments[0]}" if arguments[0] in ("claims", "answers") else "no report"
-        raise PagecageError(f"{what}: {said}", mend if sentence else "pagecage show NAME --html", done.status)
+        what = _WANTED.get(str(arguments[0]), "report")
+        raise PagecageError(f"no {what}: {said}", mend if sentence else "pagecage show NAME --html", done.status)
     return done
 
 
@@ -37,6 +38,13 @@ def render(run_folder: Path, say: Callable[[str], None]) -> Path:
     say("making the report ...")
     _analysis("render", run_folder)
     return run_folder / "report.html"
+
+
+def publish_site(runs: Path, chosen: Sequence[Path], out: Path, say: Callable[[str], None]) -> Path:
+    """Make a static site of the chosen runs, or of the newest of every experiment; its first page's path."""
+    say("making the site ...")
+    _analysis("publish", *(path.resolve() for path in chosen), "--out", out.resolve(), "--runs", runs.resolve())
+    return out / "index.html"
 
 
 def show_claims(runs: Path, experiment: str | None, as_json: bool) -> str:

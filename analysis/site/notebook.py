@@ -1,0 +1,50 @@
+"""A run's executed notebook as a page of the site: the outputs as they are, headings where the site can see them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+_TITLE = re.compile(r"\s*<h1>.*?</h1>", re.DOTALL)
+_HEADING = re.compile(r"\s*<h2>(.*?)</h2>", re.DOTALL)
+_PICTURE = re.compile(r"<svg .*?</svg>", re.DOTALL)
+_ABSENT = ("parameters", "injected-parameters")
+
+
+def page_of(source: Path, title: str, downloads: str) -> Any:
+    """The notebook at `source` as one for the site; `downloads` is a line of Markdown below its title.
+
+    Cells that showed nothing are left out. What made a cell stays in it, and the site folds it away.
+    """
+    notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
+    head = nbformat.v4.new_markdown_cell(f"# {title}\n\n{downloads}")  # type: ignore[no-untyped-call]
+    notebook.cells = [head, *(cell for old in notebook.cells for cell in _cells(old))]
+    return notebook
+
+
+def _cells(cell: Any) -> Iterator[Any]:
+    if cell.cell_type != "code":
+        yield cell
+        return
+    if not cell.outputs or set(cell.metadata.get("tags", [])) & set(_ABSENT):
+        return
+    data = cell.outputs[0].get("data", {})
+    text = _TITLE.sub("", data.get("text/html", ""), count=1)
+    if match := _HEADING.match(text):
+        yield nbformat.v4.new_markdown_cell(f"## {match[1]}")  # type: ignore[no-untyped-call]
+        text = text[match.end() :]
+    if "text/html" in data:
+        data["text/html"] = text
+    cell.metadata["tags"] = ["remove-input"]
+    yield cell
+
+
+def first_picture(source: Path) -> str | None:
+    """The notebook's first figure as SVG, or None where it has none."""
+    notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
+    texts = (out.get("data", {}).get("text/html", "") for cell in notebook.cells for out in cell.get("outputs", []))
+    return next((match[0] for text in texts if (match := _PICTURE.search(text))), None)

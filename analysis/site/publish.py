@@ -1,0 +1,130 @@
+"""Chosen runs as a static site that opens from a file path and from any server, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import nbformat
+
+from analysis.answers import answers
+from analysis.answers_page import markdown
+from analysis.load import Run
+from analysis.report import HERE as ANALYSIS
+from analysis.report import render
+from analysis.scorecard import Scorecard, scorecard
+from analysis.site import pages
+from analysis.site.chosen import chosen
+from analysis.site.links import within
+from analysis.site.notebook import first_picture, page_of
+from pagecage.errors import EXIT_FAILED, EXIT_HOST, PagecageError
+from pagecage.process import run as run_process
+
+_THEME = Path(__file__).resolve().parent / "theme"
+_BUILD_SECONDS = 900.0
+_DOWNLOADS = {"report.html": "one file", "report.ipynb": "notebook", "records.jsonl": "records", "plan.json": "plan"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """What goes into a site: the project's folder, its runs, the scorecard of all of them."""
+
+    top: Path
+    runs: Mapping[str, Run]
+    card: Scorecard
+
+
+def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
+    """Make the site in `out`, whole or not at all; gives the path of its first page.
+
+    A report that is missing, or older than its records, is made first. A site that was there before is replaced when
+    the new one is done. Raises PagecageError when no run can be shown, when `out` holds something else than a site, or
+    when Sphinx fails.
+    """
+    _check_replaceable(out)
+    if find_spec("myst_nb") is None:
+        raise PagecageError("what makes the site is not installed here", "make publish", EXIT_HOST)
+    site = Site(top, chosen(runs, named), scorecard(top / "experiments", runs))
+    for run in site.runs.values():
+        _ensure_report(run)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".pagecage-site-", dir=out.parent) as scratch:
+        source, made = Path(scratch) / "source", Path(scratch) / "made"
+        _lay_out(site, runs, source)
+        _build(source, made)
+        _replace(made, out, Path(scratch) / "before")
+    return out / "index.html"
+
+
+def _check_replaceable(out: Path) -> None:
+    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
+        raise PagecageError(f"{out} holds something that is no site of ours", "name another folder with --out")
+
+
+def _ensure_report(run: Run) -> None:
+    report, records = run.path / "report.ipynb", run.path / "records.jsonl"
+    if not report.exists() or report.stat().st_mtime < records.stat().st_mtime:
+        render(run.path)
+
+
+def _lay_out(site: Site, runs: Path, source: Path) -> None:
+    """The folder that Sphinx reads."""
+    for name in ("_static", "_extra", "reports", "docs"):
+        (source / name).mkdir(parents=True)
+    shutil.copy(_THEME / "conf.py", source)
+    shutil.copy(ANALYSIS / "templates/offline/parts.css", source / "_static")
+    for name in ("favicon.svg", "site.css", "site.js"):
+        shutil.copy(_THEME / name, source / "_static")
+    for name, run in site.runs.items():
+        _lay_out_report(source, name, run)
+    documents = _lay_out_documents(site.top, source)
+    (source / "index.md").write_text(pages.index(site.runs, site.card, documents))
+    (source / "scorecard.md").write_text(pages.scorecard_page(site.card, site.runs))
+    (source / "answers.md").write_text(markdown(answers(site.top / "experiments", runs)))
+
+
+def _lay_out_report(source: Path, name: str, run: Run) -> None:
+    notebook, files = run.path / "report.ipynb", {}
+    taken = source / "_extra" / "runs" / name
+    taken.mkdir(parents=True)
+    for file, words in _DOWNLOADS.items():
+        shutil.copy(run.path / file, taken)
+        files[words] = Path("runs") / name / file
+    page = page_of(notebook, name, pages.downloads(run, files))
+    nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
+    (source / "_static" / f"{name}.svg").write_text(first_picture(notebook) or _NO_PICTURE)
+
+
+_NO_PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
+
+
+def _lay_out_documents(top: Path, source: Path) -> list[str]:
+    """The project's documents, as they stand; gives the names of those for the table of contents."""
+    found = {path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))}
+    kept = {name: path for name, path in found.items() if path.name not in ("README.md", "answers.md")}
+    (source / "docs/decisions").mkdir()
+    for name, path in kept.items():
+        (source / name).write_text(within(path.read_text(), name, kept))
+    decided = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
+    (source / "docs/decisions/index.md").write_text(pages.decisions(decided))
+    return [name.removesuffix(".md") for name in kept if name.count("/") == 1]
+
+
+def _build(source: Path, made: Path) -> None:
+    argv: list[str | Path] = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", source, made]
+    done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS)
+    if not done.ok:
+        said = (done.stderr.strip() or "it printed no reason").splitlines()
+        raise PagecageError(f"the site could not be made: {said[0]}", "pagecage show NAME --html", EXIT_FAILED)
+
+
+def _replace(made: Path, out: Path, before: Path) -> None:
+    """The new site takes the old one's place; both stand on one file system, so that each step is a rename."""
+    if out.exists():
+        out.rename(before)
+    made.rename(out)

@@ -1,0 +1,197 @@
+"""The site in a real browser: whole, silent, offline, in both looks, on a narrow screen, and never half made."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from analysis.site.links import within
+from analysis.site.publish import publish
+from pagecage.errors import PagecageError
+from tests.fixtures.runs import build_run
+from tests.tree import ROOT
+
+PAGES = ("index.html", "scorecard.html", "answers.html", "docs/METHODOLOGY.html", "docs/decisions/index.html")
+
+
+@dataclass
+class Heard:
+    """What a browser complained of, or asked for, while it showed pages."""
+
+    errors: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    run = build_run(folder / "runs" / "20260101T000000Z-constrained-random-vm")
+    (folder / "runs" / "latest-constrained-random").symlink_to(run.name)
+    publish(ROOT, folder / "runs", [], folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    assert program, "there is no chromium here: tools/bootstrap browser installs it"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+def look(browser: Browser, heard: Heard, **looks: object) -> Page:
+    page = browser.new_page(**looks)
+    page.on("console", lambda said: heard.errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: heard.errors.append(str(error)))
+    page.on("requestfailed", lambda request: heard.errors.append(f"{request.url}: {request.failure}"))
+    page.on("request", lambda request: heard.requests.append(request.url))
+    return page
+
+
+def all_pages(site: Path) -> list[str]:
+    return [*PAGES, "reports/constrained-random.html", "search.html"]
+
+
+def test_no_page_complains_or_asks_for_anything_outside(site: Path, browser: Browser, heard: Heard) -> None:
+    page = look(browser, heard)
+    for name in all_pages(site):
+        page.goto((site / name).as_uri(), wait_until="networkidle")
+    assert heard.errors == []
+    assert {url for url in heard.requests if not url.startswith((site.as_uri(), "data:"))} == set()
+    assert len(heard.requests) > len(PAGES)
+
+
+def test_what_a_page_asks_for_in_vain_would_be_heard(browser: Browser, heard: Heard, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text('<script src="http://127.0.0.1:9/x.js"></script><script>console.error("so")</script>')
+    look(browser, heard).goto(bad.as_uri())
+    assert any("127.0.0.1" in url for url in heard.requests)
+    assert "so" in heard.errors
+
+
+def test_every_link_leads_somewhere(site: Path, browser: Browser, heard: Heard) -> None:
+    page = look(browser, heard)
+    for name in all_pages(site):
+        page.goto((site / name).as_uri())
+        for target in page.eval_on_selector_all("a[href]", "links => links.map(link => link.href)"):
+            path, _, anchor = target.removeprefix("file://").partition("#")
+            assert not target.startswith("file:") or Path(path.partition("?")[0]).is_file(), f"{name}: {target}"
+            if anchor and path == str(site / name):
+                assert page.locator(f"[id='{anchor}']").count() or not anchor, f"{name}: #{anchor}"
+
+
+def first_column(page: Page, place: int = 1) -> list[str]:
+    return page.locator(f"table.sortable tbody tr:visible td:nth-child({place})").all_inner_texts()
+
+
+def test_a_heading_sorts_there_and_back(site: Path, browser: Browser, heard: Heard) -> None:
+    page = look(browser, heard)
+    page.goto((site / "scorecard.html").as_uri())
+    before = first_column(page, 2)
+    page.get_by_role("button", name="experiment").click()
+    assert first_column(page, 2) == sorted(before)
+    page.get_by_role("button", name="experiment").click()
+    assert first_column(page, 2) == sorted(before, reverse=True)
+
+
+def test_a_button_narrows_the_table_down_and_widens_it_again(site: Path, browser: Browser, heard: Heard) -> None:
+    page = look(browser, heard)
+    page.goto((site / "scorecard.html").as_uri())
+    everything = len(first_column(page))
+    page.locator(".chips button[data-verdict=untestable]").click()
+    assert 0 < len(first_column(page)) < everything
+    assert all(text.startswith("untestable") for text in first_column(page, 6))
+    page.locator(".chips button[data-verdict=untestable]").press("Enter")
+    assert len(first_column(page)) == everything
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_in_both_looks(site: Path, browser: Browser, heard: Heard, scheme: str) -> None:
+    page = look(browser, heard, color_scheme=scheme)
+    page.goto((site / "reports/constrained-random.html").as_uri())
+    ink, paper = page.evaluate(
+        "() => [getComputedStyle(document.querySelector('table.pagecage td')).color,"
+        " getComputedStyle(document.body).backgroundColor].map(c => c.match(/[0-9.]+/g).slice(0, 3).map(Number))"
+    )
+    assert contrast(ink, paper) > 7
+    assert (sum(paper) > 384) == (scheme == "light")
+
+
+def contrast(one: list[float], other: list[float]) -> float:
+    """WCAG 2.2, relative luminance: 7 is its strictest demand on text."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: list[float]) -> float:
+    red, green, blue = (c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("name", ["index.html", "scorecard.html", "reports/constrained-random.html"])
+def test_a_narrow_screen_needs_no_scrolling_sideways(site: Path, browser: Browser, heard: Heard, name: str) -> None:
+    page = look(browser, heard, viewport={"width": 390, "height": 844})
+    page.goto((site / name).as_uri())
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_it_works_from_a_server_and_can_be_searched(site: Path, browser: Browser, heard: Heard) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = look(browser, heard)
+        page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=cachestat")
+        page.wait_for_selector("#search-results li a")
+        server.shutdown()
+    assert heard.errors == []
+
+
+def test_without_scripts_the_tables_are_there(site: Path, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "scorecard.html").as_uri())
+    assert len(first_column(page)) > 300
+    context.close()
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(PagecageError, match="no site of ours"):
+        publish(ROOT, tmp_path, [], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_site_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, site: Path) -> None:
+    old = shutil.copytree(site, tmp_path / "site")
+    run = build_run(tmp_path / "runs" / "20260101T000000Z-constrained-random-vm")
+    (run / "records.jsonl").write_text('{"record_version": 1, "trial_id"')
+    with pytest.raises(PagecageError):
+        publish(ROOT, tmp_path / "runs", [run], old)
+    assert (old / "index.html").read_bytes() == (site / "index.html").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "site"]
+
+
+def test_no_run_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(PagecageError, match="no run to publish"):
+        publish(ROOT, tmp_path, [], tmp_path / "site")
+
+
+def test_a_link_out_of_the_site_is_words_and_one_within_it_stays() -> None:
+    text = "[a](FORMAT.md#keys) [b](../Makefile) [c](https://example.org) [d](#here) ![e](x.png)"
+    kept = "[a](FORMAT.md#keys) b [c](https://example.org) [d](#here) ![e](x.png)"
+    assert within(text, "docs/A.md", {"docs/FORMAT.md"}) == kept
