@@ -12,10 +12,10 @@ import pytest
 from tests.tree import ROOT
 
 OUT = ROOT / "build/c"
-POINTS = (
-    "create_empty create_sized after_announce after_reserve after_publish before_grow after_grow before_map mid_copy "
-    "before_commit after_commit trim_announced trim_truncating in_recover"
-).split()
+POINTS = [
+    "create_empty", "create_sized", "after_announce", "after_reserve", "after_publish", "before_grow", "after_grow",
+    "before_map", "mid_copy", "before_commit", "after_commit", "trim_announced", "trim_truncating", "in_recover",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session")

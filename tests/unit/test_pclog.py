@@ -1,4 +1,4 @@
-"""The append log library: its own tests plain and under the sanitizers, its README's program, and its scanner under a fuzzer."""
+"""The append log library: its own tests plain and under the sanitizers, its README's program, its scanner fuzzed."""
 
 from __future__ import annotations
 

@@ -142,6 +142,7 @@ static void several_on_a_full_disk(void) {
     EQUAL(pclog_writer_close(other), PCLOG_OK);
     EQUAL(pclog_trim(log), PCLOG_OK);
     check_raw(number, sizeof record);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 /* Behind a cut the page is gone: the store is SIGBUS, the answer is a status, and the file is not made longer again. */
@@ -167,7 +168,9 @@ static void cut_beneath(const struct pclog_options *options) {
 
 static void raw_cut_beneath(void) {
     cut_beneath(&(struct pclog_options){.window_bytes = 65536, .growth_bytes = 65536});
-    EQUAL(pclog_end(open_log(NULL)), 8192 + 3000);
+    pclog *log = open_log(NULL);
+    EQUAL(pclog_end(log), 8192 + 3000);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 static void framed_cut_beneath(void) {
