@@ -17,7 +17,7 @@ ORDER = (
     *("version", "errors", "units", "process"),
     *("cage", "cage_toml", "trial", "experiment", "record", "volumes"),
     *("covering", "plan", "requirements", "verdicts", "agent"),
-    *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
+    *("definitions", "imports", "runs", "hosts", "intake", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
 ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
@@ -25,6 +25,7 @@ ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},
     "pagecage.definitions": {"pydantic", "pydantic_core"},
+    "pagecage.imports": {"yaml"},
     "pagecage.hosts.vm": {"qemu", "rich"},
     "pagecage.agent": set[str](),
 }
