@@ -62,7 +62,8 @@ impl Fio {
                 said.lines().next().unwrap_or("it gave no reason")
             )));
         }
-        figures(&String::from_utf8_lossy(&output.stdout), if work.phase.writes { "write" } else { "read" })
+        let way = if work.phase.writes { "write" } else { "read" };
+        figures(&String::from_utf8_lossy(&output.stdout), way, work.phase.time)
     }
 
     fn arguments(&self, work: &Work<'_>) -> Vec<String> {
@@ -93,7 +94,7 @@ impl Fio {
 }
 
 /// The figures of fio's reports: total and percentiles from the last, which is the whole job's, and rates from the others.
-fn figures(text: &str, way: &str) -> io::Result<Figures> {
+fn figures(text: &str, way: &str, time: Duration) -> io::Result<Figures> {
     let reports = reports(text);
     let last = reports
         .last()
@@ -103,9 +104,9 @@ fn figures(text: &str, way: &str) -> io::Result<Figures> {
         return Err(io::Error::other(format!("fio: error {code}")));
     }
     let ios = last[way]["total_ios"].as_u64().unwrap_or(0);
-    // The last one's runtime holds the wait for what was under way at the end, and its count does not.
-    let running = &reports[..reports.len() - 1];
-    let counts: Vec<Count> = running.iter().filter_map(|report| count(report, way)).collect();
+    // Past its time fio waits for what is under way and counts it no more, while the runtime goes on.
+    let counts = reports.iter().filter_map(|report| count(report, way));
+    let counts: Vec<Count> = counts.filter(|(seconds, _)| *seconds <= time.as_secs_f64()).collect();
     let (seconds, ios_per_second) = rate_after_warm_up(&counts);
     Ok(Figures {
         ios,
@@ -181,6 +182,8 @@ fn rates(counts: &[Count]) -> Vec<Rate> {
 mod tests {
     use super::*;
 
+    const TIME: Duration = Duration::from_millis(3400);
+
     fn report(runtime: u64, total_ios: u64) -> String {
         json!({"jobs": [{"error": 0, "read": {"runtime": runtime, "total_ios": total_ios, "clat_ns": {"max": 9000,
             "percentile": {"50.000000": 1000, "90.000000": 2000, "99.000000": 3000}}}}]})
@@ -191,7 +194,7 @@ mod tests {
     fn reports_are_read_one_after_the_other() {
         let (first, rest) = (report(300, 450), [report(1300, 950), report(2300, 1550), report(3300, 1950)]);
         let reported = [&[first][..], &rest[..], &[report(3700, 1950)][..]].concat();
-        let found = figures(&format!("fio: a {{note}}\n{}", reported.join("\n")), "read").unwrap();
+        let found = figures(&format!("fio: a {{note}}\n{}", reported.join("\n")), "read", TIME).unwrap();
         assert_eq!(
             (found.ios, found.ios_per_second),
             (1950, Some(500.0)),
@@ -204,9 +207,9 @@ mod tests {
 
     #[test]
     fn a_report_that_is_none_or_tells_an_error_is_a_failure() {
-        assert!(figures("", "read").is_err());
-        assert!(figures("{\"jobs\": [{\"error\": 5}]}", "read").unwrap_err().to_string().contains('5'));
-        let short = [report(300, 7), report(500, 8), report(900, 9)].join("\n");
-        assert_eq!(figures(&short, "read").unwrap().ios_per_second, None, "too short for a rate");
+        assert!(figures("", "read", TIME).is_err());
+        assert!(figures("{\"jobs\": [{\"error\": 5}]}", "read", TIME).unwrap_err().to_string().contains('5'));
+        let short = [report(300, 7), report(500, 8), report(3900, 9)].join("\n");
+        assert_eq!(figures(&short, "read", TIME).unwrap().ios_per_second, None, "too short for a rate");
     }
 }
