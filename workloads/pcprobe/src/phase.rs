@@ -38,7 +38,7 @@ const RANDOM_SHARE: f64 = 0.7;
 #[must_use]
 pub fn phases(all: Duration) -> Vec<Phase> {
     let shared = all.min(SHARED);
-    let beyond = all - shared;
+    let beyond = all.saturating_sub(shared);
     let depths = depths(all);
     let step = shared.mul_f64(0.14 / depths.len() as f64);
     let sequential = |name, writes, time| phase(name, writes, false, SEQUENTIAL_DEPTH, time);
@@ -90,7 +90,7 @@ mod tests {
             |seconds| phases(Duration::from_secs(seconds)).into_iter().map(|phase| (phase.name, phase.time));
         let longer = times(7260).zip(times(60)).filter(|(long, short)| long != short);
         let gained: Vec<(&str, u64)> =
-            longer.map(|(long, short)| (long.0, (long.1 - short.1).as_secs())).collect();
+            longer.map(|(long, short)| (long.0, long.1.saturating_sub(short.1).as_secs())).collect();
         assert_eq!(gained, [("sequential_read", 2160), ("random_read_sustained", 5040)]);
     }
 
