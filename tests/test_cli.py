@@ -13,7 +13,7 @@ from tests.checkout import PLAIN, copy, freshly, pagecage, top
 from tests.tree import ROOT
 
 __all__ = ["copy", "top"]
-VERBS = ("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host", "cage")
+VERBS = ("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host", "cage", "probe")
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 
 

@@ -17,7 +17,7 @@ ORDER = (
     *("version", "errors", "units", "process"),
     *("token_bucket", "cage", "cage_toml", "command", "trial", "experiment", "record", "volumes"),
     *("covering", "sweep", "plan", "requirements", "verdicts", "agent"),
-    *("definitions", "runs", "hosts", "replay"),
+    *("definitions", "imports", "runs", "hosts", "replay"),
     *("intake", "campaign", "cli"),
 )
 AGENT_MAY = {
@@ -28,6 +28,7 @@ ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},
     "pagecage.definitions": {"pydantic", "pydantic_core"},
+    "pagecage.imports": {"yaml"},
     "pagecage.hosts.vm": {"qemu", "rich"},
     "pagecage.agent": set[str](),
 }

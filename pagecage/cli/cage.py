@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from pagecage.cage import UNCAGED
-from pagecage.cage_toml import cage_to_toml
 from pagecage.cli import cage_catalogue, cage_page
-from pagecage.cli.cage_order import Ordered, Positive, bought, catalogue_names, profile_of_order
+from pagecage.cli.cage_import import import_cage
+from pagecage.cli.cage_order import Ordered, Positive, bought, profile_of_order
+from pagecage.cli.cage_save import new_name, save_profile
 from pagecage.cli.choose import TOP, definitions
 from pagecage.definitions.offers import read_offers
 from pagecage.errors import EXIT_OK, PagecageError, nearest
-from pagecage.volumes.offers import Provider
-from pagecage.volumes.profile import Profile, cage_of
 
 CAGES = TOP / "cgroups"
-app = App(name="cage", help="Cloud volumes as cages: list, show.")
+app = App(name="cage", help="Cloud volumes and customers' files as cages: list, show, import.")
+app.command(import_cage, name="import")
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, and data alone, on standard output.")]
 
@@ -87,33 +84,10 @@ def show(
     else:
         profile, line = profile_of_order(providers, name, ordered, known.cage_names())
     if save:
-        path = _save(profile, line, _new_name(save, providers, force))
+        path = save_profile(profile, line, new_name(save, CAGES, providers, force=force), CAGES)
         _error.print(f"saved: {path.relative_to(TOP)}", markup=False, soft_wrap=True)
     if as_json:
         print(json.dumps(cage_page.to_json(profile)))
     else:
         cage_page.show(profile, line)
     return EXIT_OK
-
-
-def _new_name(name: str, providers: tuple[Provider, ...], force: bool) -> str:
-    """The name, if a cage may have it."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or name == UNCAGED:
-        hint = "use small letters, digits and dashes, as in --save customer-disk"
-        raise PagecageError(f"{name!r} cannot name a cage", hint)
-    if name in catalogue_names(providers):
-        raise PagecageError(f"{name!r} is a type of the catalogue", "choose another name")
-    if (CAGES / f"{name}.toml").exists() and not force:
-        raise PagecageError(f"there is a cage {name} already", "choose another name, or add --force")
-    return name
-
-
-def _save(profile: Profile, line: str, name: str) -> Path:
-    path = CAGES / f"{name}.toml"
-    comments = [f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}" for cited in profile.sources]
-    about = f"{profile.name} ({line}): {profile.about}."
-    try:
-        path.write_text(cage_to_toml(cage_of(profile, name, about), comments))
-    except OSError as error:
-        raise PagecageError(f"{path} cannot be written: {error.strerror}", f"ls -ld {path.parent}") from None
-    return path

@@ -16,6 +16,7 @@ from rich.console import Console
 from pagecage.cli import cage, carry_out, doctor, host_verbs, replay, replay_end, shell, sweep
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
+from pagecage.cli.probe import probe
 from pagecage.cli.report import publish_site, render, show_answers, show_claims, show_run
 from pagecage.definitions.catalogue import schemas
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
@@ -48,6 +49,7 @@ app.command(cage.app)
 app.command(replay.replay, help_epilogue=replay.EXAMPLES)
 app.command(shell.shell, help_epilogue=shell.EXAMPLES)
 app.command(sweep.sweep, help_epilogue=sweep.EXAMPLES)
+app.command(probe)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from pagecage.cage import UNCAGED, Accounting, Bucket, Burst, Cage, Latency, Volume
 from pagecage.definitions.cage_tables import (
@@ -40,6 +44,17 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         accounting=Accounting(count.io_size, count.merged, count.combined) if count else None,
         latency=Latency(latency.read_us, latency.write_us) if latency else None,
     )  # fmt: skip
+
+
+def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:
+    """The cage that tables made by a program are. Raises PagecageError where they are none."""
+    try:
+        return resolve_cage(name, CageFile.model_validate(dict(tables)), None, Path(f"{name}.toml"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "file"
+        message = first["msg"].removeprefix("Value error, ")
+        raise PagecageError(f"that is no cage: {where}: {message}", "leave --save out to see what was read") from None
 
 
 def _volume(table: VolumeTable) -> Volume:

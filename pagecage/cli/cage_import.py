@@ -1,0 +1,167 @@
+"""`pagecage cage import`: a customer's file becomes a cage, and what could not be carried over is said."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from pagecage.cli.cage_order import Ordered, profile_of_order
+from pagecage.cli.cage_save import new_name, save, save_profile
+from pagecage.cli.choose import TOP
+from pagecage.definitions.cages import cage_of_tables
+from pagecage.definitions.offers import read_offers
+from pagecage.errors import EXIT_OK, PagecageError
+from pagecage.imports.formats import import_text
+from pagecage.imports.imported import DescribedVolume, Imported, Picks
+from pagecage.imports.probe import DIGITS, Rounding
+from pagecage.units import exact_size
+
+CAGES = TOP / "cgroups"
+_MOST_IGNORED = 12
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, and data alone, on standard output.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Importing:
+    """How to read a customer's file.
+
+    Parameters
+    ----------
+    pick
+        Which container, service, unit, volume or device to take, where the file has several.
+    instance
+        What a volume is attached to, as m7i.large: its own limits count too.
+    digits
+        To how many digits a probe's measured figures are rounded.
+    save
+        Write the limits as the cage cgroups/NAME.toml.
+    force
+        Write over a cage that is there.
+    """
+
+    pick: Annotated[tuple[str, ...], Parameter(negative=())] = ()
+    instance: str | None = None
+    digits: Annotated[int, Parameter(validator=Number(gte=1, lte=9))] = DIGITS
+    save: str | None = None
+    force: Annotated[bool, Parameter(negative=())] = False
+
+
+def import_cage(
+    file: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    how: Importing = Importing(),
+    *,
+    as_json: Json = False,
+) -> int:
+    """Read a customer's limits out of what their tools print, and say what could not be carried over.
+
+    It reads kubectl get pod (YAML or JSON), docker inspect, a docker compose file, systemctl show, systemctl cat or a
+    unit file, aws ec2 describe-volumes, gcloud compute disks describe, az disk show, and the JSON of a probe.
+
+    Parameters
+    ----------
+    file
+        The file, or - for standard input. Its format is told by its content.
+    """
+    name = Path(file).name if file != "-" else "standard input"
+    found = import_text(_text(file), name, Picks(how.pick), Rounding(how.digits))
+    if how.instance and not found.volume:
+        raise PagecageError("--instance goes with a volume, and this is none", "leave --instance out")
+    path = _save(found, how.instance, how.save, how.force) if how.save else None
+    if as_json:
+        print(json.dumps(_as_data(found, how.instance, path)))
+    else:
+        print("\n".join(_lines(found, how.instance, path)))
+    return EXIT_OK
+
+
+def _text(file: str) -> str:
+    """The file's text; what is no UTF-8 is no file of these tools."""
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise PagecageError(f"{file} cannot be read: {error.strerror}", f"ls -l {shlex.quote(file)}") from None
+    except UnicodeDecodeError:
+        raise PagecageError(f"{file} is no text", "give it what the customer's tool printed") from None
+
+
+def _save(found: Imported, instance: str | None, name: str, force: bool) -> Path:
+    """The cage's new file. What limits a volume follows from its type, which the catalogue knows."""
+    providers = read_offers(CAGES / "catalogue")
+    name = new_name(name, CAGES, providers, force=force)
+    if found.volume:
+        profile, line = profile_of_order(providers, found.volume.name, _ordered(found.volume, instance), [])
+        return save_profile(profile, line, name, CAGES)
+    if not found.carried:
+        raise PagecageError("there is no limit in it to be saved", "pagecage cage import FILE says what there is")
+    return save(cage_of_tables(name, found.cage()), CAGES)
+
+
+def _ordered(volume: DescribedVolume, instance: str | None) -> Ordered:
+    throughput = str(volume.throughput) if volume.throughput is not None else None
+    size = exact_size(volume.size_bytes)
+    return Ordered(size=size, iops=volume.iops, throughput=throughput, instance=instance)
+
+
+def _command(volume: DescribedVolume, instance: str | None) -> str:
+    """What shows the limits of such a volume."""
+    return shlex.join([*volume.command(), *(["--instance", instance] if instance else [])])
+
+
+def _as_data(found: Imported, instance: str | None, path: Path | None) -> dict[str, object]:
+    volume = asdict(found.volume) | {"command": _command(found.volume, instance)} if found.volume else None
+    return {
+        "origin": found.origin, "cage": found.cage(), "understood": [asdict(item) for item in found.carried],
+        "not_carried_over": [asdict(item) for item in found.lost], "ignored": list(found.ignored), "volume": volume,
+        "saved": str(path) if path else None,
+    }  # fmt: skip
+
+
+def _lines(found: Imported, instance: str | None, path: Path | None) -> Iterator[str]:
+    """Three lists; each is there even where it is empty, because that is an answer too."""
+    yield found.origin
+    yield from _section("understood", _understood(found))
+    yield from _section("could not be carried over", [f"{item.what}: {item.why}" for item in found.lost])
+    yield from _section("ignored, being no limits", _ignored(found.ignored))
+    if path:
+        yield f"\nsaved: {path.relative_to(TOP)}; now: pagecage cage show {path.stem}"
+    elif found.volume:
+        yield f"\nits limits: {_command(found.volume, instance)}"
+
+
+def _understood(found: Imported) -> list[str]:
+    width = max((len(item.key) for item in found.carried), default=0)
+    values = [item.value if isinstance(item.value, str) else json.dumps(item.value) for item in found.carried]
+    value_width = max(map(len, values), default=0)
+    lines = [
+        f"{item.key:<{width}}  {value:<{value_width}}  {item.said}"
+        for item, value in zip(found.carried, values, strict=True)
+    ]
+    return [*lines, _described(found.volume)] if found.volume else lines
+
+
+def _described(volume: DescribedVolume) -> str:
+    told = [volume.name, exact_size(volume.size_bytes, " ")]
+    told += [f"{volume.iops} IOPS"] if volume.iops is not None else []
+    told += [f"throughput {volume.throughput}, in the provider's unit"] if volume.throughput is not None else []
+    return "a volume: " + ", ".join(told)
+
+
+def _ignored(names: tuple[str, ...]) -> list[str]:
+    more = len(names) - _MOST_IGNORED
+    shown = ", ".join(names[:_MOST_IGNORED])
+    return [f"{shown} and {more} more" if more > 0 else shown] if names else []
+
+
+def _section(title: str, lines: list[str]) -> Iterator[str]:
+    yield f"\n{title}"
+    yield from (f"  {line}" for line in lines or ["nothing"])

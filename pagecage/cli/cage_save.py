@@ -1,0 +1,42 @@
+"""`--save NAME`: a cage becomes a file of cgroups/."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pagecage.cage import UNCAGED, Cage
+from pagecage.cage_toml import cage_to_toml
+from pagecage.cli.cage_order import catalogue_names
+from pagecage.errors import PagecageError
+from pagecage.volumes.offers import Provider
+from pagecage.volumes.profile import Profile, cage_of
+
+
+def new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:
+    """The name, if a cage may have it. Raises PagecageError where it may not, or has it already without `force`."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or name == UNCAGED:
+        hint = "use small letters, digits and dashes, as in --save customer-disk"
+        raise PagecageError(f"{name!r} cannot name a cage", hint)
+    if name in catalogue_names(providers):
+        raise PagecageError(f"{name!r} is a type of the catalogue", "choose another name")
+    if (folder / f"{name}.toml").exists() and not force:
+        raise PagecageError(f"there is a cage {name} already", "choose another name, or add --force")
+    return name
+
+
+def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
+    """Write the cage's file under its name, with the comments at its top, and return its path."""
+    path = folder / f"{cage.name}.toml"
+    try:
+        path.write_text(cage_to_toml(cage, comments))
+    except OSError as error:
+        raise PagecageError(f"{path} cannot be written: {error.strerror}", f"ls -ld {folder}") from None
+    return path
+
+
+def save_profile(profile: Profile, line: str, name: str, folder: Path) -> Path:
+    """Write what a volume allows, with its sources; `line` is what was bought."""
+    comments = [f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}" for cited in profile.sources]
+    return save(cage_of(profile, name, f"{profile.name} ({line}): {profile.about}."), folder, comments)

@@ -1,0 +1,266 @@
+"""What customers' tools print, and the cage that is made of it (fixtures/imports/README.md says from where)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.definitions.offers import read_offers
+from pagecage.errors import PagecageError
+from pagecage.imports.formats import import_text
+from pagecage.imports.imported import Imported, Picks
+from pagecage.imports.probe import Rounding
+from tests.tree import ROOT
+
+FOLDER = Path(__file__).parent.parent / "fixtures/imports"
+
+
+def read(text: str, *picks: str, digits: int = 2) -> Imported:
+    return import_text(text, "it", Picks(picks), Rounding(digits))
+
+
+def fixture(name: str, *picks: str) -> Imported:
+    return read((FOLDER / name).read_text(), *picks)
+
+
+def limits(found: Imported) -> dict[str, Any]:
+    return {key: value for key, value in found.cage().items() if key != "about"}
+
+
+def lost(found: Imported) -> str:
+    return "\n".join(f"{item.what}: {item.why}" for item in found.lost)
+
+
+@pytest.mark.parametrize("name", ["kubectl-deployment.yaml", "kubectl-deployment.json"])
+def test_kubectl(name: str) -> None:
+    found = fixture(name)
+    assert limits(found) == {"MemoryMax": "2GiB", "CPUQuota": 150}
+    assert "container.resources.requests" in found.ignored
+
+
+def test_a_pod_of_several_containers() -> None:
+    with pytest.raises(PagecageError, match="2 containers: db, exporter") as caught:
+        fixture("pod.yaml")
+    assert caught.value.hint.endswith("--pick db")
+    found = fixture("pod.yaml", "db")
+    assert limits(found) == {"MemoryMax": "4GiB", "CPUQuota": 200}
+    for word in ("ephemeral-storage", "volume data", "describe-volumes", "volume run in memory", "container exporter"):
+        assert word in lost(found)
+    assert limits(fixture("pod.yaml", "exporter")) == {"MemoryMax": "128MB", "CPUQuota": 10}
+
+
+def test_the_tighter_of_pod_and_container_counts() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"resources": {"limits": {"memory": "1Gi", "cpu": 4}},
+           "containers": [{"name": "a", "resources": {"limits": {"memory": "2Gi", "cpu": "250m"}}}]}}  # fmt: skip
+    assert limits(read(json.dumps(pod))) == {"MemoryMax": "1GiB", "CPUQuota": 25}
+    assert limits(read(json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod]}))) == {
+        "MemoryMax": "1GiB", "CPUQuota": 25,
+    }  # fmt: skip
+
+
+def test_another_object_of_kubernetes_is_said_to_have_no_pod() -> None:
+    with pytest.raises(PagecageError, match=r"no pod in it .*Service"):
+        read("apiVersion: v1\nkind: Service\n")
+
+
+def test_docker_inspect() -> None:
+    found = fixture("docker-inspect.json")
+    assert limits(found) == {
+        "MemoryMax": "512MiB", "MemorySwapMax": "512MiB", "CPUQuota": 150, "IOReadBandwidthMax": "125MiB",
+        "IOWriteBandwidthMax": "125MiB", "IOReadIOPSMax": 3000, "IOWriteIOPSMax": 3000,
+    }  # fmt: skip
+    assert all(
+        f"HostConfig.{key}" in lost(found) for key in ("CpuShares", "CpusetCpus", "MemoryReservation", "PidsLimit")
+    )
+    assert "HostConfig.Binds" in found.ignored
+
+
+def container(**host: Any) -> str:
+    return json.dumps([{"Id": "a", "Name": "/a", "HostConfig": host}])
+
+
+@pytest.mark.parametrize(
+    ("swap", "expected"),
+    [(2048, None), (3072, "1KiB"), (-1, "infinity"), (0, "2KiB")],
+    ids=["closed", "some", "no-limit", "not-told"],
+)
+def test_docker_counts_memory_and_swap_together(swap: int, expected: str | None) -> None:
+    found = limits(read(container(Memory=2048, MemorySwap=swap)))
+    assert found.get("MemorySwapMax") == expected
+
+
+def test_docker_quota_and_period() -> None:
+    assert limits(read(container(CpuQuota=50_000, CpuPeriod=200_000))) == {"CPUQuota": 25}
+    assert limits(read(container(CpuQuota=50_000, CpuPeriod=0))) == {"CPUQuota": 50}
+    assert limits(read(container(CpuQuota=-1))) == {}
+
+
+def test_several_devices_are_asked_for_and_the_others_are_lost() -> None:
+    rates = [{"Path": "/dev/sda", "Rate": 100}, {"Path": "/dev/sdb", "Rate": 200}]
+    text = container(BlkioDeviceReadIOps=rates)
+    with pytest.raises(PagecageError, match="2 limited devices: /dev/sda, /dev/sdb"):
+        read(text)
+    found = read(text, "/dev/sdb")
+    assert limits(found) == {"IOReadIOPSMax": 200}
+    assert "/dev/sda" in lost(found)
+
+
+def test_compose() -> None:
+    assert limits(fixture("compose.yaml", "db")) == {
+        "MemoryMax": "512MiB", "CPUQuota": 150, "IOReadBandwidthMax": "12MiB", "IOReadIOPSMax": 120,
+        "IOWriteBandwidthMax": "1MiB", "IOWriteIOPSMax": 30,
+    }  # fmt: skip
+    assert "cpu_shares" in lost(fixture("compose.yaml", "db"))
+    assert "blkio_config.weight" in lost(fixture("compose.yaml", "db"))
+    web = fixture("compose.yaml", "web")
+    assert limits(web) == {"MemoryMax": "50MiB", "MemorySwapMax": "50MiB", "CPUQuota": 50}
+    assert "pids" in lost(web)
+    assert "reservations" in lost(web)
+    worker = fixture("compose.yaml", "worker")
+    assert limits(worker) == {}
+    assert "docker compose config" in lost(worker)
+
+
+UNIT_LIMITS = {
+    "MemoryMax": "512MiB", "CPUQuota": 150, "IOReadBandwidthMax": "20MB", "IOReadIOPSMax": 500, "IOWriteIOPSMax": 600,
+}  # fmt: skip
+
+
+def test_systemctl_cat() -> None:
+    found = fixture("systemctl-cat.txt")
+    assert limits(found) == UNIT_LIMITS
+    assert "MemoryHigh" in lost(found)
+    assert "ExecStart" in found.ignored
+
+
+def test_systemctl_show() -> None:
+    """The same unit as `systemctl cat` has: properties that nobody set are neither limits nor lost."""
+    found = fixture("systemctl-show.txt")
+    assert limits(found) == UNIT_LIMITS | {"MemorySwapMax": "infinity"}
+    assert [item.what for item in found.lost] == ["MemoryHigh=419430400"]
+
+
+def test_a_unit_takes_back_and_joins_lines() -> None:
+    text = "[Slice]\nMemoryMax=1G\nMemoryMax=\nIOReadIOPSMax=/dev/a \\\n# between\n 100\nIOReadIOPSMax=\n" \
+           "IOReadIOPSMax=/dev/b 7\nCPUQuota=20%\nMemorySwapMax=10%\n[Unit]\nMemoryMax=3G\n"  # fmt: skip
+    found = read(text)
+    assert limits(found) == {"IOReadIOPSMax": 7, "CPUQuota": 20}
+    assert "MemorySwapMax=10%" in lost(found)
+
+
+def test_several_units_are_asked_for() -> None:
+    text = "Id=a.service\nMemoryMax=1048576\n\nId=b.service\nMemoryMax=2097152\n"
+    with pytest.raises(PagecageError, match=r"2 units: a\.service, b\.service"):
+        read(text)
+    assert limits(read(text, "b.service")) == {"MemoryMax": "2MiB"}
+
+
+def test_the_newer_of_two_names_counts() -> None:
+    assert limits(read("MemoryLimit=1048576\nMemoryMax=2097152\n")) == {"MemoryMax": "2MiB"}
+    assert limits(read("MemoryLimit=1048576\nMemoryMax=infinity\n")) == {"MemoryMax": "1MiB"}
+
+
+def test_aws_volumes() -> None:
+    with pytest.raises(PagecageError, match="2 volumes"):
+        fixture("describe-volumes.json")
+    gp3 = fixture("describe-volumes.json", "vol-0000000000000001a")
+    assert gp3.volume is not None
+    assert gp3.volume.command()[3:] == ["aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250"]
+    assert "--instance" in lost(gp3)
+    gp2 = fixture("describe-volumes.json", "vol-0000000000000001b")
+    assert gp2.volume is not None
+    assert gp2.volume.command()[3:] == ["aws-gp2", "--size", "100GiB"], "its IOPS follow from its size"
+    assert gp2.lost == ()
+
+
+@pytest.mark.parametrize("kind", ["gp2", "gp3", "io1", "io2", "st1", "sc1"])
+@pytest.mark.parametrize("iops", [3000, 100_000])
+def test_every_type_of_aws_is_in_the_catalogue(kind: str, iops: int) -> None:
+    known = {offer.name for provider in read_offers(ROOT / "cgroups/catalogue") for offer in provider.types}
+    volume = read(json.dumps({"Volumes": [{"VolumeType": kind, "Size": 200, "Iops": iops}]})).volume
+    assert volume is not None
+    assert volume.name in known
+    assert volume.name.endswith("block-express") == (kind == "io2" and iops == 100_000)
+
+
+def test_gcloud_disk() -> None:
+    found = fixture("gcloud-disk.yaml")
+    assert found.volume is not None
+    assert found.volume.name in {
+        offer.name for provider in read_offers(ROOT / "cgroups/catalogue") for offer in provider.types
+    }
+    assert found.volume.command()[3:] == [
+        "gcp-hyperdisk-balanced", "--size", "500GiB", "--iops", "6000", "--throughput", "300",
+    ]  # fmt: skip
+    assert "share" in lost(found)
+
+
+def test_azure_disk() -> None:
+    found = fixture("az-disk.json")
+    assert limits(found) == {
+        "IOReadBandwidthMax": "200MB", "IOReadIOPSMax": 5000, "IOWriteBandwidthMax": "200MB", "IOWriteIOPSMax": 5000,
+        "accounting": {"combined": True},
+    }  # fmt: skip
+    assert "Premium_LRS" in found.about
+    assert "machine" in lost(found)
+
+
+def test_a_probe() -> None:
+    found = fixture("probe.json")
+    cage = limits(found)
+    assert {key: cage[key] for key in ("IOReadBandwidthMax", "IOReadIOPSMax", "IOWriteIOPSMax")} == {
+        "IOReadBandwidthMax": "20MB", "IOReadIOPSMax": 500, "IOWriteIOPSMax": 500,
+    }  # fmt: skip
+    assert cage["latency"]["read_us"] > 0
+    assert "burst" not in cage
+
+
+def probe_with(**changes: Any) -> Imported:
+    tree = json.loads((FOLDER / "probe.json").read_text())
+    phases = {phase["name"]: phase for phase in tree["phases"]}
+    tree["summary"] |= changes.pop("summary", {})
+    for name, change in changes.pop("phases", {}).items():
+        phases[name] |= change
+    return read(json.dumps(tree | changes))
+
+
+def test_a_probes_burst_becomes_a_bucket() -> None:
+    burst = {
+        "seconds": 20.0, "burst_ios_per_second": 998.0, "base_ios_per_second": 101.0, "credits_at_least": 17_940.0,
+        "burst_bytes_per_second": 1.0, "base_bytes_per_second": 1.0, "credits_at_least_bytes": 1.0,
+    }  # fmt: skip
+    found = probe_with(
+        summary={"random_read_ios_per_second": 101.0}, phases={"random_read_sustained": {"burst": burst}}
+    )
+    assert limits(found)["IOReadIOPSMax"] == 100
+    assert limits(found)["burst"] == {"iops": {"rate": 1000, "credits": 18_000}}
+
+
+def test_a_cap_that_the_cgroup_tells_is_exact_and_a_measured_one_is_rounded() -> None:
+    caps = {"rbps": 123_456_789, "wbps": None, "riops": 1234, "wiops": 1234}
+    measured = {"sequential_read_bytes_per_second": 123e6, "sequential_write_bytes_per_second": 49.7e6,
+                "random_read_ios_per_second": 1230.0, "random_write_ios_per_second": 497.0}  # fmt: skip
+    cage = limits(probe_with(summary=measured, cgroup={"version": 2, "io": caps, "cpu_quota_percent": 12.5}))
+    assert cage["IOReadBandwidthMax"] == "123456789B"
+    assert cage["IOReadIOPSMax"] == 1234
+    assert cage["IOWriteBandwidthMax"] == "50MB"
+    assert cage["IOWriteIOPSMax"] == 500, "the disk was slower than the cap, so the cap is not what held it"
+    assert cage["CPUQuota"] == 12
+
+
+def test_a_figure_that_was_not_proven_is_no_limit() -> None:
+    found = probe_with(
+        complete=False, summary={"random_read_ios_per_second": None},
+        phases={"random_read_sustained": {"ios_per_second": None, "reason": "memory answered"}},
+    )  # fmt: skip
+    assert "IOReadIOPSMax" not in limits(found)
+    assert "IOReadIOPSMax: memory answered" in lost(found)
+    assert "interrupted" in lost(found)
+
+
+def test_a_probe_of_another_version_is_refused() -> None:
+    with pytest.raises(PagecageError, match="version 9"):
+        probe_with(probe_version=9)

@@ -1,0 +1,60 @@
+"""What is no customer's file is refused in one sentence that says what can be read."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.errors import PagecageError
+from tests.unit.test_cage_import import read
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        (" \n\t", "empty"),
+        ('{"a": 1,\n "b": }', "line 2"),
+        ("a:\n  - b\n c: [", "line"),
+        ("{}", "none of the files"),
+        ("[]", "none of the files"),
+        ("hello", "none of the files"),
+        ("MemoryCat=3\n", "none of the files"),
+        ('{"services": {"a": 1}}', "none of the files"),
+        ('[{"Id": "a", "HostConfig": {"Memory": "much"}}]', "begins like a known format"),
+        ('{"Volumes": [{"VolumeType": "gp9", "Size": 1}]}', "gp9"),
+        ("[Service]\nMemoryMax=lots\n", "lots"),
+        ("[Service]\nIOReadIOPSMax=500\n", "no device"),
+        ('{"type": "probe", "probe_version": 1, "summary": {"random_read_ios_per_second": "x"}}', "begins like"),
+        ("[" * 100_000, "JSON"),
+        ("a: &a [*a]\nb: *b\n", "YAML"),
+    ],
+)
+def test_bad_input_is_one_sentence(text: str, says: str) -> None:
+    with pytest.raises(PagecageError) as caught:
+        read(text)
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+KEYS = [
+    *("HostConfig", "Id", "Memory", "BlkioDeviceReadBps", "services", "mem_limit", "deploy", "resources", "limits"),
+    *("memory", "cpu", "apiVersion", "kind", "spec", "items", "containers", "Volumes", "VolumeType", "Size"),
+    *("sizeGb", "type", "sku", "diskSizeGb", "summary", "probe_version", "phases", "a"),
+]
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+)
+
+
+@given(TREES)
+def test_whatever_stands_in_a_tree_is_read_or_refused(tree: Any) -> None:
+    with contextlib.suppress(PagecageError):
+        read(json.dumps(tree))

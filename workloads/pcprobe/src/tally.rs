@@ -1,0 +1,161 @@
+//! What one phase has counted: I/Os by the tenth of a second in which they ended, and how long they took.
+
+use crate::series::Rate;
+use contract::latency::Histogram;
+use std::time::{Duration, Instant};
+
+/// Windows in a second.
+const A_SECOND: f64 = 10.0;
+/// The grain in which I/Os are counted; blk-throttle gives out its tokens in the same.
+const WINDOW: Duration = Duration::from_millis(100);
+/// Left out of every figure: a cap lets its first slice pass at the disk's speed (block/blk-throttle.c), and a queue fills.
+const WARM_UP_WINDOWS: usize = 3;
+/// Fewer windows than this are no rate.
+const LEAST_WINDOWS: usize = 3;
+/// How many points a series has at most.
+const MOST_POINTS: usize = 120;
+
+/// Counts of one phase, kept while it runs.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    begun: Instant,
+    windows: Vec<u32>,
+    histogram: Histogram,
+    /// All I/Os, those of the warm-up and those that ended late included.
+    pub ios: u64,
+}
+
+/// What the windows say once the phase has ended.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    /// All I/Os.
+    pub ios: u64,
+    /// The time over which the rate was taken.
+    pub seconds: f64,
+    /// I/Os a second after the warm-up; none when there was too little time for one.
+    pub ios_per_second: Option<f64>,
+    /// Microseconds from submission to completion, as the report shows them.
+    pub latency_us: serde_json::Value,
+    /// The rate over time.
+    pub rates: Vec<Rate>,
+}
+
+impl Tally {
+    /// Counting from now; `time` is how long the phase may take.
+    #[must_use]
+    pub fn new(begun: Instant, time: Duration) -> Self {
+        let windows = Vec::with_capacity(window_of(time) + 1);
+        Self { begun, windows, histogram: Histogram::new(), ios: 0 }
+    }
+
+    /// Counts one I/O that was submitted then and has ended now.
+    pub fn add(&mut self, submitted: Instant, ended: Instant) {
+        let window = window_of(ended - self.begun);
+        if window >= self.windows.len() {
+            self.windows.resize(window + 1, 0);
+        }
+        self.windows[window] += 1;
+        self.ios += 1;
+        if window >= WARM_UP_WINDOWS {
+            self.histogram.add(ended - submitted);
+        }
+    }
+
+    /// Counts what another one has counted since the same moment.
+    pub fn merge(&mut self, other: &Self) {
+        self.windows.resize(self.windows.len().max(other.windows.len()), 0);
+        self.windows.iter_mut().zip(&other.windows).for_each(|(count, more)| *count += more);
+        self.histogram.merge(&other.histogram);
+        self.ios += other.ios;
+    }
+
+    /// The figures of the first `elapsed` of it: whole windows alone, and none in which nothing was submitted any more.
+    #[must_use]
+    pub fn figures(&self, elapsed: Duration) -> Figures {
+        let mut windows = self.windows.clone();
+        windows.resize(window_of(elapsed), 0);
+        let steady = windows.get(WARM_UP_WINDOWS..).unwrap_or_default();
+        let seconds = seconds_of(steady.len());
+        let count: u64 = steady.iter().copied().map(u64::from).sum();
+        let enough = steady.len() >= LEAST_WINDOWS;
+        Figures {
+            ios: self.ios,
+            seconds,
+            ios_per_second: enough.then(|| count as f64 / seconds),
+            latency_us: self.histogram.to_json(),
+            rates: rates(steady),
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // a day has 864,000 windows
+fn window_of(time: Duration) -> usize {
+    (time.as_nanos() / WINDOW.as_nanos()) as usize
+}
+
+fn seconds_of(windows: usize) -> f64 {
+    windows as f64 / A_SECOND
+}
+
+/// The rate over time, in steps of half a second or, in a long phase, of more.
+fn rates(windows: &[u32]) -> Vec<Rate> {
+    let step = windows.len().div_ceil(MOST_POINTS).max(5);
+    let point = |(number, part): (usize, &[u32])| Rate {
+        until_seconds: seconds_of(number * step + part.len() + WARM_UP_WINDOWS),
+        ios_per_second: f64::from(part.iter().sum::<u32>()) / seconds_of(part.len()),
+    };
+    windows.chunks_exact(step).enumerate().map(point).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(milliseconds: impl IntoIterator<Item = u64>) -> Tally {
+        let begun = Instant::now();
+        let mut tally = Tally::new(begun, Duration::from_secs(1));
+        for at in milliseconds {
+            let ended = begun + Duration::from_millis(at);
+            tally.add(ended.checked_sub(Duration::from_millis(2)).unwrap_or(begun), ended);
+        }
+        tally
+    }
+
+    #[test]
+    fn the_first_slice_and_the_late_are_left_out_of_the_rate() {
+        let steady = (0..200).map(|number| number * 10 + 5);
+        let first_slice = std::iter::repeat_n(1, 50);
+        let late = std::iter::repeat_n(2050, 30);
+        let figures = counted(steady.chain(first_slice).chain(late)).figures(Duration::from_secs(2));
+        assert_eq!(figures.ios_per_second, Some(100.0));
+        assert_eq!(figures.ios, 280);
+        assert!((figures.seconds - 1.7).abs() < 1e-9);
+        let p50 = figures.latency_us["p50"].as_f64().unwrap();
+        assert!((p50 / 2000.0 - 1.0).abs() < 0.07, "{p50}");
+        assert!(
+            figures.rates.iter().all(|rate| (rate.ios_per_second - 100.0).abs() < 1e-9),
+            "{:?}",
+            figures.rates
+        );
+    }
+
+    #[test]
+    fn nothing_at_all_is_a_rate_of_zero_and_too_short_is_none() {
+        assert_eq!(counted([]).figures(Duration::from_secs(1)).ios_per_second, Some(0.0));
+        assert_eq!(counted([1, 2, 3]).figures(Duration::from_millis(550)).ios_per_second, None);
+        assert_eq!(counted([]).figures(Duration::ZERO).ios_per_second, None);
+    }
+
+    #[test]
+    fn threads_add_up() {
+        let begun = Instant::now();
+        let mut both = Tally::new(begun, Duration::from_secs(1));
+        for _ in 0..2 {
+            let mut one = Tally::new(begun, Duration::from_secs(1));
+            (0..100).for_each(|number| one.add(begun, begun + Duration::from_millis(number * 10)));
+            both.merge(&one);
+        }
+        assert_eq!(both.ios, 200);
+        assert_eq!(both.figures(Duration::from_secs(1)).ios_per_second, Some(200.0));
+    }
+}

@@ -1,0 +1,175 @@
+//! What `pcprobe` tells of a disk, and what it leaves there: nothing.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pcprobe");
+const NAMES: [&str; 6] = [
+    "sequential_write",
+    "sequential_read",
+    "random_read",
+    "random_read_sustained",
+    "random_write",
+    "random_write_sustained",
+];
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(parent: &str, test: &str) -> Self {
+        let folder = Path::new(parent).join(format!("{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn start(&self, arguments: &str) -> Child {
+        let mut command = Command::new(PROGRAM);
+        command.arg(&self.0).args(arguments.split_whitespace());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn probe(&self, arguments: &str) -> Output {
+        self.start(arguments).wait_with_output().unwrap()
+    }
+
+    fn is_empty(&self) -> bool {
+        std::fs::read_dir(&self.0).unwrap().next().is_none()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn here(test: &str) -> Folder {
+    Folder::new(env!("CARGO_TARGET_TMPDIR"), test)
+}
+
+fn told(output: &Output) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|cause| panic!("{cause}: {stderr}"))
+}
+
+/// A phase has its rate or the reason why it has none, and nothing between.
+fn assert_honest(report: &Value) {
+    let phases = report["phases"].as_array().unwrap();
+    for phase in phases {
+        assert_ne!(phase["ios_per_second"].is_null(), phase["reason"].is_null(), "{phase}");
+        assert_eq!(phase["ios_per_second"].is_null(), phase["latency_us"].is_null(), "{phase}");
+    }
+    let mut names: Vec<&str> = phases.iter().map(|phase| phase["name"].as_str().unwrap()).collect();
+    names.dedup();
+    assert_eq!(names, NAMES);
+}
+
+#[test]
+fn either_loop_of_its_own_measures_every_phase() {
+    for engine in ["own", "threads"] {
+        let folder = here(engine);
+        let output = folder.probe(&format!("--size 64MiB --seconds 15 --yes --engine {engine}"));
+        let report = told(&output);
+        assert_eq!(output.status.code(), Some(0));
+        assert_honest(&report);
+        assert_eq!(report["complete"], true);
+        assert!(
+            report["summary"]["random_read_ios_per_second"].as_f64() > Some(1.0),
+            "{}",
+            report["summary"]
+        );
+        assert!(report["summary"]["read_latency_us"]["p99"].as_f64() > Some(1.0));
+        for phase in report["phases"].as_array().unwrap() {
+            let blocks = phase["ios"].as_u64().unwrap() * phase["block_bytes"].as_u64().unwrap();
+            assert!(phase["storage_bytes"].as_u64() >= Some(blocks), "{phase}");
+        }
+        assert!(folder.is_empty(), "its file must be gone");
+    }
+}
+
+#[test]
+fn what_memory_answered_is_no_figure() {
+    let folder = Folder::new("/dev/shm", "pcprobe");
+    let report = told(&folder.probe("--size 16MiB --seconds 5 --yes --engine threads"));
+    assert_honest(&report);
+    assert_eq!(report["storage"]["filesystem"], "tmpfs");
+    for phase in report["phases"].as_array().unwrap() {
+        assert!(phase["reason"].as_str().unwrap().contains("memory answered"), "{phase}");
+    }
+    assert!(report["summary"]["sequential_read_bytes_per_second"].is_null());
+}
+
+#[test]
+fn an_interruption_leaves_what_was_measured_and_no_file() {
+    let folder = here("interrupted");
+    let child = folder.start("--size 64MiB --seconds 15 --yes --engine own");
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(folder.is_empty(), "its file must have no name, so that even a kill leaves none");
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    let report = told(&output);
+    assert_eq!(output.status.code(), Some(130));
+    assert_honest(&report);
+    assert_eq!(report["complete"], false);
+    assert!(report["phases"][0]["ios_per_second"].is_number(), "this one had ended");
+    let last = report["phases"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["reason"], "interrupted before it began");
+}
+
+#[test]
+fn it_names_nobody_unless_asked_to() {
+    let folder = here("names");
+    let path = folder.0.display().to_string();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let quiet = folder.probe("--size 16MiB --seconds 5 --yes --engine own");
+    let text = String::from_utf8_lossy(&quiet.stdout).into_owned();
+    assert!(!text.contains(&path) && !text.contains(&format!("\"{}\"", host.trim())), "{text}");
+    let named = told(&folder.probe("--size 16MiB --seconds 5 --yes --engine own --name-host"));
+    assert_eq!(named["host_name"], host.trim());
+    assert_eq!(named["asked"]["folder"], path);
+}
+
+#[test]
+fn it_says_what_it_will_do_and_begins_only_with_a_yes() {
+    let folder = here("asks");
+    let output = folder.probe("--size 64MiB --seconds 15");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{stderr}");
+    assert!(
+        stderr.contains("about 15 s") && stderr.contains("64 MiB") && stderr.contains("--yes"),
+        "{stderr}"
+    );
+    assert!(folder.is_empty());
+}
+
+#[test]
+fn what_cannot_be_is_one_sentence() {
+    let folder = here("refused");
+    for (arguments, code, words) in [
+        ("--yes --size 1G", 2, "1G"),
+        ("--yes --seconds 1", 2, "--seconds"),
+        ("--yes --engine steam", 2, "steam"),
+        ("--yes --size 8000000GiB", 77, "are free: --size"),
+    ] {
+        let output = folder.probe(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.starts_with("pcprobe: ") && stderr.contains(words), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    }
+    let nowhere = Folder(PathBuf::from("/nowhere"));
+    assert!(String::from_utf8_lossy(&nowhere.probe("--yes").stderr).contains("/nowhere"));
+}
+
+#[test]
+fn a_fio_that_is_not_there_is_said_when_it_was_named() {
+    let folder = here("fio");
+    let mut command = Command::new(PROGRAM);
+    command.arg(&folder.0).args(["--yes", "--size", "16MiB", "--engine", "fio"]).env("PATH", "/nowhere");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(77));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no fio here"));
+}
