@@ -50,7 +50,7 @@ doctor: .venv/.stamp-run ## Say what this machine has and lacks for measuring
 ##@ Check
 test: build/.stamp-test ## Run every test but the long ones, the guest's among them (TESTS="tests/unit -k cage")
 	@$(python) -m pytest -m "not long" $(TESTS)
-test-long: build/.stamp-test ## Run the tests that take long
+test-long: build/.stamp-test build/.stamp-fuzzing ## Run the tests that take long
 	@$(python) -m pytest -m long $(TESTS)
 lint: build/.stamp-lint ## Run linters, type checks and the rules of the code's shape
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
@@ -115,6 +115,11 @@ java_asked := $(filter test test-long,$(MAKECMDGOALS)) \
   $(if $(wildcard experiments/$(NAME).toml),$(shell grep -ls -e -java "experiments/$(NAME).toml"))
 build/.stamp-jdk: build/.stamp-controller
 	@tools/bootstrap jdk
+	@touch $@
+
+# So is clang, which the long tests alone need.
+build/.stamp-fuzzing: build/.stamp-controller
+	@tools/bootstrap fuzzing
 	@touch $@
 
 build/.stamp-workloads: $(if $(strip $(java_asked)),build/.stamp-jdk,$(wildcard build/.stamp-jdk))

@@ -258,11 +258,6 @@ def test_what_a_plan_needs_of_a_host() -> None:
     assert need.data_bytes == 2**20 + 512 * 2**20
     big = replace(plan, trials=tuple(replace(t, dataset=Dataset(10 * 2**30)) for t in plan.trials))
     assert need_of(big).memory_bytes == 11.5 * 2**30
-    writing = replace(plan, trials=tuple(replace(t, writes_bytes=3 * 2**30) for t in plan.trials))
-    assert need_of(writing).data_bytes == need.data_bytes + 3 * 2**30
-    assert need_of(writing).memory_bytes == need.memory_bytes
-    in_memory = replace(writing, trials=tuple(replace(t, storage="null_blk") for t in writing.trials))
-    assert need_of(in_memory).memory_bytes == 4.75 * 2**30
 
 
 def test_a_cage_below_what_its_workload_needs_is_refused() -> None:

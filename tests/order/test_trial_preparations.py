@@ -130,6 +130,24 @@ def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeyp
     assert gone == [machine.spool]
 
 
+def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = machine.root / "other"
+    other.mkdir()
+    disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
+    asked: list[object] = []
+    monkeypatch.setattr(phases, "make_storage", lambda *told: asked.extend(told) or MadeStorage(disk, other))
+    monkeypatch.setattr(phases, "remove_storage", lambda _: [])
+    workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
+    trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
+    record = carry_out(machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28))
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.workload["argv"][1:] == ["--dir", str(other), "--max-seconds", "5.0"]
+    assert asked[:3] == ["null_blk", 700, 2**28]
+    assert record.device["read_latency_us"] is None
+
+
 def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> MadeStorage:
         raise HostError("modprobe: FATAL: Module null_blk not found", "")

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cage import Cage
+from pagecage.campaign import need_of
 from pagecage.covering import covering, selected, treatments
 from pagecage.experiment import Experiment, Level, Size
 from pagecage.plan import Choices, Plan, blocks, make_plan, make_trials, plan_from_json, plan_to_json
@@ -233,3 +234,12 @@ def test_places_of_a_size_stand_in_arguments_and_cages_and_what_is_written_has_r
     )  # fmt: skip
     assert trials["x"].writes_bytes == 2**30
     assert trials["x"].dataset is None
+
+
+def test_what_a_workload_writes_needs_room_and_on_a_disk_in_memory_memory() -> None:
+    sizes = {**SIZES, "smoke": Size(2**20, 5.0, writes_bytes=3 * 2**30)}
+    plan, writing = plan_of(), plan_of(replace(BASE, sizes=sizes))
+    assert need_of(writing).data_bytes == need_of(plan).data_bytes + 3 * 2**30
+    assert need_of(writing).memory_bytes == need_of(plan).memory_bytes
+    in_memory = replace(writing, trials=tuple(replace(t, storage="null_blk") for t in writing.trials))
+    assert need_of(in_memory).memory_bytes == 4.75 * 2**30

@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define SESSION_RECORDS 50    /* then the writer is closed and opened again, so that a trim may come in between */
-#define MOST_RECORDS 20000    /* a writer */
+#define SESSION_RECORDS 50 /* then the writer is closed and opened again, so that a trim may come in between */
+#define MOST_RECORDS 20000 /* a writer */
 #define LEAST_RECORDS 200
 
 /* Small, so that growth and windows are met often. */

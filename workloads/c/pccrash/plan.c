@@ -14,7 +14,8 @@
 enum { MOST_WRITERS = 64 };
 
 static const char HELP[] =
-    "Kills or stops a writer of an append log at a named point, again and again, and proves that nothing committed is lost,\n"
+    "Kills or stops a writer of an append log at a named point, again and again, and proves that nothing committed is "
+    "lost,\n"
     "doubled or torn, that recovery ends, and that the others go on.\n\n"
     "  --dir DIR               where its logs are made, and removed\n"
     "  --point NAME|all        where it is interrupted (all in turn); --points lists them\n"

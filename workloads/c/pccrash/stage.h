@@ -30,7 +30,8 @@ struct stage {
 /* Memory that processes which are forked later share. */
 struct stage *stage_new(const struct plan *plan);
 
-/* Each returns its exit status, and runs in a process of its own. The first of them is interrupted at the point if `victim`. */
+/* Each returns its exit status, and runs in a process of its own. The first of them is interrupted at the point if
+ * `victim`. */
 int act_writer(struct stage *stage, uint32_t who, bool victim);
 int act_trimmer(struct stage *stage);
 int act_recoverer(struct stage *stage);

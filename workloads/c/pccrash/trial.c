@@ -93,7 +93,8 @@ static void begin_others(struct stage *stage, uint32_t from) {
     }
 }
 
-/* Who is interrupted: a writer, or a process that trims or recovers. Some points are met only before the others are there. */
+/* Who is interrupted: a writer, or a process that trims or recovers. Some points are met only before the others are
+ * there. */
 static void begin_all(struct stage *stage) {
     int point = stage->point;
     if (while_trimming(point)) {
@@ -182,7 +183,8 @@ static void expect_done(const struct stage *stage, int at) {
     }
 }
 
-/* The others finish while one is dead or stopped, unless they were told to wait for it; then it goes on, and finishes as well. */
+/* The others finish while one is dead or stopped, unless they were told to wait for it; then it goes on, and finishes
+ * as well. */
 static void finish(struct stage *stage, bool refused) {
     atomic_store(&stage->finish, 1);
     if (refused && pids[0] > 0) {

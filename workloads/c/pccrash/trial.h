@@ -13,7 +13,8 @@ struct totals {
     struct histogram recover;
 };
 
-/* Kills or stops one process at its point, lets the others go on, recovers beside them and after them, and reads the log. */
+/* Kills or stops one process at its point, lets the others go on, recovers beside them and after them, and reads the
+ * log. */
 void trial_run(const struct plan *plan, struct stage *stage, uint64_t trial, struct totals *totals);
 
 /* Ends what a trial has running. */

@@ -1,6 +1,6 @@
-/* Being alone with a log: what cutting its file, or making its metadata anew, needs. Nobody is stalled by it: it is asked for first, and
- * whoever opens a writer while it is only asked for cancels it. One word in the metadata says who asks, or is; it is a word and not
- * a lock, so that the dead can be told and the stopped be answered. */
+/* Being alone with a log: what cutting its file, or making its metadata anew, needs. Nobody is stalled by it: it is
+ * asked for first, and whoever opens a writer while it is only asked for cancels it. One word in the metadata says who
+ * asks, or is; it is a word and not a lock, so that the dead can be told and the stopped be answered. */
 #define _GNU_SOURCE
 
 #include "handle.h"

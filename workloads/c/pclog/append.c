@@ -3,7 +3,8 @@
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-/* A page that could not be had means a full disk that was not found in time (ftruncate growth), or a file that was cut. */
+/* A page that could not be had means a full disk that was not found in time (ftruncate growth), or a file that was cut.
+ */
 static int or_give_back(pclog_writer *writer, int status, size_t bytes, uint64_t offset) {
     if (status != PCLOG_OK) {
         pclog_give_back(writer->log, offset, bytes);
@@ -41,8 +42,8 @@ int pclog_append(pclog_writer *writer, const void *record, size_t bytes, uint64_
     if (bytes > PCLOG_RECORD_MAX) {
         return PCLOG_TOO_LARGE;
     }
-    int status = writer->framed ? pclog_append_framed(writer, record, bytes, &place)
-                                : append_raw(writer, record, bytes, &place);
+    int status =
+        writer->framed ? pclog_append_framed(writer, record, bytes, &place) : append_raw(writer, record, bytes, &place);
     PCLOG_AT(after_commit);
     if (status == PCLOG_OK && offset != NULL) {
         *offset = place;

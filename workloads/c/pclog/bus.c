@@ -1,6 +1,6 @@
-/* A store into a mapped file raises SIGBUS where the file has been cut meanwhile, or where its page needs a block and the disk is full
- * (mmap(2)). The handler puts a page of no file there, so that the copy ends, and notes the page; who copied looks afterwards.
- * Any other SIGBUS goes to the handler that was there before. */
+/* A store into a mapped file raises SIGBUS where the file has been cut meanwhile, or where its page needs a block and
+ * the disk is full (mmap(2)). The handler puts a page of no file there, so that the copy ends, and notes the page; who
+ * copied looks afterwards. Any other SIGBUS goes to the handler that was there before. */
 #define _GNU_SOURCE
 
 #include "handle.h"

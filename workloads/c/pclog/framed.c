@@ -1,11 +1,12 @@
-/* Appending a frame: announce its length, reserve, say where it stands, copy, commit. The table of writers so tells at every moment whose
- * a hole is (recover.c). */
+/* Appending a frame: announce its length, reserve, say where it stands, copy, commit. The table of writers so tells at
+ * every moment whose a hole is (recover.c). */
 #include "framed.h"
 
 #include "frames.h"
 
 static void announce(struct pclog_slot *slot, uint64_t bytes) {
-    atomic_store_explicit(&slot->pending_bytes, bytes, memory_order_release); /* not seen before the last place is gone */
+    atomic_store_explicit(&slot->pending_bytes, bytes,
+                          memory_order_release); /* not seen before the last place is gone */
     PCLOG_AT(after_announce);
 }
 
@@ -31,8 +32,8 @@ static int commit(pclog_writer *writer, uint64_t offset, uint64_t word, bool *ou
     return pclog_place_again(writer->log, &word, sizeof word, offset);
 }
 
-/* A place that was reserved on a full disk stays this writer's, announced in the table, and is closed when there is room again: so a writer
- * that tries and tries makes one hole. */
+/* A place that was reserved on a full disk stays this writer's, announced in the table, and is closed when there is
+ * room again: so a writer that tries and tries makes one hole. */
 static int close_own_hole(pclog_writer *writer) {
     bool ours;
     struct pclog_slot *slot = writer->slot;
@@ -54,7 +55,8 @@ static int by_the_slow_way(pclog_writer *writer, const struct pclog_frame *frame
                            uint64_t offset, bool *ours) {
     int status = pclog_grow(writer->log, offset + pclog_frame_total(bytes));
     if (status == PCLOG_OK) {
-        status = pclog_place(writer, &frame->writer, sizeof *frame - sizeof frame->commit, offset + sizeof frame->commit);
+        status =
+            pclog_place(writer, &frame->writer, sizeof *frame - sizeof frame->commit, offset + sizeof frame->commit);
     }
     if (status == PCLOG_OK) {
         status = pclog_place(writer, record, bytes, offset + sizeof *frame);
@@ -99,7 +101,8 @@ static int append_once(pclog_writer *writer, const void *record, size_t bytes, u
 
 int pclog_append_framed(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset) {
     int status = writer->has_hole ? close_own_hole(writer) : PCLOG_OK;
-    for (bool ours = false; status == PCLOG_OK && !ours;) { /* again where somebody took us for dead and closed our place */
+    for (bool ours = false;
+         status == PCLOG_OK && !ours;) { /* again where somebody took us for dead and closed our place */
         status = append_once(writer, record, bytes, offset, &ours);
         writer->has_hole = status != PCLOG_OK;
         if (status == PCLOG_OK) {

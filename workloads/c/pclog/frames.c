@@ -41,7 +41,8 @@ static struct pclog_seen see_closed(const struct pclog_text *text, uint64_t offs
     return seen;
 }
 
-/* The short check first: it keeps a scan of damaged bytes from reading to the end of every record that they might be. */
+/* The short check first: it keeps a scan of damaged bytes from reading to the end of every record that they might be.
+ */
 static struct pclog_seen see_frame(const struct pclog_text *text, uint64_t offset, uint64_t word) {
     struct pclog_seen seen = {.kind = PCLOG_IS_BROKEN};
     struct pclog_frame frame;
@@ -61,9 +62,12 @@ static struct pclog_seen see_frame(const struct pclog_text *text, uint64_t offse
     return seen;
 }
 
+static inline uint64_t word_at(const struct pclog_text *text, uint64_t offset) {
+    return atomic_load_explicit((_Atomic uint64_t *)(void *)(text->area.base + offset), memory_order_acquire);
+}
+
 struct pclog_seen pclog_frame_at(const struct pclog_text *text, uint64_t offset) {
-    _Atomic uint64_t *commit = (_Atomic uint64_t *)(void *)(text->area.base + offset);
-    uint64_t word = atomic_load_explicit(commit, memory_order_acquire);
+    uint64_t word = word_at(text, offset);
     if (word == 0) {
         return (struct pclog_seen){.kind = PCLOG_IS_OPEN};
     }
@@ -72,6 +76,9 @@ struct pclog_seen pclog_frame_at(const struct pclog_text *text, uint64_t offset)
 
 uint64_t pclog_next_frame(const struct pclog_text *text, uint64_t offset, uint64_t until) {
     for (; offset < until; offset += 8) {
+        if (word_at(text, offset) == 0) { /* what was grown ahead, mostly */
+            continue;
+        }
         enum pclog_kind kind = pclog_frame_at(text, offset).kind;
         if (kind == PCLOG_IS_FRAME || kind == PCLOG_IS_CLOSED) {
             return offset;

@@ -9,14 +9,15 @@
 /* PCLOG_FOREIGN where the file does not begin with a head. */
 int pclog_head_read(int file, uint64_t *log_id);
 
-/* Writes the head of a framed log where there is none yet, and sets log_id, which follows from the file itself: makers at the same time write
- * the same bytes. A file that has a head is framed whatever was asked for; one that has other bytes cannot become it. */
+/* Writes the head of a framed log where there is none yet, and sets log_id, which follows from the file itself: makers
+ * at the same time write the same bytes. A file that has a head is framed whatever was asked for; one that has other
+ * bytes cannot become it. */
 int pclog_head_ensure(int file, struct pclog_terms *terms);
 
 /* ---- frames.c ---- */
 
-/* With what every CRC of a log begins; that of a frame goes on with its offset. So bytes of a frame that were copied to another place, in
- * another record or another log, are no frame there. */
+/* With what every CRC of a log begins; that of a frame goes on with its offset. So bytes of a frame that were copied to
+ * another place, in another record or another log, are no frame there. */
 uint32_t pclog_frames_seed(uint64_t log_id);
 
 /* What stands in the frame of a record, its commit word included. */
@@ -39,8 +40,8 @@ struct pclog_text {
 };
 
 enum pclog_kind {
-    PCLOG_IS_OPEN,  /* not committed */
-    PCLOG_IS_FRAME, /* a record that is whole */
+    PCLOG_IS_OPEN,   /* not committed */
+    PCLOG_IS_FRAME,  /* a record that is whole */
     PCLOG_IS_CLOSED, /* a hole that was closed */
     PCLOG_IS_BROKEN,
 };
@@ -54,7 +55,8 @@ struct pclog_seen {
 
 struct pclog_seen pclog_frame_at(const struct pclog_text *text, uint64_t offset);
 
-/* The first place from `offset` on and before `until` where a frame or a closed hole begins; `until` where there is none. */
+/* The first place from `offset` on and before `until` where a frame or a closed hole begins; `until` where there is
+ * none. */
 uint64_t pclog_next_frame(const struct pclog_text *text, uint64_t offset, uint64_t until);
 
 /* ---- scan.c ---- */
@@ -63,11 +65,12 @@ uint64_t pclog_next_frame(const struct pclog_text *text, uint64_t offset, uint64
 bool pclog_text_open(struct pclog_text *text, int file, uint64_t bytes, int protection, uint32_t seed);
 void pclog_text_close(struct pclog_text *text);
 
-/* Where the frames of a file end at the earliest, with `end` no less than `at_least`, and the highest epoch and writer in them. */
+/* Where the frames of a file end at the earliest, with `end` no less than `at_least`, and the highest epoch and writer
+ * in them. */
 int pclog_frames_survey(int file, uint64_t log_id, uint64_t at_least, struct pclog_found *found);
 
-/* Where reading goes on behind a broken frame: at the next whole one, or behind all that is not zero. Its own length is not believed: a record that
- * was cut may reach beyond those that were appended since. */
+/* Where reading goes on behind a broken frame: at the next whole one, or behind all that is not zero. Its own length is
+ * not believed: a record that was cut may reach beyond those that were appended since. */
 uint64_t pclog_after_broken(const struct pclog_text *text, uint64_t offset);
 
 /* Counts what was seen. */

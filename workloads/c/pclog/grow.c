@@ -1,5 +1,6 @@
-/* Making room. With fallocate(2) anyone may do it at any time: it never shortens a file, and twice is as good as once. ftruncate(2)
- * would cut what a quicker one has added, so there one process has its turn, and a dead one's turn is taken over. */
+/* Making room. With fallocate(2) anyone may do it at any time: it never shortens a file, and twice is as good as once.
+ * ftruncate(2) would cut what a quicker one has added, so there one process has its turn, and a dead one's turn is
+ * taken over. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -135,8 +136,8 @@ bool pclog_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
     return atomic_compare_exchange_strong(&log->meta->cursor, &end, offset);
 }
 
-/* On a full disk those who reserved after us fail as well and give back first: the cursor comes back to us in a moment, unless one of
- * them was killed or stopped in it. */
+/* On a full disk those who reserved after us fail as well and give back first: the cursor comes back to us in a moment,
+ * unless one of them was killed or stopped in it. */
 int pclog_grow_or_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
     int status = pclog_grow(log, offset + bytes);
     for (int tries = 0; status != PCLOG_OK && tries < TRIES_TO_GIVE_BACK; tries++) {

@@ -27,7 +27,8 @@ void pclog_area_forget(struct pclog_area *area);
 /* Whether one of these bytes is on a page that could not be had. */
 bool pclog_area_lost_among(const struct pclog_area *area, size_t from, size_t bytes);
 
-/* The same at the price of one load where all is well. The fence keeps the load behind the copy, which the handler interrupts. */
+/* The same at the price of one load where all is well. The fence keeps the load behind the copy, which the handler
+ * interrupts. */
 static inline bool pclog_area_lost(const struct pclog_area *area, size_t from, size_t bytes) {
     atomic_signal_fence(memory_order_seq_cst);
     return atomic_load_explicit(&area->any_lost, memory_order_relaxed) && pclog_area_lost_among(area, from, bytes);
@@ -39,11 +40,11 @@ static inline bool pclog_area_lost(const struct pclog_area *area, size_t from, s
 
 struct pclog_window {
     struct pclog_area area;
-    uint64_t start;              /* offset in the file, a multiple of window_bytes */
-    _Atomic uint64_t made_ready; /* pages before this offset have been populated, or need not be */
+    uint64_t start;                /* offset in the file, a multiple of window_bytes */
+    _Atomic uint64_t made_ready;   /* pages before this offset have been populated, or need not be */
     _Atomic uint64_t stripe_bytes; /* how many were populated last, and when (ready.c) */
     _Atomic uint64_t stripe_ns;
-    unsigned holders;            /* under the log's lock */
+    unsigned holders; /* under the log's lock */
     struct pclog_window *next;
 };
 
@@ -67,8 +68,8 @@ struct pclog {
     struct pclog_ahead *ahead; /* lives as long as any writer */
 };
 
-/* On the way of every append: a few words on one line. From `base` on are the bytes of the file from offset `from`, as far as `room`
- * tells mapped, grown and made ready; 0 sends everything the slow way. */
+/* On the way of every append: a few words on one line. From `base` on are the bytes of the file from offset `from`, as
+ * far as `room` tells mapped, grown and made ready; 0 sends everything the slow way. */
 struct pclog_writer {
     _Atomic uint64_t *cursor;
     unsigned char *base;
@@ -89,8 +90,8 @@ void pclog_window_leave(pclog_writer *writer);
 
 /* ---- metadata.c ---- */
 
-/* Opens PATH.pclog, makes it where there is none, and checks it; sets meta, meta_file, options and epoch of the log. Never waits for
- * another process that makes it. */
+/* Opens PATH.pclog, makes it where there is none, and checks it; sets meta, meta_file, options and epoch of the log.
+ * Never waits for another process that makes it. */
 int pclog_meta_open(pclog *log, const struct pclog_options *asked);
 void pclog_meta_close(pclog *log);
 
@@ -107,8 +108,8 @@ bool pclog_terms_read(const struct pclog_meta *meta, struct pclog_terms *terms);
 
 /* ---- renew.c ---- */
 
-/* Makes metadata anew that a boot, a rotation or a cut has overtaken; of others nothing is changed. PCLOG_STALE where writers are
- * alive that go by them. */
+/* Makes metadata anew that a boot, a rotation or a cut has overtaken; of others nothing is changed. PCLOG_STALE where
+ * writers are alive that go by them. */
 int pclog_renew_if_stale(pclog *log);
 /* What an earlier cursor tells of a raw log. After a crash of the machine the one on the disk may be too old. */
 struct pclog_cursor {
@@ -128,11 +129,13 @@ int pclog_find(const pclog *log, struct pclog_terms *terms, struct pclog_cursor 
 
 /* ---- alone.c ---- */
 
-/* Becomes alone with the log, or says why not: PCLOG_LIVE_WRITERS, PCLOG_BUSY. Slots of the dead are free afterwards. */
+/* Becomes alone with the log, or says why not: PCLOG_LIVE_WRITERS, PCLOG_BUSY. Slots of the dead are free afterwards.
+ */
 int pclog_alone_begin(pclog *log);
 /* Gives that up; the size of the file is then as far as it has grown. */
 int pclog_alone_end(pclog *log);
-/* Waits until nobody is alone with the log: ends it for a process that has died, and answers PCLOG_BUSY for one that is stopped. */
+/* Waits until nobody is alone with the log: ends it for a process that has died, and answers PCLOG_BUSY for one that is
+ * stopped. */
 int pclog_alone_wait(pclog *log);
 /* Of a writer that has taken its slot: cancels what is only asked for. Then as above. */
 int pclog_alone_cancel(pclog *log);
@@ -164,7 +167,8 @@ static inline void pclog_copy(unsigned char *target, const void *source, size_t 
 
 /* ---- ready.c ---- */
 
-/* Of a writer whose window holds `offset`: sets its room, which reaches behind `offset` at least, after pages ahead of it were populated. */
+/* Of a writer whose window holds `offset`: sets its room, which reaches behind `offset` at least, after pages ahead of
+ * it were populated. */
 void pclog_make_ready(pclog_writer *writer, uint64_t offset, size_t bytes);
 /* Populates pages of a window from `from` to `to`, both offsets in the file; each is done once. */
 void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to);

@@ -15,8 +15,8 @@ enum pclog_life { PCLOG_DEAD, PCLOG_STOPPED, PCLOG_RUNNING };
 /* The calling process; 0 where /proc does not say. */
 pclog_identity pclog_self(void);
 
-/* What proc_pid_stat(5) says: stopped is T or t, dead is gone, a zombie, or another process with that pid. Whoever cannot be looked at
- * counts as running. */
+/* What proc_pid_stat(5) says: stopped is T or t, dead is gone, a zombie, or another process with that pid. Whoever
+ * cannot be looked at counts as running. */
 enum pclog_life pclog_life_of(pclog_identity who);
 
 /* /proc/sys/kernel/random/boot_id, empty where it cannot be read; `text` has room for 40. */

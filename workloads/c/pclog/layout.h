@@ -33,8 +33,9 @@ struct pclog_terms {
     uint32_t crc; /* of all before it */
 };
 
-/* One line a writer. Its owner is a process (identity.h), 0 while the slot is free. In framed mode a writer announces the length of
- * its frame, then adds it to the cursor, then says where it stands; both are cleared when it is committed. */
+/* One line a writer. Its owner is a process (identity.h), 0 while the slot is free. In framed mode a writer announces
+ * the length of its frame, then adds it to the cursor, then says where it stands; both are cleared when it is
+ * committed. */
 struct pclog_slot {
     alignas(64) _Atomic uint64_t owner;
     _Atomic uint64_t pending_bytes;
@@ -71,18 +72,20 @@ struct pclog_head {
 
 #define PCLOG_HEAD_BYTES sizeof(struct pclog_head)
 
-/* Before every record of a framed log; frames begin at multiples of 8. The first word is stored last and makes the frame
- * valid: 0 is "not committed". */
+/* Before every record of a framed log; frames begin at multiples of 8. The first word is stored last and makes the
+ * frame valid: 0 is "not committed". */
 struct pclog_frame {
     uint64_t commit; /* length of the record in its low half, CRC32C in its high half */
     uint32_t writer;
     uint16_t epoch;
-    uint16_t check; /* of the length, the writer and the epoch: a scanner that looks for the next frame asks this first */
+    uint16_t
+        check; /* of the length, the writer and the epoch: a scanner that looks for the next frame asks this first */
 };
 
 #define PCLOG_FRAME_BYTES sizeof(struct pclog_frame)
 
-/* In the low half of a commit word: a hole that was closed. The rest of it is how many bytes to jump, the word included. */
+/* In the low half of a commit word: a hole that was closed. The rest of it is how many bytes to jump, the word
+ * included. */
 #define PCLOG_TOMBSTONE ((uint32_t)1 << 31)
 
 #endif

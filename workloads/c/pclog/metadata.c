@@ -1,5 +1,6 @@
-/* PATH.pclog appears whole under its name or not at all: it is made nameless, filled, then linked. Of several makers one links first, the
- * others find it. Whoever dies in between leaves nothing, and whoever is stopped is waited for by nobody. */
+/* PATH.pclog appears whole under its name or not at all: it is made nameless, filled, then linked. Of several makers
+ * one links first, the others find it. Whoever dies in between leaves nothing, and whoever is stopped is waited for by
+ * nobody. */
 #define _GNU_SOURCE
 
 #include "handle.h"

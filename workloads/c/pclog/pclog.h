@@ -15,8 +15,8 @@
  *     if (status != PCLOG_OK) fprintf(stderr, "%s\n", pclog_explain(status));
  *
  * What is promised, when pclog_append returned PCLOG_OK:
- *   - the record is whole in the file, in one piece, exactly once, for every reader of the file on this machine, and stays
- *     so when this process or any other is killed or stopped at any moment;
+ *   - the record is whole in the file, in one piece, exactly once, for every reader of the file on this machine, and
+ *     stays so when this process or any other is killed or stopped at any moment;
  *   - a crash of the machine may take it, as with write(2): pclog_sync, as fdatasync(2), is for that.
  * What is not: in raw mode a writer that dies between reserving and copying leaves zero bytes that nothing tells from
  * data. Framed mode knows such holes, and recovery closes them.
@@ -35,24 +35,26 @@ extern "C" {
 
 #define PCLOG_VERSION 1
 
-/* What went wrong. Every call returns PCLOG_OK or one of the others, and has then changed nothing that a reader sees, but
- * for a hole in the log where it says so. errno is left as the failing system call set it. */
+/* What went wrong. Every call returns PCLOG_OK or one of the others, and has then changed nothing that a reader sees,
+ * but for a hole in the log where it says so. errno is left as the failing system call set it. */
 enum pclog_status {
     PCLOG_OK = 0,
-    PCLOG_SYSTEM,         /* a system call failed, see errno */
-    PCLOG_INVALID,        /* an argument or an option makes no sense */
-    PCLOG_TOO_LARGE,      /* the record is longer than PCLOG_RECORD_MAX, or the log would pass 2^62 bytes */
-    PCLOG_NO_SPACE,       /* the disk, or the quota, is full; nothing was written, and a later append may succeed */
-    PCLOG_TRUNCATED,      /* somebody cut the file under its writers: what lay beyond is lost, the log must be opened anew */
-    PCLOG_FOREIGN,        /* PATH.pclog is not the metadata of a log, or is damaged */
-    PCLOG_OTHER_VERSION,  /* ... or is that of another version of this library */
-    PCLOG_OTHER_OPTIONS,  /* ... or was made with another mode, window or growth than those asked for */
-    PCLOG_STALE,          /* ... or speaks of another file than PATH, or of one that has since grown shorter */
-    PCLOG_LIVE_WRITERS,   /* refused, because a writer that is alive may still write beyond the end */
-    PCLOG_UNDECIDED,      /* a hole belongs to a writer that is alive, or may be: recover again when it is done or dead */
-    PCLOG_TOO_MANY,       /* PCLOG_WRITERS_MAX writers are alive */
-    PCLOG_BUSY,           /* another process, alive but not running, is in the midst of trimming: nothing was done, try again */
-    PCLOG_OTHER_NAMESPACE, /* the log's writers live in another pid namespace, where we cannot tell the dead from the living */
+    PCLOG_SYSTEM,        /* a system call failed, see errno */
+    PCLOG_INVALID,       /* an argument or an option makes no sense */
+    PCLOG_TOO_LARGE,     /* the record is longer than PCLOG_RECORD_MAX, or the log would pass 2^62 bytes */
+    PCLOG_NO_SPACE,      /* the disk, or the quota, is full; nothing was written, and a later append may succeed */
+    PCLOG_TRUNCATED,     /* somebody cut the file under its writers: what lay beyond is lost, and so may be what was
+                            appended since within the page of the cut; the log must be opened anew */
+    PCLOG_FOREIGN,       /* PATH.pclog is not the metadata of a log, or is damaged */
+    PCLOG_OTHER_VERSION, /* ... or is that of another version of this library */
+    PCLOG_OTHER_OPTIONS, /* ... or was made with another mode, window or growth than those asked for */
+    PCLOG_STALE,         /* ... or speaks of another file than PATH, or of one that has since grown shorter */
+    PCLOG_LIVE_WRITERS,  /* refused, because a writer that is alive may still write beyond the end */
+    PCLOG_UNDECIDED,     /* a hole belongs to a writer that lives, or may: recover again when it is done or dead */
+    PCLOG_TOO_MANY,      /* PCLOG_WRITERS_MAX writers are alive */
+    PCLOG_BUSY,          /* another process, stopped, is in the midst of trimming, or of growing by ftruncate: nothing
+                            was done, try again */
+    PCLOG_OTHER_NAMESPACE, /* the log's writers live in another pid namespace, where we cannot tell whether they live */
 };
 
 /* A sentence about a status; never NULL. */
@@ -65,7 +67,7 @@ enum pclog_mode {
 
 enum pclog_growth {
     PCLOG_FALLOCATE = 0, /* fallocate(2): any writer may do it at any time, and a full disk is found before writing */
-    PCLOG_FTRUNCATE,     /* ftruncate(2): for comparison, and for file systems without the other; one grower at a time */
+    PCLOG_FTRUNCATE,     /* ftruncate(2): for comparison, and for file systems without the other; one grows at a time */
 };
 
 #define PCLOG_RECORD_MAX ((size_t)1 << 30)
@@ -78,16 +80,18 @@ struct pclog_options {
     uint64_t window_bytes;   /* mapped at a time: a power of two from one page on (64 MiB) */
     uint64_t growth_bytes;   /* the file grows by this much, whole pages (a window) */
     unsigned growth_percent; /* ... or by this share of its size where that is more: ever larger steps (0) */
-    uint64_t prefault_bytes; /* a helper thread of this process makes so much ready ahead of the cursor (0: no helper) */
+    uint64_t prefault_bytes; /* a helper thread of this process makes so much ready ahead of the cursor (0: none) */
     mode_t permissions;      /* of files that are made (0644) */
 };
 
 typedef struct pclog pclog;
 typedef struct pclog_writer pclog_writer;
 
-/* Opens the log at PATH, and makes it if there is none; `options` may be NULL. Of processes that make it at once one does and
- * the others use it, whichever of them dies meanwhile. Metadata left by an earlier boot of the machine is made anew, and a
- * framed log is then recovered; a raw one goes on at the end of its file. */
+/* Opens the log at PATH, and makes it if there is none; `options` may be NULL. Of processes that make it at once one
+ * does and the others use it, whichever of them dies meanwhile. Metadata left by an earlier boot of the machine, or of
+ * a file that was cut or put elsewhere while no writer was open, is made anew. A framed log is then recovered. A raw
+ * one goes on at the cursor that reached the disk or behind its last byte that is not zero, and without metadata at its
+ * file's end. */
 int pclog_open(pclog **log, const char *path, const struct pclog_options *options);
 
 /* Unmaps and closes; the log's writers must be closed before. The file keeps what was grown ahead: see pclog_trim. */
@@ -98,9 +102,11 @@ int pclog_writer_open(pclog *log, pclog_writer **writer);
 int pclog_writer_close(pclog_writer *writer);
 uint32_t pclog_writer_id(const pclog_writer *writer);
 
-/* Appends one record; `offset`, where not NULL, gets where its first byte (raw) or its frame stands in the file. An empty
- * record is PCLOG_INVALID. A record longer than half a window goes by pwrite(2), as does one for which no window could be mapped.
- * When it fails with PCLOG_NO_SPACE in framed mode, what it had reserved is closed as a hole by whoever recovers. */
+/* Appends one record; `offset`, where not NULL, gets where its first byte (raw) or its frame stands in the file. An
+ * empty record is PCLOG_INVALID. A record longer than half a window goes by pwrite(2), as does one for which no window
+ * could be mapped. When it fails with PCLOG_NO_SPACE in framed mode, its place is closed as a hole by the writer's next
+ * append or by whoever recovers; in raw mode it is given back, and stays as zeros only where another writer died on the
+ * full disk. */
 int pclog_append(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset);
 
 /* As fdatasync(2) of the file: what was appended before, by whomever, is on the disk when it returns. */
@@ -116,8 +122,8 @@ uint64_t pclog_end(const pclog *log);
 /* ---- reading, framed mode ---- */
 
 struct pclog_record {
-    uint64_t offset;      /* of its frame */
-    const void *data;     /* as long as the callback runs */
+    uint64_t offset;  /* of its frame */
+    const void *data; /* as long as the callback runs */
     size_t bytes;
     uint32_t writer;
     uint32_t epoch;
@@ -127,19 +133,19 @@ struct pclog_report {
     uint64_t records, record_bytes;
     uint64_t tombstones, tombstone_bytes; /* holes that were closed, now or before */
     uint64_t undecided_bytes;             /* holes of writers that are, or may be, alive */
-    uint64_t corrupt_bytes;               /* frames whose CRC does not fit: a torn page after a crash of the machine, or damage */
+    uint64_t corrupt_bytes;               /* frames whose CRC does not fit: a torn page after a crash, or damage */
     uint64_t end;                         /* where reading ended */
 };
 
 /* Stops reading when it returns other than 0. */
 typedef int (*pclog_visit)(const struct pclog_record *record, void *context);
 
-/* Reads a framed log from its beginning, in order, changing nothing; `report` may be NULL. It needs PATH alone and may run beside
- * writers: it then ends at the first record that is not committed and whose length is not yet known. */
+/* Reads a framed log from its beginning, in order, changing nothing; `report` may be NULL. It needs PATH alone and may
+ * run beside writers: it then ends at the first record that is not committed and whose length is not yet known. */
 int pclog_scan(const char *path, pclog_visit visit, void *context, struct pclog_report *report);
 
-/* Closes the holes of writers that are dead (known by pid and start time) with tombstones; beside living writers too, whose holes
- * it leaves (PCLOG_UNDECIDED says that there were any). Doing it twice is doing it once. */
+/* Closes the holes of writers that are dead (known by pid and start time) with tombstones; beside living writers too,
+ * whose holes it leaves (PCLOG_UNDECIDED says that there were any). Doing it twice is doing it once. */
 int pclog_recover(const char *path, struct pclog_report *report);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
-/* The helper thread of a process: keeps pages ahead of the cursor populated, so that appends meet neither faults nor growth. It stands on the windows as
- * a writer does, and sleeps until an append finds less than half of its distance left. */
+/* The helper thread of a process: keeps pages ahead of the cursor populated, so that appends meet neither faults nor
+ * growth. It stands on the windows as a writer does, and sleeps until an append finds less than half of its distance
+ * left. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -32,7 +33,8 @@ static void go_ahead(struct pclog_ahead *ahead) {
     pclog *log = ahead->place.log;
     uint64_t offset = pclog_end(log), end = offset + log->options.prefault_bytes;
     while (offset < end && !told_to_end(ahead)) {
-        if (!pclog_window_enter(&ahead->place, offset) || pclog_grow(log, smaller(offset + STEP_BYTES, end)) != PCLOG_OK) {
+        if (!pclog_window_enter(&ahead->place, offset) ||
+            pclog_grow(log, smaller(offset + STEP_BYTES, end)) != PCLOG_OK) {
             return;
         }
         struct pclog_window *window = ahead->place.window;

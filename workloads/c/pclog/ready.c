@@ -1,7 +1,8 @@
-/* Each process has page tables of its own, and its first store into a page costs it a fault even where another process has filled the page:
- * near a page a record that is most of the price. One call that populates a stripe of pages (MADV_POPULATE_WRITE of madvise(2))
- * costs a fraction of a fault for each, but all of them at once. So a stripe is small while the log grows slowly, where a pause is
- * what counts, and doubles while it grows fast, where the sum does. */
+/* Each process has page tables of its own, and its first store into a page costs it a fault even where another process
+ * has filled the page: near a page a record that is most of the price. One call that populates a stripe of pages
+ * (MADV_POPULATE_WRITE of madvise(2)) costs a fraction of a fault for each, but all of them at once. So a stripe is
+ * small while the log grows slowly, where a pause is what counts, and doubles while it grows fast, where the sum does.
+ */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -13,7 +14,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Below the one the log grows slowly, above the other fast; far apart, since a writer that waits for its turn on a CPU looks slow. */
+/* Below the one the log grows slowly, above the other fast; far apart, since a writer that waits for its turn on a CPU
+ * looks slow. */
 #define SLOW_BYTES_PER_US 32
 #define FAST_BYTES_PER_US 128
 #define STRIPE_MOST ((uint64_t)256 << 10)

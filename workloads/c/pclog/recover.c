@@ -1,9 +1,11 @@
-/* A hole is a place that was reserved and is not committed. Whose it is stands in the table of writers: a living one's is left alone, a dead one's
- * is closed with a tombstone, by compare-and-swap, so that two recoveries at once, or one that was interrupted, do no harm.
+/* A hole is a place that was reserved and is not committed. Whose it is stands in the table of writers: a living one's
+ * is left alone, a dead one's is closed with a tombstone, by compare-and-swap, so that two recoveries at once, or one
+ * that was interrupted, do no harm.
  *
- * A hole that nobody in the table owns is a dead one's too, if no living writer stands between announcing a length and saying where: such a
- * writer might own it. What is read, in this order: who is dead, the cursor, then for each hole its commit word, the table, and the word again. A living
- * owner of the hole has announced it before it moved the cursor, so the table shows it, or else the word is no longer 0. */
+ * A hole that nobody in the table owns is a dead one's too, if no living writer stands between announcing a length and
+ * saying where: such a writer might own it. What is read, in this order: who is dead, the cursor, then for each hole
+ * its commit word, the table, and the word again. A living owner of the hole has announced it before it moved the
+ * cursor, so the table shows it, or else the word is no longer 0. */
 #define _GNU_SOURCE
 
 #include "frames.h"
@@ -27,7 +29,7 @@ struct recovery {
 /* What the table says of one hole. */
 struct verdict {
     enum { CLOSE, LEAVE, LOOK_AGAIN } what;
-    bool whole;   /* its owner told how long it is; otherwise it reaches to the next frame before `end` */
+    bool whole; /* its owner told how long it is; otherwise it reaches to the next frame before `end` */
     uint64_t end;
 };
 

@@ -10,7 +10,8 @@
 
 #define CHUNK_BYTES ((size_t)1 << 20)
 
-/* After the last byte that is not zero, looked for from the end of the file; 0 where there is none, -1 where it cannot be read. */
+/* After the last byte that is not zero, looked for from the end of the file; 0 where there is none, -1 where it cannot
+ * be read. */
 static int64_t last_not_zero(int file, uint64_t size) {
     unsigned char *chunk = malloc(CHUNK_BYTES);
     int64_t found = chunk == NULL ? -1 : 0;
@@ -40,8 +41,8 @@ static uint64_t smaller(uint64_t one, uint64_t other) {
     return one < other ? one : other;
 }
 
-/* A raw log ends where its cursor stood, or behind its last byte that is not zero where that is later: of the bytes beyond a cursor that may be
- * too old none can be told from what was grown ahead, except that it is not zero. */
+/* A raw log ends where its cursor stood, or behind its last byte that is not zero where that is later: of the bytes
+ * beyond a cursor that may be too old none can be told from what was grown ahead, except that it is not zero. */
 static int find_raw(const pclog *log, struct pclog_cursor known, struct pclog_found *found) {
     int64_t last = known.exact ? 0 : last_not_zero(log->file, found->size);
     found->end = last < 0 ? 0 : smaller(larger(known.offset, (uint64_t)last), found->size);

@@ -123,7 +123,8 @@ static void survey(const struct pclog_text *text, uint64_t until, struct pclog_f
     }
 }
 
-/* A record that ends in zeros reaches beyond the last byte that is none, and what is not zero need not be a frame: both count. */
+/* A record that ends in zeros reaches beyond the last byte that is none, and what is not zero need not be a frame: both
+ * count. */
 int pclog_frames_survey(int file, uint64_t log_id, uint64_t at_least, struct pclog_found *found) {
     struct pclog_text text;
     uint64_t until = pclog_round_up(at_least, 8);

@@ -55,7 +55,8 @@ static int check(pclog *log) {
 }
 
 static pclog_writer *new_writer(pclog *log, struct pclog_slot *slot) {
-    pclog_writer *writer = aligned_alloc(64, pclog_round_up(sizeof *writer, 64)); /* no other thread's words on its line */
+    pclog_writer *writer =
+        aligned_alloc(64, pclog_round_up(sizeof *writer, 64)); /* no other thread's words on its line */
     if (writer != NULL) {
         *writer = (pclog_writer){.cursor = &log->meta->cursor,
                                  .slot = slot,

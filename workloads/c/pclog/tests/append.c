@@ -54,7 +54,8 @@ static void any_size_anywhere(void) {
     static const size_t SIZES[] = {1, 7, 8, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 16384, 40000, 100001};
     size_t sizes = sizeof SIZES / sizeof *SIZES, total = 0;
     for (int growth = PCLOG_FALLOCATE; growth <= PCLOG_FTRUNCATE; growth++) {
-        struct pclog_options options = {.growth = (enum pclog_growth)growth, .window_bytes = 16384, .growth_bytes = 4096};
+        struct pclog_options options = {
+            .growth = (enum pclog_growth)growth, .window_bytes = 16384, .growth_bytes = 4096};
         unsigned char *all = malloc(16 << 20);
         pclog *log = open_log(&options);
         pclog_writer *writer = open_writer(log);

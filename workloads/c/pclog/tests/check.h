@@ -40,7 +40,6 @@ void failed(const char *file, int line, const char *what, long long seen, long l
 #define LOG "log"
 #define META "log.pclog"
 
-
 pclog *open_log(const struct pclog_options *options);
 pclog_writer *open_writer(pclog *log);
 void close_both(pclog *log, pclog_writer *writer);

@@ -14,7 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file system of two megabytes, seen by this process alone, and gone with it. Without root in a user namespace of its own. */
+/* A file system of two megabytes, seen by this process alone, and gone with it. Without root in a user namespace of its
+ * own. */
 static void enter_a_small_disk(void) {
     CHECK(mkdir("small", 0755) == 0);
     CHECK(unshare(CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0);
@@ -102,7 +103,8 @@ static void framed_on_a_full_disk(void) {
 
 /* The file grows and has no blocks: the store finds the disk full, which is SIGBUS. */
 static void framed_grown_without_blocks_on_a_full_disk(void) {
-    full_then_not(&(struct pclog_options){.mode = PCLOG_FRAMED, .growth = PCLOG_FTRUNCATE, .window_bytes = 65536}, 1000);
+    full_then_not(&(struct pclog_options){.mode = PCLOG_FRAMED, .growth = PCLOG_FTRUNCATE, .window_bytes = 65536},
+                  1000);
 }
 
 static void raw_grown_without_blocks_on_a_full_disk(void) {
@@ -128,7 +130,8 @@ static void several_on_a_full_disk(void) {
     uint32_t number = 0;
     fill_but(100 << 10);
     for (int full = 0; full < 10; number++) {
-        int status = pclog_append(number % 2 ? one : other, record, make_record(record, 0, number, sizeof record), NULL);
+        int status =
+            pclog_append(number % 2 ? one : other, record, make_record(record, 0, number, sizeof record), NULL);
         if (status != PCLOG_OK) {
             EQUAL(status, PCLOG_NO_SPACE);
             full++;
@@ -139,6 +142,7 @@ static void several_on_a_full_disk(void) {
     EQUAL(pclog_writer_close(other), PCLOG_OK);
     EQUAL(pclog_trim(log), PCLOG_OK);
     check_raw(number, sizeof record);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 /* Behind a cut the page is gone: the store is SIGBUS, the answer is a status, and the file is not made longer again. */
@@ -164,7 +168,9 @@ static void cut_beneath(const struct pclog_options *options) {
 
 static void raw_cut_beneath(void) {
     cut_beneath(&(struct pclog_options){.window_bytes = 65536, .growth_bytes = 65536});
-    EQUAL(pclog_end(open_log(NULL)), 8192 + 3000);
+    pclog *log = open_log(NULL);
+    EQUAL(pclog_end(log), 8192 + 3000);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 static void framed_cut_beneath(void) {

@@ -121,7 +121,8 @@ static void damage_at_the_end_is_counted_and_not_read(void) {
     EQUAL(report.end, end + 16);
 }
 
-/* A record that holds a copy of another frame, and is then damaged in its header: the copy is not taken for a record. */
+/* A record that holds a copy of another frame, and is then damaged in its header: the copy is not taken for a record.
+ */
 static void a_frame_within_a_record_is_none(void) {
     uint64_t offsets[3], offset;
     size_t bytes;

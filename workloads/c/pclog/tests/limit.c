@@ -76,7 +76,8 @@ static void without_address_space(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which need address space of their own */
     unsigned char record[100];
     for (int mode = PCLOG_RAW; mode <= PCLOG_FRAMED; mode++) {
-        struct pclog_options options = {.mode = (enum pclog_mode)mode, .window_bytes = (uint64_t)1 << 30, .growth_bytes = 4096};
+        struct pclog_options options = {
+            .mode = (enum pclog_mode)mode, .window_bytes = (uint64_t)1 << 30, .growth_bytes = 4096};
         pclog *log = open_log(&options);
         pclog_writer *writer = open_writer(log);
         struct rlimit before, little = {256 << 20, RLIM_INFINITY};

@@ -171,7 +171,7 @@ static void nobodys_beside_a_living_writers(void) {
 static void longer_than_one_tombstone(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose shadow of it would fill the memory */
     struct scene scene = a_hole(0);
-    const uint64_t more = (uint64_t)5 << 30;
+    const uint64_t more = ((uint64_t)2 << 30) + ((uint64_t)100 << 20);
     scene.end = atomic_fetch_add(&scene.meta->cursor, more) + more;
     CHECK(truncate(LOG, (off_t)scene.end + 4096) == 0);
     atomic_store(&scene.meta->grown_bytes, scene.end + 4096);
@@ -209,8 +209,7 @@ const struct test RECOVER_TESTS[] = {
     {"holes_beside_each_other", several_beside_each_other},
     {"hole_of_a_living_writer_is_left_alone", of_a_living_writer_is_left_alone},
     {"hole_while_a_living_writer_has_not_said_where", while_a_living_writer_has_not_said_where},
-    {"hole_that_is_known_beside_a_writer_that_has_not_said_where",
-     a_known_one_beside_a_writer_that_has_not_said_where},
+    {"hole_that_is_known_beside_a_writer_that_has_not_said_where", a_known_one_beside_a_writer_that_has_not_said_where},
     {"hole_of_nobody_beside_a_living_writers", nobodys_beside_a_living_writers},
     {"hole_longer_than_one_tombstone", longer_than_one_tombstone},
     {"many_recoveries_at_once", many_recoveries_at_once},

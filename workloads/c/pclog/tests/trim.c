@@ -47,6 +47,7 @@ static void a_dead_writer_is_no_hindrance(void) {
         EQUAL(atomic_load(&meta->slots[at].owner), 0);
     }
     EQUAL(size_of(LOG), 1);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 static int live_with_a_writer(void *context) {
@@ -117,6 +118,7 @@ static void what_is_only_asked_for_is_cancelled(void) {
     }
     CHECK(kill(pid, SIGKILL) == 0);
     end_child(pid);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 static void who_died_while_alone_is_taken_over(void) {
@@ -131,6 +133,7 @@ static void who_died_while_alone_is_taken_over(void) {
     atomic_store(&meta->alone, ALONE | dead_identity());
     EQUAL(pclog_trim(log), PCLOG_OK);
     EQUAL(size_of(LOG), 2);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 static void who_is_stopped_while_alone_is_not_waited_for(void) {
@@ -147,6 +150,7 @@ static void who_is_stopped_while_alone_is_not_waited_for(void) {
     CHECK(kill(pid, SIGKILL) == 0);
     end_child(pid);
     EQUAL(pclog_writer_close(open_writer(log)), PCLOG_OK);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 static int cut_again_and_again(void *context) {
@@ -178,6 +182,7 @@ static void trims_and_writers_at_once(void) {
     EQUAL(end_child(other), 0);
     EQUAL(pclog_trim(log), PCLOG_OK);
     check_framed(1, 600, NULL);
+    EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 const struct test TRIM_TESTS[] = {

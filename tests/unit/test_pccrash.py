@@ -1,0 +1,89 @@
+"""pccrash: a few kills and stops at every named point, and what it says of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tree import ROOT
+
+OUT = ROOT / "build/c"
+POINTS = [
+    "create_empty", "create_sized", "after_announce", "after_reserve", "after_publish", "before_grow", "after_grow",
+    "before_map", "mid_copy", "before_commit", "after_commit", "trim_announced", "trim_truncating", "in_recover",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def pccrash() -> str:
+    argv = ["make", "-C", str(ROOT / "workloads/c"), f"OUT={OUT}", f"{OUT}/pccrash"]
+    subprocess.run(argv, check=True, capture_output=True)
+    return str(OUT / "pccrash")
+
+
+def run(pccrash: str, *words: object, status: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    argv = [pccrash, *map(str, words)]
+    done = subprocess.run(argv, capture_output=True, text=True, input=stdin, check=False, timeout=300)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def end_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    end: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert end["type"] == "end"
+    return end
+
+
+@pytest.mark.parametrize("signal", ["kill", "stop"])
+@pytest.mark.parametrize("point", POINTS)
+def test_nothing_is_lost(pccrash: str, tmp_path: Path, point: str, signal: str) -> None:
+    words = ("--dir", tmp_path, "--point", point, "--signal", signal, "--trials", 3, "--no-handshake")
+    end = end_of(run(pccrash, *words))
+    response = end["response"]
+    assert end["checksum_ok"] is True
+    assert response["trials"] == 3
+    assert response["records"] >= 3 * 3 * 200
+    for name in ("lost_records", "doubled_records", "torn_records", "undecided_trials", "stalled_trials"):
+        assert response[name] == 0, name
+    if point in ("after_reserve", "after_publish", "mid_copy", "before_commit"):
+        assert response["tombstones"] == (3 if signal == "kill" else 0)  # a hole each, and none of the living
+    if point == "in_recover":
+        assert response["tombstones"] == 3
+    if point == "trim_truncating" and signal == "stop":
+        assert response["refused_trials"] == 3  # told to try again, and not kept waiting
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_points_are_listed(pccrash: str) -> None:
+    assert run(pccrash, "--points").stdout.split() == POINTS
+
+
+def test_the_handshake(pccrash: str, tmp_path: Path) -> None:
+    lines = run(pccrash, "--dir", tmp_path, "--trials", 2, stdin="go\n").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["ready", "sample", "end"]
+    lines = run(pccrash, "--dir", tmp_path, "--trials", 2).stdout.splitlines()
+    assert [json.loads(line)["type"] for line in lines] == ["ready"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "--dir is missing"),
+        (("--point", "nowhere"), "there is no point 'nowhere'"),
+        (("--signal", "term"), "--signal is kill, stop or both, not 'term'"),
+        (("--dir", "/tmp", "--writers", "1"), "from 2 to 64 writers"),
+        (("--dir", "/tmp", "--trials", "0"), "there must be a trial"),
+        (("--dir",), "--dir is no option, or lacks its value"),
+        (("--colour", "red"), "there is no option '--colour'"),
+    ],
+)
+def test_arguments_that_make_no_sense(pccrash: str, words: tuple[str, ...], sentence: str) -> None:
+    assert sentence in run(pccrash, *words, status=2).stderr
+
+
+def test_a_folder_that_is_not_there(pccrash: str, tmp_path: Path) -> None:
+    assert "cannot write into" in run(pccrash, "--dir", tmp_path / "none", "--no-handshake", status=1).stderr
