@@ -18,6 +18,8 @@ from pagecage.trial import Trial
 from pagecage.units import KIB, MIB, format_bytes
 
 _SPARE_BYTES = 256 * MIB
+SLOW = 1.5
+"""A made disk that takes this many times its latency for a read is slower than what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def latency(wanted: Latency, made_us: int | None, measured_us: float | None, why
     if made_us is None:
         return Carried("latency", "absent", f"io.max adds no time to an I/O; {asked} are missing here: {why_not}")
     seen = f"; a direct read of one page takes {measured_us / 1000:.3g} ms" if measured_us else ""
+    is_slow = measured_us is not None and measured_us > SLOW * made_us
     off = [us for us in (wanted.read_us, wanted.write_us) if us is not None and us != made_us]
-    state = "exact" if not off else "stricter" if max(off) < made_us else "looser"
+    state = "stricter" if is_slow or (off and max(off) < made_us) else "looser" if off else "exact"
     because = f"the disk made for it takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
     return Carried("latency", state, because)

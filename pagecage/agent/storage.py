@@ -12,6 +12,7 @@ import os
 import shutil
 import statistics
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
 MAPPER = Path("/dev/mapper/pagecage-delay")
 _SPARE_BYTES = 512 * MIB  # above what a dataset must leave free; null_blk takes memory only for what is written
 _LOOKS = 16
+_MAX_SECTORS = 2560  # 1280 KiB, what the kernel gives other disks (BLK_DEF_MAX_SECTORS_CAP)
 _NODE_SECONDS = 5.0
 
 
@@ -57,16 +59,27 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
     run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
     settings = {
         "size": -(-size_bytes // MIB), "memory_backed": 1, "irqmode": 2 if latency_us else 1,
-        "completion_nsec": latency_us * 1000, "hw_queue_depth": 256, "power": 1,
+        "completion_nsec": latency_us * 1000, "hw_queue_depth": 256,
     }  # fmt: skip
     try:
         configfs.mkdir()
         for name, value in settings.items():
             (configfs / name).write_text(str(value))
+        _take_large_requests(configfs)
+        (configfs / "power").write_text("1")
         index = (configfs / "index").read_text().strip()
     except OSError as error:
         raise HostError(f"null_blk cannot be set up: {error.strerror} ({error.filename})", "use HOST=vm") from None
     return _first_node(Path(f"/dev/nullb{index}"), Path("/dev") / configfs.name)
+
+
+def _take_large_requests(configfs: Path) -> None:
+    """Its own limit of 255 sectors would split each window of 128 KiB in two, and io.max count both halves.
+
+    A kernel without that setting keeps its own.
+    """
+    with suppress(OSError):
+        (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
 
 
 def _first_node(*names: Path) -> Path:

@@ -84,6 +84,7 @@ def test_the_latency_of_a_disk_made_for_it() -> None:
         "takes 1.24 ms"
     )
     assert latency(Latency(1000, 500), 1000, None, "").state == "stricter"
+    assert latency(Latency(1000, 1000), 1000, 14_600.0, "").state == "stricter"
     assert latency(Latency(1000, 2000), 1000, None, "").state == "looser"
 
 

@@ -38,7 +38,7 @@ def test_null_blk_is_set_up_in_memory_with_a_timer(
     written = {path.name: path.read_text() for path in configfs.iterdir() if path.name != "index"}
     assert written == {
         "size": "11", "memory_backed": "1", "irqmode": "2", "completion_nsec": "1500000", "hw_queue_depth": "256",
-        "power": "1",
+        "max_sectors": "2560", "power": "1",
     }  # fmt: skip
     assert told == [["modprobe", "null_blk", "nr_devices=0"]]
 
