@@ -62,8 +62,20 @@ def _plain(cell: Cell) -> dict[str, Any]:
 
 def _head(run: Run) -> Iterator[str]:
     yield f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as asked for'}"
+    if run.plan.get("until_ci"):
+        yield stopping(run)
     if run.is_emulated:
         yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
+
+
+def stopping(run: Run) -> str:
+    """What a stopping rule came to."""
+    plan, asked = run.plan, f"repeat until every interval is within {100 * run.plan['until_ci']:.3g} % of its median"
+    asked += f", {plan['repeats']} times at most"
+    if not run.too_wide:
+        return f"{asked}: reached after {max(trial['block'] for trial in plan['trials'])}"
+    wide = (f"{' · '.join(name)} {'none' if w is None else f'{100 * w:.3g} %'}" for name, w in run.too_wide.items())
+    return f"{asked}: {'not reached' if len(run.trials) == plan['planned'] else 'not yet'}: {', '.join(wide)}"
 
 
 def _finding(finding: Finding) -> str:

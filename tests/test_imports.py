@@ -16,11 +16,11 @@ from tests.tree import ROOT, files
 ORDER = (
     *("version", "errors", "units", "process"),
     *("cage", "trial", "experiment", "record"),
-    *("covering", "plan", "requirements", "verdicts", "agent"),
+    *("covering", "plan", "requirements", "interval", "verdicts", "stopping", "agent"),
     *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
-ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
+ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process", "interval", "stopping"}
 # What may be installed for a part of pagecage; the longest name that fits counts.
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},

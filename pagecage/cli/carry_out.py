@@ -77,10 +77,12 @@ def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
 def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
     given = [
-        key for key in ("size", "cage", "repeats", "seed", "fresh") if getattr(wishes, key) != getattr(Wishes(), key)
-    ]
+        key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh")
+        if getattr(wishes, key) != getattr(Wishes(), key)
+    ]  # fmt: skip
     if given:
-        raise PagecageError(f"--{given[0]} does not go with --resume: the plan stands", f"leave --{given[0]} out")
+        option = given[0].replace("_", "-")
+        raise PagecageError(f"--{option} does not go with --resume: the plan stands", f"leave --{option} out")
     folder = find_run(RUNS, name)
     plan = folder.plan()
     present = definitions().experiment(plan.document["experiment"]).definition_sha256
@@ -98,7 +100,8 @@ def carry_out(job: Job, say: Say) -> int:
     """Run what is lacking; the exit code tells whether every trial has its answer."""
     remaining = job.folder.remaining(job.plan)
     total, guess = len(job.plan.trials), expected_seconds(remaining)
-    say(f"{len(remaining)} of {total} trials to run, about {format_seconds(guess)}: {job.folder.path.name}")
+    about = "at most" if job.plan.document.get("until_ci") else "about"
+    say(f"{len(remaining)} of {total} trials to run, {about} {format_seconds(guess)}: {job.folder.path.name}")
     if not remaining:
         job.host.stop()
         return EXIT_OK
