@@ -113,6 +113,12 @@ def figure(trial: Judged, response: str) -> float | None:
     return value / covered if covered else None
 
 
+def figures(run: Run, treatment: Treatment, response: str) -> list[float]:
+    """What the included trials of one treatment have; a killed one has none."""
+    trials = [t for t in matching(run.trials, treatment) if t.is_included and not t.is_killed]
+    return [value for t in trials if (value := figure(t, response)) is not None]
+
+
 def is_extrapolated(trial: Judged, response: str) -> bool:
     """Whether the figure stands for more than was read."""
     covered = trial.record.response.get("covered_fraction")

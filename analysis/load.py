@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -97,23 +97,19 @@ class Run:
         return any(trial.record.emulated for trial in self.trials)
 
 
-def load_run(path: Path, let_in: Collection[str] = ()) -> Run:
-    """Read a run's folder. `let_in` names excluded trials to count after all; raises PagecageError for one that is not.
-
-    Raises PagecageError when it is no run folder, has no record, or holds what is no record of this run.
-    """
+def load_run(path: Path) -> Run:
+    """Read a run's folder; raises PagecageError when it is none, has no record, or holds what is no record of it."""
     plan = read_plan(path)
     records = list(read_records(path / "records.jsonl"))
     check_records(path, plan, records)
     last = {record.trial_id: _in_factor_order(record, plan) for record in records}
     trials = needed(plan, last)
-    judged = tuple(_judged(path, last[t["trial_id"]], let_in) for t in trials if t["trial_id"] in last)
-    _check_let_in(judged, let_in)
+    judged = tuple(_judged(path, last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
     narrowed = {**plan, "trials": trials, "planned": len(plan["trials"])}
     return Run(path, narrowed, read_facts(path), judged, len(records), too_wide(plan, last))
 
 
-def _judged(path: Path, record: Record, let_in: Collection[str]) -> Judged:
+def _judged(path: Path, record: Record) -> Judged:
     try:
         verdicts = judge(record, read_lines(path, record, "sampler"))
     except _STRANGE as error:
@@ -122,14 +118,18 @@ def _judged(path: Path, record: Record, let_in: Collection[str]) -> Judged:
             f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be judged ({what})",
             "docs/FORMAT.md lists the keys",
         ) from None
-    return Judged(record, verdicts, record.trial_id in let_in)
+    return Judged(record, verdicts)
 
 
-def _check_let_in(judged: Sequence[Judged], let_in: Collection[str]) -> None:
-    excluded = [t.record.trial_id for t in judged if t.verdicts.is_data_point and t.verdicts.excluded]
-    for name in let_in:
-        if name not in excluded:
-            raise PagecageError(f"{name} is no excluded trial", f"excluded are: {', '.join(excluded) or 'none'}")
+def excluded_ids(run: Run) -> list[str]:
+    """Trials that have an answer and are not averaged in."""
+    return [t.record.trial_id for t in run.trials if t.verdicts.is_data_point and not t.is_included]
+
+
+def with_let_in(run: Run, trial_ids: Collection[str]) -> Run:
+    """The run with these trials counted, whatever their verdicts exclude."""
+    trials = tuple(replace(t, is_let_in=t.is_let_in or t.record.trial_id in trial_ids) for t in run.trials)
+    return replace(run, trials=trials)
 
 
 def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:

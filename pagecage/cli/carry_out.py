@@ -10,7 +10,8 @@ from typing import Any
 
 from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
-from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
+from pagecage.cli.choose import Wishes, build_plan, choose_host, definitions, with_cage
+from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
 from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError

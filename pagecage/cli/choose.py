@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED
+from pagecage.cli.places import TOP
 from pagecage.definitions.catalogue import Definitions, nearest
 from pagecage.definitions.programs import known_programs
 from pagecage.errors import PagecageError
@@ -28,8 +29,6 @@ from pagecage.requirements import check_host
 from pagecage.runs import new_run_id
 from pagecage.version import VERSION
 
-TOP = Path(__file__).resolve().parents[2]
-RUNS = Path(os.environ.get("PAGECAGE_RUNS", TOP / "runs"))
 PROGRAMS = known_programs(TOP)
 MOST_REPEATS = 30
 """The bound of --until-ci where none is given."""
@@ -144,7 +143,9 @@ def build_plan(wishes: Wishes, experiment: Experiment, host: Host, command: str,
 def choose_repeats(wishes: Wishes, experiment: Experiment, size: str) -> int:
     """How often each treatment is planned: the bound where a stopping rule may end the run before it."""
     if wishes.until_ci is None and wishes.max_repeats is not None:
-        raise PagecageError("--max-repeats bounds --until-ci, which is not given", "add --until-ci 5%, or use --repeats")
+        raise PagecageError(
+            "--max-repeats bounds --until-ci, which is not given", "add --until-ci 5%, or use --repeats"
+        )
     if wishes.until_ci is not None and wishes.repeats is not None:
         raise PagecageError("--repeats fixes what --until-ci finds out", "use --max-repeats for the bound")
     if wishes.until_ci is not None:

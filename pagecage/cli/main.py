@@ -14,7 +14,9 @@ from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from pagecage.cli import carry_out, doctor, host_verbs
-from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
+from pagecage.cli.choose import Wishes, definitions
+from pagecage.cli.compare import compare
+from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_answers, show_claims, show_run
 from pagecage.definitions.catalogue import schemas
@@ -30,16 +32,18 @@ _EPILOGUE = """Examples:
   pagecage run constrained-random --size smoke --cage customer-tenth --repeats 5
   pagecage run constrained-random --resume
   pagecage show constrained-random --json
+  pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
   pagecage claims --experiment constrained-random
   pagecage answers
 
-Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
+Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 5 and 6 a gate\nthat failed or could not be decided, 130 interrupted."""
 app = App(
     name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
     help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
 app.command(host_verbs.app)
+app.command(compare)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
