@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from analysis.bootstrap import Interval
 from analysis.cells import Cell, Treatment, figure, figures, make_cell, matching, treatments
 from analysis.differences import Difference, Obstacle, differences, obstacles
 from analysis.gates import FEWEST_A_SIDE, Gate, judge_gate
 from analysis.load import Run
 from analysis.noise import Floor, noise_floor
-from analysis.stats import Block, Interval, Summary, bca, overall_ratio, ratio
+from analysis.stats import Block, Summary, bca, overall_ratio, ratio
 from analysis.wording import label
 from pagecage.errors import PagecageError
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from analysis.cells import Cell
+from analysis.cells import Cell, Treatment
 from analysis.compare import Change, Comparison, Row, letter
 from analysis.export import csv_text, markdown_table
 from analysis.findings import told
@@ -56,7 +56,7 @@ def _table(comparison: Comparison, response: str) -> Table:
         table.add_column(name)
     for row in comparison.rows:
         if row.response == response:
-            table.add_row(*(escape(text) for text in words(row)))
+            table.add_row(*(escape(text) for text in words(comparison, row)))
     return table
 
 
@@ -67,10 +67,16 @@ def header(comparison: Comparison, response: str) -> list[str]:
     return [f"{title(response)} of", *letters, *pairs]
 
 
-def words(row: Row) -> list[str]:
+def words(comparison: Comparison, row: Row) -> list[str]:
     """One treatment as a line of text."""
     changes = (text for change in row.changes for text in change_words(change))
-    return [label(dict(row.treatment)), *map(cell_words, row.cells), *changes]
+    return [name_of(comparison, row.treatment), *map(cell_words, row.cells), *changes]
+
+
+def name_of(comparison: Comparison, treatment: Treatment) -> str:
+    """A treatment without the factors that have one level throughout."""
+    constant = comparison.runs[0].layout.constant
+    return label({name: level for name, level in treatment.items() if name not in constant})
 
 
 def cell_words(cell: Cell) -> str:
@@ -116,10 +122,18 @@ def _differences(comparison: Comparison) -> Iterator[Any]:
 
 
 def _gates(comparison: Comparison) -> Iterator[str]:
-    for one in comparison.judgements:
-        mark = f"[{_COLOURS[one.verdict]}]{one.verdict}[/]"
-        where = escape(label(dict(one.treatment)))
-        yield f"{mark} [bold]{escape(one.gate.text)}[/] {letter(one.run)}, {where}: {escape(one.why)}"
+    for (verdict, gate, run, why), where in judged(comparison).items():
+        mark = f"[{_COLOURS[verdict]}]{verdict}[/]"
+        yield f"{mark} [bold]{escape(gate)}[/] {run} / A, {escape(why)}: {escape('; '.join(where))}"
+
+
+def judged(comparison: Comparison) -> dict[tuple[str, str, str, str], list[str]]:
+    """Treatments by what a gate says of them (verdict, gate, run, reason), failures first."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in sorted(comparison.judgements, key=lambda one: list(_COLOURS).index(one.verdict)):
+        where = found.setdefault((one.verdict, one.gate.text, letter(one.run), one.why), [])
+        where.append(name_of(comparison, one.treatment))
+    return found
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
@@ -191,7 +205,7 @@ def as_markdown(comparison: Comparison) -> str:
     parts = [f"- {letter(place)}: `{run.plan['run_id']}`\n" for place, run in enumerate(comparison.runs)]
     parts += [f"- compared anyway, {one.what}: {one.because}\n" for one in comparison.obstacles]
     for response in comparison.responses:
-        rows = [words(row) for row in comparison.rows if row.response == response]
+        rows = [words(comparison, row) for row in comparison.rows if row.response == response]
         parts += ["\n", markdown_table(header(comparison, response), rows)]
         parts += ["\n", f"{_about(comparison, response)}\n"]
     if comparison.differences:
@@ -199,6 +213,8 @@ def as_markdown(comparison: Comparison) -> str:
         parts += ["\n", markdown_table(names, [[one.name, *one.values] for one in comparison.differences])]
     else:
         parts += ["\n", f"{NOTHING_DIFFERS}\n"]
-    gates = [f"- {one.verdict}: `{one.gate.text}` {letter(one.run)}, {label(dict(one.treatment))}: {one.why}\n"
-             for one in comparison.judgements]  # fmt: skip
+    gates = [
+        f"- {verdict}: `{gate}` {run} / A, {why}: {'; '.join(where)}\n"
+        for (verdict, gate, run, why), where in judged(comparison).items()
+    ]
     return "".join([*parts, *(["\n"] if gates else []), *gates])

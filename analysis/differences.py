@@ -36,7 +36,7 @@ class Obstacle:
 
 
 def differences(runs: Sequence[Run]) -> list[Difference]:
-    """Facts, plan, cages and programs in which the runs differ; of a run with many machine states all values are told."""
+    """Facts, plan, cages and programs in which the runs differ; of many machine states in a run all values are told."""
     told = [dict(_told(run)) for run in runs]
     names = dict.fromkeys(name for one in told for name in one)
     rows = (Difference(name, tuple(one.get(name, "–") for one in told)) for name in names)

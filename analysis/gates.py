@@ -9,7 +9,7 @@ from analysis.stats import Summary
 from pagecage.errors import PagecageError
 
 FEWEST_A_SIDE = 3
-"""Of three and three trials all of one side lie above all of the other by chance once in twenty times; of fewer, oftener."""
+"""Of three and three trials all of one side lie above all of the other by chance once in twenty times."""
 _GATE = re.compile(r"\s*(?P<name>[a-z][a-z0-9_]*)\s*(?P<sign>[<>]=?)\s*(?P<percent>[+-][0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 
@@ -44,7 +44,7 @@ def judge_gate(gate: Gate, ratio: Summary | None) -> tuple[str, str]:
     if ratio is None:
         return "undecided", "there is no ratio"
     if ratio.n < FEWEST_A_SIDE:
-        return "undecided", f"{ratio.n} trials a side tell nothing about their spread"
+        return "undecided", f"fewer than {FEWEST_A_SIDE} trials a side tell nothing about their spread"
     ends = [_is_met(gate, end) for end in (ratio.low, ratio.high)]
     if all(ends):
         return "failed", "the whole interval lies beyond"

@@ -1,6 +1,6 @@
 """Resampling in two levels, blocks and the trials within them: what varies together is drawn together.
 
-Source: T. Kalibera and R. Jones, "Rigorous Benchmarking in Reasonable Time" (2013), section 6 (hierarchical resampling).
+Source: T. Kalibera and R. Jones, "Rigorous Benchmarking in Reasonable Time" (2013), section 6.
 """
 
 from __future__ import annotations

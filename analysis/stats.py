@@ -121,7 +121,7 @@ def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> Summary | No
     """The geometric mean of all treatments' ratios of medians; None where no treatment has figures on both sides.
 
     Hierarchical bootstrap (percentiles): whole blocks are drawn, so that what disturbed a block stays together, then
-    trials within each. With fewer than six blocks a side there is no interval, and the ends are those of the treatments.
+    trials within each. With fewer than six blocks a side the ends are those of the treatments.
     """
     from analysis.resampling import drawn_ratios
 

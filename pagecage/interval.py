@@ -25,9 +25,10 @@ def ranks_left_out(n: int) -> int:
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half of the interval's width as a share of the median; None of fewer than six values, or of a median of nothing."""
-    middle = median(values) if len(values) >= FEWEST else 0.0
-    if not middle:
-        return 0.0 if len(values) >= FEWEST and not any(values) else None
-    ordered, k = sorted(values), ranks_left_out(len(values))
-    return (ordered[-1 - k] - ordered[k]) / 2 / abs(middle)
+    """Half of the interval's width as a share of the median; None of fewer than six values, or where no share fits."""
+    if len(values) < FEWEST:
+        return None
+    ordered, k, middle = sorted(values), ranks_left_out(len(values)), median(values)
+    if ordered[-1 - k] == ordered[k]:
+        return 0.0
+    return (ordered[-1 - k] - ordered[k]) / 2 / abs(middle) if middle else None

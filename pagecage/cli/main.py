@@ -36,7 +36,8 @@ _EPILOGUE = """Examples:
   pagecage claims --experiment constrained-random
   pagecage answers
 
-Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 5 and 6 a gate\nthat failed or could not be decided, 130 interrupted."""
+Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 5 and 6 a gate
+that failed or could not be decided, 130 interrupted."""
 app = App(
     name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
     help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",

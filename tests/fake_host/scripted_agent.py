@@ -31,7 +31,8 @@ def record(request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome
     return {
         "record_version": 1, "run_id": request["run_id"], "plan_sha256": request["plan_sha256"],
         "host": request["host"], **{key: trial[key] for key in same}, "attempt": attempt, "outcome": outcome,
-        "phase": "record", "error": None if outcome == "ok" else outcome, "response": figures.get(trial["trial_id"], {}),
+        "phase": "record", "error": None if outcome == "ok" else outcome,
+        "response": figures.get(trial["trial_id"], {}),
     }  # fmt: skip
 
 
