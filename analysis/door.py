@@ -33,6 +33,8 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     if isinstance(version, int) and version > PLAN_VERSION:
         raise PagecageError(f"{file} has format version {version}", "use a newer pagecage to read it")
     _check(plan, _KEYS, str(file))
+    if not isinstance(plan.get("until_ci"), float | None):
+        raise PagecageError(f"{file}: 'until_ci' is no share", _FORMAT)
     _check_treatments(plan, file)
     return dict(plan)
 

@@ -37,7 +37,12 @@ def enough_blocks(document: Document, last: Mapping[str, Record]) -> int | None:
 
 
 def too_wide(document: Document, last: Mapping[str, Record]) -> dict[tuple[str, ...], float | None]:
-    """Treatments whose interval is wider than asked, with its half width as a share; None where it has none."""
+    """Treatments whose interval is wider than asked, with its half width as a share; None where it has none.
+
+    A plan without `until_ci` asks nothing.
+    """
+    if not document.get("until_ci"):
+        return {}
     trials = [trial for trial in document["trials"] if trial["trial_id"] in last]
     found = _by_treatment(trials, last).items()
     return {name: _width(records, document) for name, records in found if not _is_enough(records, document)}
