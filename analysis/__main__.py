@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from analysis import compare_show
+from analysis import compare_show, show_export
 from analysis.answers import answers
 from analysis.answers import as_json as answers_json
 from analysis.answers_page import markdown
@@ -50,6 +50,8 @@ def _show(arguments: argparse.Namespace) -> None:
     run = load_run(arguments.run_dir)
     if arguments.json:
         _print_json(as_json(run))
+    elif arguments.csv or arguments.markdown:
+        sys.stdout.write(show_export.as_csv(run) if arguments.csv else show_export.as_markdown(run))
     else:
         show(run, Console())
 
@@ -106,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("run_dir", type=Path, help="the run's folder, as runs/latest-constrained-random")
         if name == "show":
             command.add_argument("--json", action="store_true", help=JSON_HELP)
+            command.add_argument("--csv", action="store_true", help="the table, a line a treatment")
+            command.add_argument("--markdown", action="store_true", help="table and claims")
     _add_compare(commands)
     claims = commands.add_parser("claims", help="print every published figure and what the newest runs say of it")
     claims.add_argument("--experiment", help="only the figures that this experiment tests")

@@ -13,7 +13,7 @@ from tests.checkout import PLAIN, copy, freshly, pagecage, top
 from tests.tree import ROOT
 
 __all__ = ["copy", "top"]
-VERBS = ("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host")
+VERBS = ("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host", "compare", "bundle", "render")
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 
 

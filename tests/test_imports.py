@@ -17,7 +17,7 @@ ORDER = (
     *("version", "errors", "units", "process"),
     *("cage", "trial", "experiment", "record"),
     *("covering", "plan", "requirements", "interval", "verdicts", "stopping", "agent"),
-    *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
+    *("definitions", "runs", "bundle", "hosts", "intake", "campaign", "cli"),
 )
 AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
 ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process", "interval", "stopping"}

@@ -46,13 +46,18 @@ def compare(
     markdown
         Print the tables in Markdown.
     """
-    forms = [name for name, given in (("--csv", csv), ("--markdown", markdown), ("--json", as_json)) if given]
-    if len(forms) > 1:
-        raise PagecageError(f"{forms[0]} and {forms[1]} are two forms", "ask for one")
     folders = [find_run(RUNS, name).path for name in (first, second, *more)]
     gates = [f"--fail-if={gate}" for gate in fail_if or ()]
     names = [f"--include={name}" for name in include or ()]
-    options = [*gates, *names, *(["--anyway"] if anyway else []), *forms]
+    options = [*gates, *names, *(["--anyway"] if anyway else []), *form_of(csv, markdown, as_json)]
     done = analyse("compare", *folders, *options, answers=_ANSWERS)
     print(done.stdout, end="")
     return done.status
+
+
+def form_of(csv: bool, markdown: bool, as_json: bool) -> list[str]:
+    """The option that asks the analysis for a form; none asks for the terminal's. Raises PagecageError for two."""
+    given = [name for name, asked in (("--csv", csv), ("--markdown", markdown), ("--json", as_json)) if asked]
+    if len(given) > 1:
+        raise PagecageError(f"{given[0]} and {given[1]} are two forms", "ask for one")
+    return given

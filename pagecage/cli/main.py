@@ -14,8 +14,10 @@ from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from pagecage.cli import carry_out, doctor, host_verbs
+from pagecage.cli.bundles import bundle
+from pagecage.cli.bundles import render as render_bundle
 from pagecage.cli.choose import Wishes, definitions
-from pagecage.cli.compare import compare
+from pagecage.cli.compare import compare, form_of
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_answers, show_claims, show_run
@@ -44,7 +46,8 @@ app = App(
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
 app.command(host_verbs.app)
-app.command(compare)
+for _verb in (compare, bundle, render_bundle):
+    app.command(_verb)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
@@ -115,13 +118,13 @@ def run(
     job = carry_out.resumed(name, wishes, yes, _say) if resume else carry_out.new(name, wishes, _command(), yes, _say)
     status = carry_out.carry_out(job, _say)
     page = render(job.folder.path, _say)
-    print(show_run(job.folder.path, as_json), end="")
+    print(show_run(job.folder.path, form_of(False, False, as_json)), end="")
     _say(f"report: {os.path.relpath(page)}")
     return status
 
 
 @app.command
-def show(name: str, *, html: bool = False, as_json: Json = False) -> int:
+def show(name: str, *, html: bool = False, csv: bool = False, markdown: bool = False, as_json: Json = False) -> int:
     """Print a run's tables, verdicts and claims.
 
     Parameters
@@ -130,12 +133,16 @@ def show(name: str, *, html: bool = False, as_json: Json = False) -> int:
         A run's id or path, or an experiment's name for its newest run.
     html
         Make the report again from the records, and print its path.
+    csv
+        Print the table as CSV.
+    markdown
+        Print the tables in Markdown.
     """
     folder = find_run(RUNS, name)
     if html:
         print(render(folder.path, _say))
     else:
-        print(show_run(folder.path, as_json), end="")
+        print(show_run(folder.path, form_of(csv, markdown, as_json)), end="")
     return EXIT_OK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from pagecage.cli.places import TOP
@@ -53,6 +53,6 @@ def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:
     return analyse("answers", "--runs", runs.resolve(), *form).stdout
 
 
-def show_run(run_folder: Path, as_json: bool) -> str:
-    """The run's tables for a terminal, or everything as JSON."""
-    return analyse("show", run_folder, *(["--json"] if as_json else [])).stdout
+def show_run(run_folder: Path, form: Sequence[str] = ()) -> str:
+    """The run's tables for a terminal, or in the form that an option asks for (`--json --csv --markdown`)."""
+    return analyse("show", run_folder, *form).stdout
