@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -19,18 +20,32 @@ _SOCKETS = {"KernelManager": {"transport": "ipc"}}
 def render(run_path: Path) -> Path:
     """Execute the notebook on a run and export it; gives the HTML file's path.
 
-    Raises PagecageError when a cell fails, naming the notebook in which the failure can be read.
+    A report that is there already stays as it is until the new one is whole. Raises PagecageError when a cell fails,
+    naming the notebook in which the failure can be read.
     """
     from analysis.load import load_run
 
     run = load_run(run_path)
     title = f"{run.plan['experiment']} · {run.plan['run_id']}"
-    notebook, page = run_path / "report.ipynb", run_path / "report.html"
+    page = run_path / "report.html"
     with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
         _keep_to_ourselves(Path(scratch))
+        notebook, exported = Path(scratch) / "report.ipynb", Path(scratch) / page.name
         _execute(run_path.resolve(), notebook, Path(scratch) / "source.ipynb")
-    page.write_text(_export(notebook, title))
+        exported.write_text(_export(notebook, title))
+        for made in (notebook, exported):
+            _put(made, run_path / made.name)
     return page
+
+
+def _put(made: Path, target: Path) -> None:
+    """Move a whole file to its name; the scratch folder may be on another file system."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(made, aside)
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _keep_to_ourselves(scratch: Path) -> None:
@@ -59,8 +74,10 @@ def _execute(run_path: Path, target: Path, source: Path) -> None:
             execution_timeout=CELL_TIMEOUT_SECONDS, cwd=str(run_path), config=Config(_SOCKETS),
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:
+        failed = run_path / "report.failed.ipynb"
+        _put(target, failed)
         raise PagecageError(
-            f"the report failed: {error.ename}: {error.evalue}", f"read {target}", EXIT_FAILED
+            f"the report failed: {error.ename}: {error.evalue}", f"read {failed}", EXIT_FAILED
         ) from None
 
 
