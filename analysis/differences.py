@@ -15,7 +15,7 @@ _PASSING = frozenset({
     "machine.details.start_seconds",
 })  # fmt: skip
 """Facts that differ between any two starts of the same machine."""
-_DATA = ("files", "dataset")
+_DATA = ("files", "dataset", "writes_bytes")
 _PROGRAM = ("workload", "before")
 
 
@@ -57,7 +57,7 @@ def _told(run: Run) -> Iterator[tuple[str, str]]:
         yield f"cage of {treatment}", _limits(cage)
         yield f"program of {treatment}", _program(trial)
         yield f"data of {treatment}", _data(trial)
-        for key in ("cache", "read_ahead_kb", "storage", "machine_memory_bytes"):
+        for key in ("cache", "read_ahead_kb", "storage", "machine_memory_bytes", "dirty_limits"):
             yield f"{key} of {treatment}", str(trial.get(key))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from analysis.door import check_records, read_facts, read_plan
 from analysis.levels import Layout, in_order, layout
+from analysis.series import Series, series_of
 from pagecage.errors import PagecageError
 from pagecage.record import Record, read_records
 from pagecage.stopping import needed, too_wide
@@ -21,10 +22,11 @@ _STRANGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Valu
 
 @dataclass(frozen=True)
 class Judged:
-    """The last attempt of one trial with its verdicts."""
+    """The last attempt of one trial with its verdicts and its sampler's series."""
 
     record: Record
     verdicts: Verdicts
+    series: Series
     is_let_in: bool = False
 
     @property
@@ -111,14 +113,14 @@ def load_run(path: Path) -> Run:
 
 def _judged(path: Path, record: Record) -> Judged:
     try:
-        verdicts = judge(record, read_lines(path, record, "sampler"))
+        rows = read_lines(path, record, "sampler")
+        return Judged(record, judge(record, rows), series_of(rows))
     except _STRANGE as error:
         what = f"{type(error).__name__}: {error}"
         raise PagecageError(
             f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be judged ({what})",
             "docs/FORMAT.md lists the keys",
         ) from None
-    return Judged(record, verdicts)
 
 
 def excluded_ids(run: Run) -> list[str]:

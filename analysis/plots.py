@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,10 @@ from analysis.look import Look
 JITTER = 0.16
 BAR_HEIGHT = 0.08
 """The most that one bar may stand for, of the measured time."""
+MOST_POINTS = 4000
+"""Points of a panel: more than its width has pixels for, by far."""
+FEWEST_POINTS = 60
+"""Points of a trial, however many trials share a panel."""
 BAR = {" ": 0.0, "o": 0.5, "O": 1.0}
 
 
@@ -56,9 +60,9 @@ def timeline(
     axes: Axes, fine_df: pd.DataFrame, second_df: pd.DataFrame, column: str, look: Look, cap: float | None = None
 ) -> Axes:
     """A rate over time: the 10 Hz series as lines, one a trial, iostat's seconds as marks, a cap dashed."""
-    for _, rows in fine_df.groupby("trial_id"):
+    for rows in _thinned(fine_df, column):
         axes.plot(rows["seconds"], rows[column], color=look.colour, lw=1.2, alpha=0.8)
-    for _, rows in second_df.groupby("trial_id"):
+    for rows in _thinned(second_df, column):
         axes.plot(
             rows["seconds"], rows[column], ls="none", marker=look.marker, ms=4, mec=look.colour, mfc="none", mew=0.9
         )
@@ -67,6 +71,21 @@ def timeline(
         axes.annotate("cap", (1, cap), xycoords=("axes fraction", "data"), va="bottom", ha="right", fontsize=8)
     axes.set_ylim(bottom=0)
     return axes
+
+
+def _thinned(frame: pd.DataFrame, column: str) -> Iterator[pd.DataFrame]:
+    """Each trial's rows; where there are more than a panel can show, of each stretch the lowest and the highest."""
+    if frame.empty:
+        return
+    groups = [rows for _, rows in frame.groupby("trial_id", observed=True, sort=False)]
+    most = max(FEWEST_POINTS, MOST_POINTS // len(groups))
+    for rows in groups:
+        if len(rows) <= most:
+            yield rows
+            continue
+        stretch = np.arange(len(rows)) * (most // 2) // len(rows)
+        values = rows[column].reset_index(drop=True).groupby(stretch)
+        yield rows.iloc[sorted({*values.idxmin(), *values.idxmax()})]
 
 
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:

@@ -7,7 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from analysis.door import check_records, read_plan
 from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.record import read_records
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "notebooks" / "experiment.py"
@@ -23,10 +25,9 @@ def render(run_path: Path) -> Path:
     A report that is there already stays as it is until the new one is whole. Raises PagecageError when a cell fails,
     naming the notebook in which the failure can be read.
     """
-    from analysis.load import load_run
-
-    run = load_run(run_path)
-    title = f"{run.plan['experiment']} · {run.plan['run_id']}"
+    plan = read_plan(run_path)
+    check_records(run_path, plan, list(read_records(run_path / "records.jsonl")))
+    title = f"{plan['experiment']} · {plan['run_id']}"
     page = run_path / "report.html"
     with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
         _keep_to_ourselves(Path(scratch))
@@ -74,6 +75,9 @@ def _execute(run_path: Path, target: Path, source: Path) -> None:
             execution_timeout=CELL_TIMEOUT_SECONDS, cwd=str(run_path), config=Config(_SOCKETS),
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:
+        if error.ename == PagecageError.__name__:  # a record that cannot be judged: what it says is meant for the user
+            message, _, mend = str(error.evalue).partition("\n  mend: ")
+            raise PagecageError(message, mend) from None
         failed = run_path / "report.failed.ipynb"
         _put(target, failed)
         raise PagecageError(

@@ -66,8 +66,8 @@ def _record(folder: Path, trial: Mapping[str, Any], rows: int) -> dict[str, Any]
         "record_version": 1, "run_id": folder.name, "plan_sha256": "0" * 64, "host": "vm",
         **{key: trial[key] for key in same}, "attempt": 1, "outcome": "ok", "phase": "record", "emulated": False,
         "response": {
-            "read_seconds": seconds, "covered_fraction": 1.0, "device_read_bytes": moved, "device_reads": moved // 131072,
-            "amplification": moved / DATASET_BYTES,
+            "read_seconds": seconds, "covered_fraction": 1.0, "device_read_bytes": moved,
+            "device_reads": moved // 131072, "amplification": moved / DATASET_BYTES,
         },
         "measured": {"start_wall_seconds": start, "start_monotonic_seconds": CLOCK, "seconds": seconds},
         "cache": {"requested": "cold", "method": "cachestat", "resident_bytes_before": 0, "file_bytes": DATASET_BYTES},
