@@ -99,7 +99,8 @@ def _repeated(trials: Sequence[Judged], lengths: Sequence[int]) -> dict[str, Any
         places = {value: place for place, value in enumerate(dict.fromkeys(values))}
         codes = np.repeat([places[value] for value in values], lengths)
         is_text = isinstance(values[0], str)
-        columns[name] = pd.Categorical.from_codes(codes, pd.Index(list(places))) if is_text else np.repeat(values, lengths)
+        names = pd.Index(list(places))
+        columns[name] = pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
     return columns
 
 

@@ -27,10 +27,11 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, 
     names = list(look)
     for place, name in enumerate(names):
         rows = trial_df[trial_df["treatment"] == name]
-        values = rows.get(response, pd.Series(dtype=float))
+        values = rows.get(response, pd.Series(math.nan, index=rows.index))
         jitter = np.linspace(-JITTER, JITTER, len(rows)) if len(rows) > 1 else [0.0]
-        for offset, value, kept in zip(jitter, values, rows["is_included"], strict=False):
-            _point(axes, value, place + offset, look[name], is_included=kept)
+        for is_included in (True, False):
+            chosen = (rows["is_included"] == is_included).to_numpy() & values.notna().to_numpy()
+            _points(axes, values[chosen], place + np.asarray(jitter)[chosen], look[name], is_included=is_included)
         kept_values = values[rows["is_included"]].dropna()
         if len(kept_values):
             axes.plot([kept_values.median()] * 2, [place - 0.34, place + 0.34], color=look[name].colour, lw=2)
@@ -41,10 +42,11 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, 
     return axes
 
 
-def _point(axes: Axes, x: float, y: float, look: Look, *, is_included: bool) -> None:
+def _points(axes: Axes, x: pd.Series[float], y: np.ndarray, look: Look, *, is_included: bool) -> None:
+    """Points of one treatment; hollow where they are excluded."""
     face = look.colour if is_included else "none"
-    if not math.isnan(x):
-        axes.scatter([x], [y], s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
+    if len(x):
+        axes.scatter(x, y, s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
 
 
 def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
@@ -83,9 +85,15 @@ def _thinned(frame: pd.DataFrame, column: str) -> Iterator[pd.DataFrame]:
         if len(rows) <= most:
             yield rows
             continue
-        stretch = np.arange(len(rows)) * (most // 2) // len(rows)
-        values = rows[column].reset_index(drop=True).groupby(stretch)
-        yield rows.iloc[sorted({*values.idxmin(), *values.idxmax()})]
+        yield rows.iloc[_lowest_and_highest(rows[column].to_numpy(), most // 2)]
+
+
+def _lowest_and_highest(values: np.ndarray, stretches: int) -> list[int]:
+    """Where in each stretch the lowest and the highest value stand; what does not fill a stretch keeps its last."""
+    length = len(values) // stretches
+    table = values[: stretches * length].reshape(stretches, length)
+    starts = length * np.arange(stretches)
+    return sorted({*(starts + table.argmin(axis=1)), *(starts + table.argmax(axis=1)), len(values) - 1})
 
 
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:

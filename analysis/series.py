@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,14 @@ class Series:
 def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
     """Columns of the rows of `sampler.jsonl`; a disk that the slice has not touched yet has an empty `io`, so 0."""
     known = list(rows)
-
-    def column(tell: Callable[[Mapping[str, Any]], Any]) -> array[float]:
-        return array("d", (_NOT_KNOWN if (value := tell(row)) is None else value for row in known))
-
     return Series(
-        t=column(lambda row: row["t"]),
+        t=array("d", [row["t"] for row in known]),
         io={key: array("d", [row["io"].get(key, 0) for row in known]) for key in IO_KEYS},
-        resident_pages=column(lambda row: row.get("resident_pages")),
-        memory_current=column(lambda row: row.get("memory_current")),
+        resident_pages=_state(known, "resident_pages"),
+        memory_current=_state(known, "memory_current"),
     )
+
+
+def _state(rows: Sequence[Mapping[str, Any]], key: str) -> array[float]:
+    told = (row.get(key) for row in rows)
+    return array("d", [_NOT_KNOWN if value is None else value for value in told])
