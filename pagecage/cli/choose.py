@@ -8,26 +8,27 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED
 from pagecage.cli.places import TOP
-from pagecage.definitions.catalogue import Definitions, nearest
 from pagecage.definitions.programs import known_programs
 from pagecage.errors import PagecageError
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
-from pagecage.hosts.vm.host import VmHost
 from pagecage.interval import FEWEST
 from pagecage.plan import Choices, Plan, make_plan
 from pagecage.process import run
 from pagecage.requirements import check_host
 from pagecage.runs import new_run_id
 from pagecage.version import VERSION
+
+if TYPE_CHECKING:  # pydantic, which reads definitions, takes longer to import than most verbs take
+    from pagecage.definitions.catalogue import Definitions
 
 PROGRAMS = known_programs(TOP)
 MOST_REPEATS = 30
@@ -76,11 +77,16 @@ class Wishes:
 
 def definitions() -> Definitions:
     """This checkout's experiments and cages."""
+    from pagecage.definitions.catalogue import Definitions
+
     return Definitions(TOP, PROGRAMS)
 
 
 def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
     """The host by name; `auto` is local where doctor finds nothing missing, else the vm."""
+    from pagecage.definitions.catalogue import nearest
+    from pagecage.hosts.vm.host import VmHost
+
     if wish not in HOSTS:
         raise PagecageError(f"there is no host {wish!r}", nearest(wish, list(HOSTS)))
     local = LocalHost(data_dir)
@@ -97,6 +103,8 @@ def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
 
 def choose_size(wish: str, host: Host, say: Say) -> tuple[str, str]:
     """The size's name and why."""
+    from pagecage.definitions.catalogue import nearest
+
     if wish in SIZES:
         return wish, "asked for"
     if wish != "auto":

@@ -1,4 +1,7 @@
-"""The command line: one function a verb. Data goes to standard output, everything else to standard error."""
+"""The command line: one function a verb. Data goes to standard output, everything else to standard error.
+
+What only one verb needs is imported by it, so that those that merely show something answer at once.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,12 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from pagecage.cli import carry_out, doctor, host_verbs
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
 from pagecage.cli.choose import Wishes, definitions
 from pagecage.cli.compare import compare, form_of
 from pagecage.cli.places import RUNS, TOP
-from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_answers, show_claims, show_run
-from pagecage.definitions.catalogue import schemas
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.plan import plan_to_json
 from pagecage.runs import find_run
@@ -45,7 +45,7 @@ app = App(
     help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
-app.command(host_verbs.app)
+app.command("pagecage.cli.host_verbs:app", name="host")
 for _verb in (compare, bundle, render_bundle):
     app.command(_verb)
 app.register_install_completion_command()
@@ -60,6 +60,8 @@ def _say(text: str) -> None:
 @app.command(name="list")
 def list_experiments(*, as_json: Json = False) -> int:
     """Show every experiment: its name, its question, its factors and treatments."""
+    from pagecage.cli import carry_out
+
     known = definitions()
     rows = [carry_out.summary_row(known.experiment(name)) for name in known.experiment_names()]
     if as_json:
@@ -77,6 +79,9 @@ def plan(name: str, wishes: Wishes = Wishes(), *, as_json: Json = False) -> int:
 
     With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
     """
+    from pagecage.cli import carry_out
+    from pagecage.cli.preview import plan_lines, trial_commands
+
     made, host = carry_out.plan_for(name, wishes, _command(), _say)
     host.stop()
     if as_json:
@@ -111,6 +116,8 @@ def run(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
+    from pagecage.cli import carry_out
+
     if dry_run and resume:
         raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
     if dry_run:
@@ -175,6 +182,8 @@ def answers(*, markdown: bool = False, as_json: Json = False) -> int:
 @app.command(name="doctor")
 def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
     """Say what this machine has and lacks for measuring, and what mends it; 3 when no host would work."""
+    from pagecage.cli import doctor
+
     findings = doctor.examine(data_dir)
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))
@@ -187,6 +196,8 @@ def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
 @app.command
 def schema(directory: Path = TOP / "docs/schema") -> int:
     """Write the JSON Schemas of definitions and cages (an editor completes keys with them)."""
+    from pagecage.definitions.catalogue import schemas
+
     for name, content in schemas().items():
         (directory / name).write_text(json.dumps(content, indent=1) + "\n")
     return EXIT_OK
