@@ -18,6 +18,7 @@ from statistics import NormalDist, median
 _NEGLIGIBLE = 1e-10
 """Values less likely than this are left out of the law; together they are less than any interval tells."""
 _HALVINGS = 60
+_ROUNDING = 1e-12
 _NORMAL = NormalDist()
 Interval = tuple[float, float]
 
@@ -122,7 +123,8 @@ def _acceleration(left_out: Sequence[Sequence[float]]) -> float:
     cubes = squares = 0.0
     for side in left_out:
         n, mean = len(side), math.fsum(side) / len(side)
-        off = [(n - 1) * (mean - one) for one in side]
+        least = _ROUNDING * max(map(abs, side))  # what is left of equal values after rounding has no skew
+        off = [(n - 1) * (mean - one) if abs(mean - one) > least else 0.0 for one in side]
         cubes += math.fsum(u**3 for u in off) / n**3
         squares += math.fsum(u**2 for u in off) / n**2
     return cubes / (6 * squares**1.5) if squares else 0.0
