@@ -59,6 +59,10 @@ def _show(arguments: argparse.Namespace) -> None:
 def _compare(arguments: argparse.Namespace) -> int:
     gates = [parse_gate(text) for text in arguments.fail_if]
     made = compare(load_sides(arguments.run_dirs, arguments.include), gates, anyway=arguments.anyway)
+    if arguments.html:
+        from analysis.compare_page import write_page
+
+        write_page(made, arguments.html)
     if arguments.json:
         _print_json(compare_show.as_json(made))
     elif arguments.csv or arguments.markdown:
@@ -126,6 +130,7 @@ def _add_compare(commands: Any) -> None:
     command.add_argument("run_dirs", type=Path, nargs="+", help="the runs' folders")
     for name, about in (("--fail-if", "'read_seconds > +10%%'"), ("--include", "an excluded trial to average in")):
         command.add_argument(name, action="append", default=[], help=about)
+    command.add_argument("--html", type=Path, help="a page to write beside what is printed")
     for name in ("--anyway", "--json", "--csv", "--markdown"):
         command.add_argument(name, action="store_true")
 

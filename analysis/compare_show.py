@@ -30,7 +30,7 @@ def show(comparison: Comparison, console: Console) -> None:
     for response in comparison.responses:
         console.print()
         console.print(_table(comparison, response))
-        console.print(f"[dim]{escape(_about(comparison, response))}[/]")
+        console.print(f"[dim]{escape(about(comparison, response))}[/]")
     console.print()
     for line in _differences(comparison):
         console.print(line)
@@ -92,7 +92,8 @@ def change_words(change: Change) -> tuple[str, str, str]:
     return ratio, floor, f"{_MARKS.get(change.word, '')} {change.word}".strip()
 
 
-def _about(comparison: Comparison, response: str) -> str:
+def about(comparison: Comparison, response: str) -> str:
+    """What all treatments come to together, and of what kind the noise floor is."""
     overall = zip(comparison.runs[1:], comparison.overall[response], strict=True)
     parts = [_overall(place, summary) for place, (_, summary) in enumerate(overall, start=1) if summary]
     changes = [change for row in comparison.rows for change in row.changes]
@@ -207,7 +208,7 @@ def as_markdown(comparison: Comparison) -> str:
     for response in comparison.responses:
         rows = [words(comparison, row) for row in comparison.rows if row.response == response]
         parts += ["\n", markdown_table(header(comparison, response), rows)]
-        parts += ["\n", f"{_about(comparison, response)}\n"]
+        parts += ["\n", f"{about(comparison, response)}\n"]
     if comparison.differences:
         names = ["what differs", *(letter(place) for place in range(len(comparison.runs)))]
         parts += ["\n", markdown_table(names, [[one.name, *one.values] for one in comparison.differences])]

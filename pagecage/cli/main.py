@@ -19,7 +19,8 @@ from rich.console import Console
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
 from pagecage.cli.choose import Wishes, definitions
-from pagecage.cli.compare import compare, form_of
+from pagecage.cli.compare import compare
+from pagecage.cli.form import Form
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import render, show_answers, show_claims, show_run
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
@@ -125,13 +126,13 @@ def run(
     job = carry_out.resumed(name, wishes, yes, _say) if resume else carry_out.new(name, wishes, _command(), yes, _say)
     status = carry_out.carry_out(job, _say)
     page = render(job.folder.path, _say)
-    print(show_run(job.folder.path, form_of(False, False, as_json)), end="")
+    print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
     _say(f"report: {os.path.relpath(page)}")
     return status
 
 
 @app.command
-def show(name: str, *, html: bool = False, csv: bool = False, markdown: bool = False, as_json: Json = False) -> int:
+def show(name: str, form: Form = Form(), *, html: bool = False) -> int:  # noqa: B008 - frozen
     """Print a run's tables, verdicts and claims.
 
     Parameters
@@ -140,16 +141,12 @@ def show(name: str, *, html: bool = False, csv: bool = False, markdown: bool = F
         A run's id or path, or an experiment's name for its newest run.
     html
         Make the report again from the records, and print its path.
-    csv
-        Print the table as CSV.
-    markdown
-        Print the tables in Markdown.
     """
     folder = find_run(RUNS, name)
     if html:
         print(render(folder.path, _say))
     else:
-        print(show_run(folder.path, form_of(csv, markdown, as_json)), end="")
+        print(show_run(folder.path, form.options()), end="")
     return EXIT_OK
 
 

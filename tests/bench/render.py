@@ -68,7 +68,9 @@ def main(trials: int, rows: int) -> int:
     large, reading = render(trials, rows)
     growth, ratio = large.cpu_seconds / small.cpu_seconds, large.cpu_seconds / reading.cpu_seconds
     says = f"{large.cpu_seconds:.1f} s of CPU, {large.most_bytes / 1e6:.0f} MB, {trials} trials, {rows} rows"
-    fits = large.cpu_seconds <= MOST_SECONDS * max(1, rows / ROWS) and large.most_bytes <= MOST_BYTES * max(1, rows / ROWS)
+    fits = large.cpu_seconds <= MOST_SECONDS * max(1, rows / ROWS) and large.most_bytes <= MOST_BYTES * max(
+        1, rows / ROWS
+    )
     figures = [
         Figure("report / pandas reading", ratio, ratio, ratio, "60 s and 1.5 GB a million rows", fits, 1, says),
         Figure("report, ten times the run", growth, growth, growth, f"{MOST_GROWTH:g} or less",

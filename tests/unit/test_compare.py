@@ -20,6 +20,7 @@ from analysis.sides import load_sides
 from analysis.stats import Summary
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
+from tests.unit.test_analysis_report import loads_of
 
 COLD = {"cage": "tenth", "source": "unloaded", "pattern": "sequential"}
 
@@ -166,6 +167,21 @@ def test_all_excluded_is_a_sentence(folders, tmp_path, capsys):
     assert "no treatment with figures on both sides" in capsys.readouterr().err
     assert main(["show", str(other)]) == 0
     assert "0 averaged in" in capsys.readouterr().out
+
+
+def test_the_page_loads_nothing_and_says_the_same(folders, tmp_path, capsys):
+    page = tmp_path / "compared.html"
+    words = ["compare", *(str(folders / name) for name in ("a", "again", "slow")), "--html", str(page)]
+    assert main([*words, "--fail-if", "full_pass_seconds > +10%", "--csv"]) == 5
+    text = page.read_text()
+    assert loads_of(text) == []
+    assert "<script" not in text
+    assert text.count("<svg") == 1
+    assert "Nothing that is recorded differs" in text
+    rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
+    assert all(f"{float(row['ratio']):.3g}×" in text for row in rows if row["ratio"])
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert main([*words[:-1], str(tmp_path / "no/such/folder.html")]) == 2
 
 
 def test_a_run_against_itself_is_refused(folders):
