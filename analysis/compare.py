@@ -136,8 +136,11 @@ def _word(made: Summary, floor: Floor | None) -> str:
 
 def _why_none(values: Sequence[Sequence[float]], cells: Sequence[Cell], place: int) -> str:
     """What stands in the way of a ratio, by the run's letter."""
-    empty = [(one, cells[one]) for one in (0, place) if not values[one]]
-    return ", ".join(f"{_state(cell)} in {letter(one)}" for one, cell in empty)
+    where: dict[str, list[str]] = {}
+    for one in (0, place):
+        if not values[one]:
+            where.setdefault(_state(cells[one]), []).append(letter(one))
+    return ", ".join(f"{state} in {' and '.join(letters)}" for state, letters in where.items())
 
 
 def _state(cell: Cell) -> str:

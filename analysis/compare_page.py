@@ -8,10 +8,10 @@ from html import escape
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from analysis.compare import Comparison, Row, letter
-from analysis.compare_show import NOTHING_DIFFERS, about, header, judged, name_of, words
+from analysis.compare_show import NOTHING_DIFFERS, about, header, judged, lines, name_of
 from analysis.look import COLOURS, MARKERS, style, svg
 from analysis.wording import title
 from pagecage.errors import PagecageError
@@ -19,8 +19,11 @@ from pagecage.errors import PagecageError
 _CSS = Path(__file__).resolve().parent / "templates/offline/page.css"
 _WIDTH = 10.8
 _NOISE = "#8A8A8A"
-_TWO_SIDED = 0.9
+_SHARED = 0.9
 """How much of a treatment's height its runs share."""
+_DECADE = 10
+"""A log axis that spans less has no second power of ten to label."""
+_APART = tuple(COLOURS[place] for place in (0, 4, 2, 3, 5, 1, 6))
 
 
 def write_page(comparison: Comparison, target: Path) -> None:
@@ -56,7 +59,7 @@ def _parts(comparison: Comparison) -> Iterator[str]:
         yield f"<h2>{escape(title(response))}</h2>\n"
         if figure := _figure(comparison, rows):
             yield figure
-        yield _table(header(comparison, response), (words(comparison, row) for row in rows))
+        yield _table(header(comparison, response), lines(comparison, response))
         yield f'<p class="source">{escape(about(comparison, response))}</p>\n'
     if comparison.judgements:
         yield "<h2>Gates</h2>\n"
@@ -79,9 +82,15 @@ def _runs(comparison: Comparison) -> Iterator[Sequence[str]]:
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
     whole = f'<table class="pagecage"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
     return f'<div class="scroll">{whole}</div>\n'
+
+
+def _cell(text: str) -> str:
+    """What belongs to a figure stands in small below it."""
+    first, *rest = escape(text).split("\n")
+    return first + "".join(f"<small>{line}</small>" for line in rest)
 
 
 def _figure(comparison: Comparison, rows: Sequence[Row]) -> str | None:
@@ -101,8 +110,8 @@ def _draw(figure: Figure, comparison: Comparison, rows: Sequence[Row]) -> None:
     axes.axvline(1, color=_NOISE, lw=1)
     for place, row in enumerate(rows):
         for number, change in enumerate(row.changes):
-            at = place + _TWO_SIDED * ((number + 0.5) / count - 0.5)
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+            at = place + _SHARED * ((number + 0.5) / count - 0.5)
+            colour, marker = _APART[number % len(_APART)], MARKERS[number % len(MARKERS)]
             if change.floor:
                 share = 1 + change.floor.share
                 axes.barh(at, share - 1 / share, left=1 / share, height=0.5 / count, color=_NOISE, alpha=0.3, lw=0)
@@ -110,6 +119,9 @@ def _draw(figure: Figure, comparison: Comparison, rows: Sequence[Row]) -> None:
                 axes.plot([change.ratio.low, change.ratio.high], [at, at], color=colour, lw=1.6)
                 axes.plot([change.ratio.middle], [at], color=colour, marker=marker, ls="none", label=letter(number + 1))
     axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    if high / low < _DECADE:
+        axes.xaxis.set_major_locator(MaxNLocator(7))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_yticks(range(len(rows)), [name_of(comparison, row.treatment) for row in rows])

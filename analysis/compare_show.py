@@ -15,12 +15,12 @@ from analysis.compare import Change, Comparison, Row, letter
 from analysis.export import csv_text, markdown_table
 from analysis.findings import told
 from analysis.stats import Summary
-from analysis.wording import label, title
+from analysis.wording import label, quantity, span, title
 
 _MARKS = {"higher": "▲", "lower": "▼", "not told apart": "≈"}
 _COLOURS = {"failed": "red", "undecided": "yellow", "passed": "green"}
 _KINDS = {"halves": "halves of its own repeats", "twins": "two treatments that are the same"}
-NOTHING_DIFFERS = "Nothing that is recorded differs between these runs: what their figures differ by is noise."
+NOTHING_DIFFERS = "Nothing that is recorded differs between these runs: a change is noise, or what is not recorded."
 
 
 def show(comparison: Comparison, console: Console) -> None:
@@ -54,23 +54,26 @@ def _table(comparison: Comparison, response: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for name in header(comparison, response):
         table.add_column(name)
-    for row in comparison.rows:
-        if row.response == response:
-            table.add_row(*(escape(text) for text in words(comparison, row)))
+    for line in lines(comparison, response):
+        table.add_row(*(escape(text) for text in line))
     return table
 
 
 def header(comparison: Comparison, response: str) -> list[str]:
-    """What stands above the columns of `words`."""
-    letters = [letter(place) for place in range(len(comparison.runs))]
-    pairs = [name for one in letters[1:] for name in (f"{one} / A", "noise", "")]
-    return [f"{title(response)} of", *letters, *pairs]
+    """What stands above the columns of `lines`."""
+    what = f"{title(response)} of"
+    if len(comparison.runs) == 2:
+        return [what, "A", "B", "B / A", "noise", ""]
+    return [what, "A", "", "", "by A", "noise", ""]
 
 
-def words(comparison: Comparison, row: Row) -> list[str]:
-    """One treatment as a line of text."""
-    changes = (text for change in row.changes for text in change_words(change))
-    return [name_of(comparison, row.treatment), *map(cell_words, row.cells), *changes]
+def lines(comparison: Comparison, response: str) -> Iterator[list[str]]:
+    """Treatments as lines of text, one for each run but the first; what belongs to a figure stands below it."""
+    for row in comparison.rows:
+        for place, change in enumerate(row.changes, start=1) if row.response == response else ():
+            first = [name_of(comparison, row.treatment), cell_words(row.cells[0])] if place == 1 else ["", ""]
+            run = [letter(place)] if len(comparison.runs) > 2 else []
+            yield [*first, *run, cell_words(row.cells[place]), *change_words(change)]
 
 
 def name_of(comparison: Comparison, treatment: Treatment) -> str:
@@ -80,16 +83,22 @@ def name_of(comparison: Comparison, treatment: Treatment) -> str:
 
 
 def cell_words(cell: Cell) -> str:
-    """A cell with how many trials stand behind it."""
+    """A cell, and below it how many trials stand behind it."""
     left = f", {cell.excluded} excluded" if cell.excluded else ""
-    return f"{cell.text} (n {cell.summary.n}{left})" if cell.summary else cell.text
+    return f"{cell.text}\nn {cell.summary.n}{left}" if cell.summary else cell.text
 
 
 def change_words(change: Change) -> tuple[str, str, str]:
     """The ratio with its interval, the noise floor, and the word with its mark."""
-    ratio = told("", change.ratio, is_ratio=True) if change.ratio else "–"
     floor = f"± {100 * change.floor.share:.2g} %" if change.floor else "–"
-    return ratio, floor, f"{_MARKS.get(change.word, '')} {change.word}".strip()
+    return _ratio(change.ratio), floor, f"{_MARKS.get(change.word, '')} {change.word}".strip()
+
+
+def _ratio(ratio: Summary | None) -> str:
+    if ratio is None:
+        return "–"
+    middle, low, high = (quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high))
+    return middle if ratio.n < 2 else f"{middle}\n{ratio.kind} {span(low, high)}"
 
 
 def about(comparison: Comparison, response: str) -> str:
@@ -206,8 +215,7 @@ def as_markdown(comparison: Comparison) -> str:
     parts = [f"- {letter(place)}: `{run.plan['run_id']}`\n" for place, run in enumerate(comparison.runs)]
     parts += [f"- compared anyway, {one.what}: {one.because}\n" for one in comparison.obstacles]
     for response in comparison.responses:
-        rows = [words(comparison, row) for row in comparison.rows if row.response == response]
-        parts += ["\n", markdown_table(header(comparison, response), rows)]
+        parts += ["\n", markdown_table(header(comparison, response), lines(comparison, response))]
         parts += ["\n", f"{about(comparison, response)}\n"]
     if comparison.differences:
         names = ["what differs", *(letter(place) for place in range(len(comparison.runs)))]

@@ -85,7 +85,7 @@ def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
     made = compare(load_sides([folders / "few", other]), [parse_gate("full_pass_seconds > +900%")])
     assert change_of(made).word == "killed in B"
     heap = {"cage": "tenth", "source": "heap", "pattern": "random"}
-    assert change_of(made, heap).word == "killed in A, killed in B"
+    assert change_of(made, heap).word == "killed in A and B"
     judged = {tuple(j.treatment.values()): j.verdict for j in made.judgements}
     assert judged[tuple(COLD.values())] == "undecided"
     assert tuple(heap.values()) not in judged
