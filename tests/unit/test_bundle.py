@@ -294,3 +294,23 @@ def test_what_a_run_has_is_allowed(path):
 )  # fmt: skip
 def test_what_a_run_has_not_is_not(path):
     assert not is_allowed(path)
+
+
+REAL = Path(__file__).resolve().parents[1] / "fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
+"""A run of a guest, packed when bundles had version 1: what was given away must stay readable."""
+
+
+def test_a_real_run_that_was_given_away_is_read_and_goes_on_unchanged(tmp_path, capsys):
+    unpack(REAL, tmp_path / "got")
+    before = shown(tmp_path / "got", capsys)
+    manifest = pack(tmp_path / "got", tmp_path / "again.zip")
+    unpack(tmp_path / "again.zip", tmp_path / "there")
+    assert shown(tmp_path / "there", capsys) == before
+    assert {key: contents(tmp_path / "again.zip")[key] for key in ("plan.json", "records.jsonl")} == {
+        key: contents(REAL)[key] for key in ("plan.json", "records.jsonl")
+    }
+    assert manifest["left_out"] == []
+    data = json.loads(before)
+    cells = {tuple(cell["treatment"].values()): cell["summary"]["middle"] for cell in data["cells"]}
+    assert cells["uncaged", "random"] == pytest.approx(1.702569015)
+    assert [trial["outcome"] for trial in data["trials"]] == ["ok"] * 4
