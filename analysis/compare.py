@@ -122,10 +122,11 @@ def _change(
     if not values[0] or not values[place]:
         return Change(None, floor, _why_none(values, cells, place))
     made = ratio(values[place], values[0])
-    return Change(made, floor, _word(made, floor))
+    return Change(made, floor, word_of(made, floor))
 
 
-def _word(made: Summary, floor: Floor | None) -> str:
+def word_of(made: Summary, floor: Floor | None) -> str:
+    """What a ratio and its floor come to, in the words of `Change`."""
     if made.n < FEWEST_A_SIDE:
         return "too few trials"
     least = 1 + (floor.share if floor else 0)

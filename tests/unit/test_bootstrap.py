@@ -62,6 +62,14 @@ def test_the_interval_of_a_median_is_the_one_scipy_draws(n):
     assert median_interval(values, 0.95) == pytest.approx(drawn([values], np.median))
 
 
+@pytest.mark.parametrize("seed", [0, 3, 7])
+def test_skew_moves_the_interval_as_it_does_with_scipy(seed):
+    """Chosen so that the sign of the acceleration, and having one at all, moves an end to another value."""
+    draw = random.Random(seed)
+    values = [round(draw.expovariate(1) ** 2 * 100, 1) for _ in range(15)]
+    assert median_interval(values, 0.95) == pytest.approx(drawn([values], np.median))
+
+
 @pytest.mark.parametrize(
     ("n", "m", "off"), [(6, 6, 0.03), (7, 12, 0.012), (15, 9, 0.012), (20, 20, 0.012), (30, 6, 0.012)]
 )

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from analysis.compare import compare
+from analysis.compare import compare, word_of
 from analysis.gates import judge_gate, parse_gate
 from analysis.load import load_run
-from analysis.noise import noise_floor, twins
+from analysis.noise import Floor, noise_floor, twins
 from analysis.sides import load_sides
 from analysis.stats import Summary
 from pagecage.errors import PagecageError
@@ -75,6 +75,16 @@ def test_a_change_below_the_noise_floor_is_not_told_apart(folders, tmp_path):
     change = change_of(compare(load_sides([folders / "a", noisy])))
     assert change.floor.share > 0.2
     assert change.word == "not told apart"
+
+
+@pytest.mark.parametrize(
+    ("share", "ends", "word"),
+    [(0.05, (1.05, 1.15), "higher"), (0.12, (1.05, 1.15), "not told apart"), (0.05, (0.99, 1.2), "not told apart"),
+     (0.05, (0.85, 0.95), "lower"), (0.12, (0.85, 0.95), "not told apart")],
+)  # fmt: skip
+def test_a_word_needs_both_the_interval_and_the_floor(share, ends, word):
+    assert word_of(Summary(9, sum(ends) / 2, *ends, "95 %"), Floor(share, "halves")) == word
+    assert word_of(Summary(2, sum(ends) / 2, *ends, "range"), Floor(share, "halves")) == "too few trials"
 
 
 def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
