@@ -1,4 +1,4 @@
-"""A run as data frames, one grain each: trial, sample (sampler row), iostat second, vmtouch row, read-ahead size."""
+"""A run as data frames, one grain each: trial, trace (sampler row), iostat second, vmtouch row, read-ahead size."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _trial_columns(trial: Judged) -> dict[str, Any]:
     }
 
 
-def sample_frame(run: Run) -> pd.DataFrame:
+def trace_frame(run: Run) -> pd.DataFrame:
     """The 10 Hz series: rates between neighbouring rows; `seconds` counts from `go`."""
     parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
     columns = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]} if parts else {}
