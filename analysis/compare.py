@@ -147,7 +147,9 @@ def _why_none(values: Sequence[Sequence[float]], cells: Sequence[Cell], place: i
 def _state(cell: Cell) -> str:
     if cell.is_all_excluded:
         return "excluded"
-    return "killed" if cell.killed else "no figure"
+    if cell.killed:
+        return "killed"
+    return "wrong answer" if cell.wrong else "no figure"
 
 
 def letter(place: int) -> str:

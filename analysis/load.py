@@ -30,9 +30,14 @@ class Judged:
     is_let_in: bool = False
 
     @property
+    def is_excluded(self) -> bool:
+        """Whether its verdicts keep it out, and nobody let it in by its name."""
+        return self.verdicts.excluded and not self.is_let_in
+
+    @property
     def is_included(self) -> bool:
-        """Whether its figures may be averaged: a data point that nothing excludes, or that was let in by its name."""
-        return self.verdicts.is_data_point and (self.is_let_in or not self.verdicts.excluded)
+        """Whether its figures may be averaged: a data point that is not excluded."""
+        return self.verdicts.is_data_point and not self.is_excluded
 
     @property
     def is_whole(self) -> bool:

@@ -15,6 +15,7 @@ from analysis.cells import Cell, make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.findings import Finding, find
 from analysis.load import Run
+from analysis.stopped import stopping
 from analysis.wording import MARKS, claim_figure, label, published_figure, spans, title, words_of
 from pagecage.verdicts.judge import verdicts_to_json
 
@@ -66,16 +67,6 @@ def _head(run: Run) -> Iterator[str]:
         yield stopping(run)
     if run.is_emulated:
         yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
-
-
-def stopping(run: Run) -> str:
-    """What a stopping rule came to."""
-    plan, asked = run.plan, f"repeat until every interval is within {100 * run.plan['until_ci']:.3g} % of its median"
-    asked += f", {plan['repeats']} times at most"
-    if not run.too_wide:
-        return f"{asked}: reached after {max(trial['block'] for trial in plan['trials'])}"
-    wide = (f"{' · '.join(name)} {'none' if w is None else f'{100 * w:.3g} %'}" for name, w in run.too_wide.items())
-    return f"{asked}: {'not reached' if len(run.trials) == plan['planned'] else 'not yet'}: {', '.join(wide)}"
 
 
 def _finding(finding: Finding) -> str:
