@@ -69,7 +69,7 @@ def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str
         (("run", "smoke", "--repeats", "many"), "repeats"),
         (("run", "smoke", *PLAIN, "--until-ci", "5"), "--until-ci 5 is no share of a median mend: write it as 5%"),
         (("run", "smoke", *PLAIN, "--until-ci", "5%", "--repeats", "9"), "use --max-repeats for the bound"),
-        (("run", "smoke", *PLAIN, "--max-repeats", "9"), "--max-repeats bounds --until-ci, which is missing"),
+        (("run", "smoke", *PLAIN, "--max-repeats", "9"), "--max-repeats bounds --until-ci, which is not given"),
         (("run", "smoke", "--resume", "--until-ci", "5%"), "--until-ci does not go with --resume"),
         (("compare", "smoke", "prefault"), "there is no run 'smoke'"),
         (("bundle", "smoke"), "there is no run 'smoke'"),
