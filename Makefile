@@ -58,8 +58,9 @@ test-long: build/.stamp-test build/.stamp-fuzzing ## Run the tests that take lon
 	@$(python) -m pytest -m long $(TESTS)
 lint: build/.stamp-lint ## Run linters, type checks and the rules of the code's shape
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
-bench: build/.stamp-test ## Measure what the harness costs and how well caps hold, as ratios (about 12 minutes)
+bench: build/.stamp-test ## Measure what the harness costs and how well caps hold, as ratios (about 15 minutes)
 	@$(python) -m tests.bench "$$HOST"
+	@$(python) -m tests.bench.render
 
 ##@ Make and unmake
 setup: build/.stamp-ready ## Install everything that `make experiment` needs

@@ -5,21 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from analysis import compare_show, show_export
 from analysis.answers import answers
 from analysis.answers import as_json as answers_json
 from analysis.answers_page import markdown
 from analysis.answers_show import show_answers
+from analysis.compare import compare
+from analysis.gates import parse_gate
 from analysis.load import load_run
 from analysis.scorecard import as_json as scorecard_json
 from analysis.scorecard import scorecard
 from analysis.scorecard_show import show_scorecard
 from analysis.show import as_json, show
-from pagecage.errors import EXIT_OK, PagecageError
+from analysis.sides import load_sides
+from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 
 TOP = Path(__file__).resolve().parents[1]
 JSON_HELP = "data, and data alone, on standard output"
@@ -29,11 +34,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run one subcommand; gives the exit code of docs/FORMAT.md."""
     arguments = _parser().parse_args(argv)
     try:
-        _COMMANDS[arguments.command](arguments)
+        return _COMMANDS[arguments.command](arguments) or EXIT_OK
     except PagecageError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    return EXIT_OK
 
 
 def _render(arguments: argparse.Namespace) -> None:
@@ -46,8 +50,27 @@ def _show(arguments: argparse.Namespace) -> None:
     run = load_run(arguments.run_dir)
     if arguments.json:
         _print_json(as_json(run))
+    elif arguments.csv or arguments.markdown:
+        sys.stdout.write(show_export.as_csv(run) if arguments.csv else show_export.as_markdown(run))
     else:
         show(run, Console())
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    gates = [parse_gate(text) for text in arguments.fail_if]
+    made = compare(load_sides(arguments.run_dirs, arguments.include), gates, anyway=arguments.anyway)
+    if arguments.html:
+        from analysis.compare_page import write_page
+
+        write_page(made, arguments.html)
+    if arguments.json:
+        _print_json(compare_show.as_json(made))
+    elif arguments.csv or arguments.markdown:
+        sys.stdout.write(compare_show.as_csv(made) if arguments.csv else compare_show.as_markdown(made))
+    else:
+        compare_show.show(made, Console())
+    verdicts = made.verdicts()
+    return EXIT_GATE_FAILED if "failed" in verdicts else EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
 
 
 def _claims(arguments: argparse.Namespace) -> None:
@@ -78,7 +101,14 @@ def _print_json(data: Any) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-_COMMANDS = {"render": _render, "show": _show, "claims": _claims, "answers": _answers, "publish": _publish}
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = {
+    "render": _render,
+    "show": _show,
+    "claims": _claims,
+    "answers": _answers,
+    "compare": _compare,
+    "publish": _publish,
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -89,6 +119,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("run_dir", type=Path, help="the run's folder, as runs/latest-constrained-random")
         if name == "show":
             command.add_argument("--json", action="store_true", help=JSON_HELP)
+            command.add_argument("--csv", action="store_true", help="the table, a line a treatment")
+            command.add_argument("--markdown", action="store_true", help="table and claims")
+    _add_compare(commands)
     claims = commands.add_parser("claims", help="print every published figure and what the newest runs say of it")
     claims.add_argument("--experiment", help="only the figures that this experiment tests")
     told = commands.add_parser("answers", help="print the articles' open questions and what the newest runs say")
@@ -101,6 +134,16 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--runs", type=Path, default=TOP / "runs", help="where the runs are")
         command.add_argument("--json", action="store_true", help=JSON_HELP)
     return parser
+
+
+def _add_compare(commands: Any) -> None:
+    command = commands.add_parser("compare", help="hold runs against the first of them")
+    command.add_argument("run_dirs", type=Path, nargs="+", help="the runs' folders")
+    for name, about in (("--fail-if", "'read_seconds > +10%%'"), ("--include", "an excluded trial to average in")):
+        command.add_argument(name, action="append", default=[], help=about)
+    command.add_argument("--html", type=Path, help="a page to write beside what is printed")
+    for name in ("--anyway", "--json", "--csv", "--markdown"):
+        command.add_argument(name, action="store_true")
 
 
 if __name__ == "__main__":

@@ -113,6 +113,12 @@ def figure(trial: Judged, response: str) -> float | None:
     return value / covered if covered else None
 
 
+def figures(run: Run, treatment: Treatment, response: str) -> list[float]:
+    """What the included trials of one treatment have; a killed one has none."""
+    trials = [t for t in matching(run.trials, treatment) if t.is_included and not t.is_killed]
+    return [value for t in trials if (value := figure(t, response)) is not None]
+
+
 def is_extrapolated(trial: Judged, response: str) -> bool:
     """Whether the figure stands for more than was read."""
     covered = trial.record.response.get("covered_fraction")
@@ -133,11 +139,11 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
         response=response,
         summary=summarise(values) if values else None,
         killed=sum(t.is_killed for t in shown),
-        excluded=sum(t.verdicts.excluded for t in [*points, *wrong]),
+        excluded=sum(t.is_excluded for t in [*points, *wrong]),
         unanswered=_planned(run, treatment) - len(points) - len(wrong),
         unable=sum(t.record.outcome == "requirement_missed" for t in trials),
         is_extrapolated=any(is_extrapolated(t, response) for t in shown),
-        is_all_excluded=bool(shown) and all(t.verdicts.excluded for t in shown),
+        is_all_excluded=bool(shown) and all(t.is_excluded for t in shown),
         answered=len(points),
         wrong=len(wrong),
         wrong_because=what_was_wrong(wrong),

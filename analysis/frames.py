@@ -1,11 +1,12 @@
-"""A run as data frames, one grain each: trial, sample (sampler row), iostat second, vmtouch row, read-ahead size."""
+"""A run as data frames, one grain each: trial, trace (sampler row), iostat second, vmtouch row, read-ahead size."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.cells import Treatment
@@ -53,34 +54,54 @@ def _trial_columns(trial: Judged) -> dict[str, Any]:
     }
 
 
-def sample_frame(run: Run) -> pd.DataFrame:
+def trace_frame(run: Run) -> pd.DataFrame:
     """The 10 Hz series: rates between neighbouring rows; `seconds` counts from `go`."""
-    return _stack(run, _rate_rows, "t")
+    parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
+    columns = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]} if parts else {}
+    if not columns or not len(columns["t"]):
+        return pd.DataFrame(columns=[*_identity(run.trials[0]), "seconds"])
+    lengths = [len(part["t"]) for _, part in parts]
+    return pd.DataFrame({**_repeated([trial for trial, _ in parts], lengths), **columns})
 
 
-def _rate_rows(run: Run, trial: Judged) -> Iterator[dict[str, Any]]:
-    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time; short parts over less.
-
-    A disk that the slice has not touched yet has an empty `io`.
-    """
-    rows = read_lines(run.path, trial.record, "sampler")
+def _rates(trial: Judged) -> dict[str, np.ndarray]:
+    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time; in short parts less."""
     steps = 2 if (measured_seconds(trial.record) or 0) < SHORT_SECONDS else 5
-    for first, last in zip(rows, rows[steps:], strict=False):
-        span = last["t"] - first["t"]
-        if span > 0:
-            io = [row["io"] for row in (first, last)]
-            moved = {
-                key: (io[1].get(key, 0) - io[0].get(key, 0)) / span for key in ("rbytes", "rios", "wbytes", "wios")
-            }
-            yield {
-                "t": (last["t"] + first["t"]) / 2,
-                "read_bytes_per_second": moved["rbytes"],
-                "reads_per_second": moved["rios"],
-                "write_bytes_per_second": moved["wbytes"],
-                "writes_per_second": moved["wios"],
-                "resident_pages": last.get("resident_pages"),
-                "memory_current": last.get("memory_current"),
-            }
+    series, measured = trial.series, trial.record.measured or {}
+    t = np.asarray(series.t)
+    first, last = t[: max(0, len(t) - steps)], t[steps:]
+    keep = last > first
+    span = (last - first)[keep]
+    columns = {name: _grown(series.io[key], steps)[keep] / span for name, key in _RATES.items()}
+    middle = ((first + last) / 2)[keep]
+    states = {name: np.asarray(getattr(series, name))[steps:][keep] for name in ("resident_pages", "memory_current")}
+    return {"t": middle, **columns, **states, "seconds": middle - measured["start_monotonic_seconds"]}
+
+
+_RATES = {
+    "read_bytes_per_second": "rbytes", "reads_per_second": "rios", "write_bytes_per_second": "wbytes",
+    "writes_per_second": "wios",
+}  # fmt: skip
+
+
+def _grown(total: Sequence[float], steps: int) -> np.ndarray:
+    values = np.asarray(total)
+    difference: np.ndarray = values[steps:] - values[: max(0, len(values) - steps)]
+    return difference
+
+
+def _repeated(trials: Sequence[Judged], lengths: Sequence[int]) -> dict[str, Any]:
+    """The columns that name a trial, one value a row; names are kept once, since there are many rows and few trials."""
+    known = [{**_identity(trial), "measured_seconds": measured_seconds(trial.record)} for trial in trials]
+    columns: dict[str, Any] = {}
+    for name in known[0]:
+        values = [one[name] for one in known]
+        places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+        codes = np.repeat([places[value] for value in values], lengths)
+        is_text = isinstance(values[0], str)
+        names = pd.Index(list(places))
+        columns[name] = pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
+    return columns
 
 
 def iostat_frame(run: Run) -> pd.DataFrame:

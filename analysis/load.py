@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.door import check_records, read_facts, read_plan
 from analysis.levels import Layout, in_order, layout
+from analysis.series import Series, series_of
 from pagecage.errors import PagecageError
 from pagecage.record import Record, read_records
+from pagecage.stopping import needed, too_wide
 from pagecage.verdicts.judge import Verdicts, judge
 
-_PLAN_KEYS = ("run_id", "experiment", "definition", "host", "size", "seed", "trials", "command")
+_STRANGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
+"""What reading raises where a record, valid in its outline, holds something else than the agent writes."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The last attempt of one trial with its verdicts."""
+    """The last attempt of one trial with its verdicts and its sampler's series."""
 
     record: Record
     verdicts: Verdicts
+    series: Series
+    is_let_in: bool = False
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether its verdicts keep it out, and nobody let it in by its name."""
+        return self.verdicts.excluded and not self.is_let_in
 
     @property
     def is_included(self) -> bool:
-        """Whether its figures may be averaged: a data point that nothing excludes."""
-        return self.verdicts.is_data_point and not self.verdicts.excluded
+        """Whether its figures may be averaged: a data point that is not excluded."""
+        return self.verdicts.is_data_point and not self.is_excluded
 
     @property
     def is_whole(self) -> bool:
@@ -46,13 +57,18 @@ class Judged:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder: its plan, what the host is, and the trials that have a record, in the plan's order."""
+    """One run folder: its plan, what the host is, and the trials that have a record, in the plan's order.
+
+    `plan["trials"]` are those that the run needs, `plan["planned"]` how many there might have been: a stopping rule may
+    have ended it before. `too_wide` has the treatments whose interval is wider than that rule asks.
+    """
 
     path: Path
     plan: Mapping[str, Any]
     facts: tuple[Mapping[str, Any], ...]
     trials: tuple[Judged, ...]
     attempts: int
+    too_wide: Mapping[tuple[str, ...], float | None] = field(default_factory=dict)
 
     @property
     def definition(self) -> Mapping[str, Any]:
@@ -89,18 +105,38 @@ class Run:
 
 
 def load_run(path: Path) -> Run:
-    """Read a run's folder; raises PagecageError when it is none, or has no record yet."""
-    plan = _plan(path)
-    order = {trial["trial_id"]: place for place, trial in enumerate(plan["trials"])}
+    """Read a run's folder; raises PagecageError when it is none, has no record, or holds what is no record of it."""
+    plan = read_plan(path)
     records = list(read_records(path / "records.jsonl"))
-    if strange := next((r.trial_id for r in records if r.trial_id not in order), None):
-        raise PagecageError(f"{path}/records.jsonl has trial {strange}, which its plan lacks", "use the folder unmixed")
-    if not records:
-        raise PagecageError(f"{path} has no record yet", f"pagecage run --resume {path}")
+    check_records(path, plan, records)
     last = {record.trial_id: _in_factor_order(record, plan) for record in records}
-    judged = (Judged(record, judge(record, read_lines(path, record, "sampler"))) for record in last.values())
-    in_order = tuple(sorted(judged, key=lambda trial: order[trial.record.trial_id]))
-    return Run(path, plan, tuple(_facts(path)), in_order, len(records))
+    trials = needed(plan, last)
+    judged = tuple(_judged(path, last[t["trial_id"]]) for t in trials if t["trial_id"] in last)
+    narrowed = {**plan, "trials": trials, "planned": len(plan["trials"])}
+    return Run(path, narrowed, read_facts(path), judged, len(records), too_wide(plan, last))
+
+
+def _judged(path: Path, record: Record) -> Judged:
+    try:
+        rows = read_lines(path, record, "sampler")
+        return Judged(record, judge(record, rows), series_of(rows))
+    except _STRANGE as error:
+        what = f"{type(error).__name__}: {error}"
+        raise PagecageError(
+            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be judged ({what})",
+            "docs/FORMAT.md lists the keys",
+        ) from None
+
+
+def excluded_ids(run: Run) -> list[str]:
+    """Trials that have an answer and are not averaged in."""
+    return [t.record.trial_id for t in run.trials if t.verdicts.is_data_point and not t.is_included]
+
+
+def with_let_in(run: Run, trial_ids: Collection[str]) -> Run:
+    """The run with these trials counted, whatever their verdicts exclude."""
+    trials = tuple(replace(t, is_let_in=t.is_let_in or t.record.trial_id in trial_ids) for t in run.trials)
+    return replace(run, trials=trials)
 
 
 def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
@@ -109,27 +145,14 @@ def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
     return replace(record, treatment=levels)
 
 
-def _plan(path: Path) -> Mapping[str, Any]:
-    file = path / "plan.json"
-    try:
-        plan = json.loads(file.read_text())
-    except OSError:
-        raise PagecageError(f"{path} is no run folder: it has no plan.json", "ls runs/") from None
-    except ValueError as error:
-        raise PagecageError(f"{file} is no JSON: {error}", "make the run again") from None
-    missing = [key for key in _PLAN_KEYS if key not in plan]
-    if missing:
-        raise PagecageError(f"{file} lacks {missing[0]!r}", "docs/FORMAT.md lists the keys")
-    return dict(plan)
-
-
-def _facts(path: Path) -> list[Mapping[str, Any]]:
-    return [json.loads(file.read_text()) for file in sorted((path / "facts").glob("*.json"))]
-
-
 def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
-    """Where a collector's trace of one trial lies; None when there is none."""
+    """Where a collector's trace of one trial lies; None when there is none.
+
+    Raises PagecageError for one outside the run's folder: records may come from anybody.
+    """
     relative = record.traces.get(collector)
+    if relative and (Path(relative).is_absolute() or ".." in Path(relative).parts):
+        raise PagecageError(f"{record.trial_id}: the trace {relative} lies outside its run", "use the folder unmixed")
     file = run_path / relative if relative else None
     return file if file and file.is_file() else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,10 @@ from analysis.look import Look
 JITTER = 0.16
 BAR_HEIGHT = 0.08
 """The most that one bar may stand for, of the measured time."""
+MOST_POINTS = 4000
+"""Points of a panel: more than its width has pixels for, by far."""
+FEWEST_POINTS = 60
+"""Points of a trial, however many trials share a panel."""
 BAR = {" ": 0.0, "o": 0.5, "O": 1.0}
 
 
@@ -23,10 +27,11 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, 
     names = list(look)
     for place, name in enumerate(names):
         rows = trial_df[trial_df["treatment"] == name]
-        values = rows.get(response, pd.Series(dtype=float))
+        values = rows.get(response, pd.Series(math.nan, index=rows.index))
         jitter = np.linspace(-JITTER, JITTER, len(rows)) if len(rows) > 1 else [0.0]
-        for offset, value, kept in zip(jitter, values, rows["is_included"], strict=False):
-            _point(axes, value, place + offset, look[name], is_included=kept)
+        for is_included in (True, False):
+            chosen = (rows["is_included"] == is_included).to_numpy() & values.notna().to_numpy()
+            _points(axes, values[chosen], place + np.asarray(jitter)[chosen], look[name], is_included=is_included)
         kept_values = values[rows["is_included"]].dropna()
         if len(kept_values):
             axes.plot([kept_values.median()] * 2, [place - 0.34, place + 0.34], color=look[name].colour, lw=2)
@@ -37,10 +42,11 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, 
     return axes
 
 
-def _point(axes: Axes, x: float, y: float, look: Look, *, is_included: bool) -> None:
+def _points(axes: Axes, x: pd.Series[float], y: np.ndarray, look: Look, *, is_included: bool) -> None:
+    """Points of one treatment; hollow where they are excluded."""
     face = look.colour if is_included else "none"
-    if not math.isnan(x):
-        axes.scatter([x], [y], s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
+    if len(x):
+        axes.scatter(x, y, s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
 
 
 def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
@@ -56,9 +62,9 @@ def timeline(
     axes: Axes, fine_df: pd.DataFrame, second_df: pd.DataFrame, column: str, look: Look, cap: float | None = None
 ) -> Axes:
     """A rate over time: the 10 Hz series as lines, one a trial, iostat's seconds as marks, a cap dashed."""
-    for _, rows in fine_df.groupby("trial_id"):
+    for rows in _thinned(fine_df, column):
         axes.plot(rows["seconds"], rows[column], color=look.colour, lw=1.2, alpha=0.8)
-    for _, rows in second_df.groupby("trial_id"):
+    for rows in _thinned(second_df, column):
         axes.plot(
             rows["seconds"], rows[column], ls="none", marker=look.marker, ms=4, mec=look.colour, mfc="none", mew=0.9
         )
@@ -67,6 +73,27 @@ def timeline(
         axes.annotate("cap", (1, cap), xycoords=("axes fraction", "data"), va="bottom", ha="right", fontsize=8)
     axes.set_ylim(bottom=0)
     return axes
+
+
+def _thinned(frame: pd.DataFrame, column: str) -> Iterator[pd.DataFrame]:
+    """Each trial's rows; where there are more than a panel can show, of each stretch the lowest and the highest."""
+    if frame.empty:
+        return
+    groups = [rows for _, rows in frame.groupby("trial_id", observed=True, sort=False)]
+    most = max(FEWEST_POINTS, MOST_POINTS // len(groups))
+    for rows in groups:
+        if len(rows) <= most:
+            yield rows
+            continue
+        yield rows.iloc[_lowest_and_highest(rows[column].to_numpy(), most // 2)]
+
+
+def _lowest_and_highest(values: np.ndarray, stretches: int) -> list[int]:
+    """Where in each stretch the lowest and the highest value stand; what does not fill a stretch keeps its last."""
+    length = len(values) // stretches
+    table = values[: stretches * length].reshape(stretches, length)
+    starts = length * np.arange(stretches)
+    return sorted({*(starts + table.argmin(axis=1)), *(starts + table.argmax(axis=1)), len(values) - 1})
 
 
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:

@@ -8,6 +8,7 @@ from html import escape
 
 from analysis.findings import Finding, find
 from analysis.load import Run
+from analysis.stopped import stopping
 from analysis.wording import label
 
 EMULATED = (
@@ -78,6 +79,9 @@ def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
         yield "warn", EMULATED
+    if run.plan.get("until_ci"):
+        told = escape(stopping(run))
+        yield "plain", f"<strong>Stopping rule.</strong> {told[:1].upper()}{told[1:]}."
     planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
     unable = sum(t.record.outcome == "requirement_missed" for t in run.trials)
     if unable:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
+from analysis.door import check_records, read_plan
 from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.record import read_records
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "notebooks" / "experiment.py"
@@ -19,18 +22,31 @@ _SOCKETS = {"KernelManager": {"transport": "ipc"}}
 def render(run_path: Path) -> Path:
     """Execute the notebook on a run and export it; gives the HTML file's path.
 
-    Raises PagecageError when a cell fails, naming the notebook in which the failure can be read.
+    A report that is there already stays as it is until the new one is whole. Raises PagecageError when a cell fails,
+    naming the notebook in which the failure can be read.
     """
-    from analysis.load import load_run
-
-    run = load_run(run_path)
-    title = f"{run.plan['experiment']} · {run.plan['run_id']}"
-    notebook, page = run_path / "report.ipynb", run_path / "report.html"
+    plan = read_plan(run_path)
+    check_records(run_path, plan, list(read_records(run_path / "records.jsonl")))
+    title = f"{plan['experiment']} · {plan['run_id']}"
+    page = run_path / "report.html"
     with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
         _keep_to_ourselves(Path(scratch))
+        notebook, exported = Path(scratch) / "report.ipynb", Path(scratch) / page.name
         _execute(run_path.resolve(), notebook, Path(scratch) / "source.ipynb")
-    page.write_text(_export(notebook, title))
+        exported.write_text(_export(notebook, title))
+        for made in (notebook, exported):
+            _put(made, run_path / made.name)
     return page
+
+
+def _put(made: Path, target: Path) -> None:
+    """Move a whole file to its name; the scratch folder may be on another file system."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(made, aside)
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def _keep_to_ourselves(scratch: Path) -> None:
@@ -59,8 +75,13 @@ def _execute(run_path: Path, target: Path, source: Path) -> None:
             execution_timeout=CELL_TIMEOUT_SECONDS, cwd=str(run_path), config=Config(_SOCKETS),
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:
+        if error.ename == PagecageError.__name__:  # a record that cannot be judged: what it says is meant for the user
+            message, _, mend = str(error.evalue).partition("\n  mend: ")
+            raise PagecageError(message, mend) from None
+        failed = run_path / "report.failed.ipynb"
+        _put(target, failed)
         raise PagecageError(
-            f"the report failed: {error.ename}: {error.evalue}", f"read {target}", EXIT_FAILED
+            f"the report failed: {error.ename}: {error.evalue}", f"read {failed}", EXIT_FAILED
         ) from None
 
 

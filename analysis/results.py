@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import cell_tables, curves, figures, frames, tables
+from analysis import cell_tables, curves, figures, frames, grains, tables
 from analysis.articles import Row, read_rows
 from analysis.diagnoses import carried
 from analysis.load import Run, load_run
@@ -47,6 +47,21 @@ class Results:
     def trial_df(self) -> pd.DataFrame:
         """One row a trial."""
         return frames.trial_frame(self.run)
+
+    @cached_property
+    def sample_df(self) -> pd.DataFrame:
+        """One row a timed pass of a workload."""
+        return grains.sample_frame(self.run)
+
+    @cached_property
+    def counter_df(self) -> pd.DataFrame:
+        """One row a counter of a trial."""
+        return grains.counter_frame(self.run)
+
+    @cached_property
+    def trace_df(self) -> pd.DataFrame:
+        """One row a tenth of a second of a trial: rates of the slice's I/O."""
+        return frames.trace_frame(self.run)
 
     @property
     def heading(self) -> Html:
@@ -157,9 +172,7 @@ class Results:
     def timelines(self) -> Html | None:
         """MB/s and I/Os a second over time."""
         made = _figure(
-            lambda: figures.timeline_figure(
-                self.run, self.trial_df, frames.sample_frame(self.run), frames.iostat_frame(self.run)
-            ),
+            lambda: figures.timeline_figure(self.run, self.trial_df, self.trace_df, frames.iostat_frame(self.run)),
             "Disk rates over time",
         )
         return _headed("The disk over time", made, _ABOUT_TIME)

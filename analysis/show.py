@@ -16,6 +16,7 @@ from analysis.claims import ClaimResult, evaluate_claims
 from analysis.diagnoses import carried, told_by_treatment
 from analysis.findings import Finding, find
 from analysis.load import Run
+from analysis.stopped import stopping
 from analysis.sweeps import rows, sentences, sweep_of
 from analysis.wording import MARKS, claim_figure, label, published_figure, spans, title, words_of
 from pagecage.verdicts.judge import verdicts_to_json
@@ -85,6 +86,8 @@ def _sweep(run: Run) -> Iterator[Table | str]:
 
 def _head(run: Run) -> Iterator[str]:
     yield f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as asked for'}"
+    if run.plan.get("until_ci"):
+        yield stopping(run)
     if run.is_emulated:
         yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
 

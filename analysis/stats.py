@@ -2,21 +2,27 @@
 
 Sources: H. A. David and H. N. Nagaraja, "Order Statistics", 3rd ed. (2003), section 7.1 (the exact interval of a
 median); B. Efron, "Better Bootstrap Confidence Intervals", JASA 82 (1987) (BCa); T. Kalibera and R. Jones, "Rigorous
-Benchmarking in Reasonable Time" (2013) (say how large a difference is, with its interval, not whether there is one).
+Benchmarking in Reasonable Time" (2013) (say how large a difference is, with its interval, not whether there is one;
+draw whole blocks, then what is in them).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-CONFIDENCE = 0.95
-FEWEST = 6
-"""With five values even lowest to highest covers the median only with 94 %, so that no 95 % interval exists."""
+from analysis.bootstrap import Interval, median_interval, ratio_interval
+from pagecage.interval import CONFIDENCE, FEWEST, ranks_left_out
+
 SEED = 20240727
 RESAMPLES = 9999
+MOST_RECKONED = 100
+"""Of more values the law of a resample's median takes longer to reckon than resamples take to draw."""
+Block = Mapping[str, Sequence[float]]
+"""What one block has of each treatment: the figures of its trials."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +44,19 @@ def summarise(values: Sequence[float]) -> Summary:
     middle, n = statistics.median(ordered), len(ordered)
     if n < FEWEST:
         return Summary(n, middle, ordered[0], ordered[-1], "range")
-    k = _rank(n)
+    k = ranks_left_out(n)
     return Summary(n, middle, ordered[k], ordered[-1 - k], "95 %")
 
 
-def _rank(n: int) -> int:
-    """How many values to drop at each end so that what remains covers the median with 95 % (David and Nagaraja)."""
-    tail, k = 0.5**n, 0
-    while True:
-        following = tail + math.comb(n, k + 1) * 0.5**n
-        if 2 * following > 1 - CONFIDENCE:
-            return k
-        tail, k = following, k + 1
+def bca(values: Sequence[float]) -> Interval | None:
+    """BCa bootstrap interval of a median; None of fewer than six values.
+
+    It is narrower than the exact one and covers less than it says: 87 % with seven values, 92 to 96 % from eight on
+    (2000 draws from a log-normal law). So it is told beside the exact interval and never instead of it.
+    """
+    if len(values) < FEWEST:
+        return None
+    return median_interval(values, CONFIDENCE) if len(values) <= MOST_RECKONED else _drawn(values)
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:
@@ -63,7 +70,8 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:
     n = min(len(over), len(under))
     if n < FEWEST or not min(under):
         return Summary(n, middle, _quotient(min(over), max(under)), _quotient(max(over), min(under)), "range")
-    low, high = _bootstrap(over, under)
+    few = max(len(over), len(under)) <= MOST_RECKONED
+    low, high = ratio_interval(over, under, CONFIDENCE) if few else _drawn(over, under)
     return Summary(n, middle, low, high, "95 %")
 
 
@@ -77,7 +85,7 @@ def ratio_of_ratios(*sides: Sequence[float]) -> Summary:
     if n < FEWEST or not (min(b) and min(c) and min(d)):
         first, second = ratio(a, b), ratio(c, d)
         return Summary(n, middle, _quotient(first.low, second.high), _quotient(first.high, second.low), "range")
-    low, high = _bootstrap(a, b, c, d)
+    low, high = _drawn(a, b, c, d)
     return Summary(n, middle, low, high, "95 %")
 
 
@@ -87,23 +95,51 @@ def _quotient(over: float, under: float) -> float:
     return over / under
 
 
-def _bootstrap(*sides: Sequence[float]) -> tuple[float, float]:
-    """Of a ratio of two sides' medians, or of a ratio of two such ratios.
+def _drawn(*sides: Sequence[float]) -> Interval:
+    """BCa by resampling: of a median, of a ratio of two, or of a ratio of two such ratios.
 
-    BCa is undefined for values that do not vary; the percentile interval is then the point it must be.
+    It is undefined for values that do not vary; the percentile interval is then the point it must be.
     """
     import numpy as np
     from scipy import stats
 
-    def ratio_of_medians(*drawn: np.ndarray, axis: int) -> np.ndarray:
+    def statistic(*drawn: Any, axis: int) -> Any:
         medians = [np.median(side, axis=axis) for side in drawn]
-        quotients = [over / under for over, under in zip(medians[::2], medians[1::2], strict=True)]
-        quotient: np.ndarray = quotients[0] / quotients[1] if len(quotients) > 1 else quotients[0]
-        return quotient
+        while len(medians) > 1:
+            medians = [over / under for over, under in zip(medians[::2], medians[1::2], strict=True)]
+        return medians[0]
 
     varies = all(len({*side}) > 1 for side in sides)
     interval = stats.bootstrap(
-        tuple(map(np.asarray, sides)), ratio_of_medians, vectorized=True, confidence_level=CONFIDENCE,
+        tuple(map(np.asarray, sides)), statistic, vectorized=True, confidence_level=CONFIDENCE,
         n_resamples=RESAMPLES, method="BCa" if varies else "percentile", rng=np.random.default_rng(SEED),
     ).confidence_interval  # fmt: skip
     return float(interval.low), float(interval.high)
+
+
+def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> Summary | None:
+    """The geometric mean of all treatments' ratios of medians; None where no treatment has figures on both sides.
+
+    Hierarchical bootstrap (percentiles): whole blocks are drawn, so that what disturbed a block stays together, then
+    trials within each. With fewer than six blocks a side the ends are those of the treatments.
+    """
+    from analysis.resampling import drawn_ratios
+
+    names = [name for name in _names(over) if name in _names(under)]
+    ratios = [_quotient(_median(over, name), _median(under, name)) for name in names]
+    if not ratios or not all(0 < one < math.inf for one in ratios):
+        return None
+    n, middle = min(len(over), len(under)), statistics.geometric_mean(ratios)
+    if n < FEWEST:
+        return Summary(n, middle, min(ratios), max(ratios), "range")
+    drawn = drawn_ratios(over, under, names, RESAMPLES, SEED)
+    low, high = (drawn[round(share * (len(drawn) - 1))] for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    return Summary(n, middle, low, high, "95 %")
+
+
+def _names(blocks: Sequence[Block]) -> list[str]:
+    return list(dict.fromkeys(name for block in blocks for name, values in block.items() if values))
+
+
+def _median(blocks: Sequence[Block], name: str) -> float:
+    return statistics.median(value for block in blocks for value in block.get(name, ()))

@@ -12,6 +12,7 @@ from analysis.articles import Row
 from analysis.cells import treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.diagnoses import told_by_treatment
+from analysis.differences import flatten
 from analysis.load import Judged, Run
 from analysis.wording import MARKS, claim_figure, label, published_figure, quantity, span, title, unit_figure, words_of
 from pagecage.units import format_bytes, format_rate, format_seconds
@@ -196,19 +197,11 @@ def _collectors(collectors: Mapping[str, Any]) -> str:
 
 def facts_table(run: Run) -> pd.DataFrame:
     """What the host is; one column for each machine state that the run saw."""
-    flat = [dict(_flatten(facts)) for facts in run.facts]
+    flat = [dict(flatten(facts)) for facts in run.facts]
     names = list(dict.fromkeys(name for facts in flat for name in facts))
     rows = [[name, *(_plain(name, facts.get(name)) for facts in flat)] for name in names]
     states = [""] if len(flat) == 1 else [f"state {number}" for number in range(1, len(flat) + 1)]
     return pd.DataFrame(rows, columns=["fact", *states])
-
-
-def _flatten(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for key, value in facts.items():
-        name = f"{prefix}{key}"
-        pairs += _flatten(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
-    return pairs
 
 
 def _plain(name: str, value: Any) -> str:

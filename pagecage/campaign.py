@@ -15,6 +15,7 @@ from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import Host, HostNeed, MachineState
 from pagecage.hosts.kit import Kit
 from pagecage.intake import Intake
+from pagecage.interval import FEWEST
 from pagecage.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
 from pagecage.replay.carried import Carried, carried_from_json, carry
@@ -85,7 +86,7 @@ class Campaign:
         """Run all trials without an answer. A host that dies is started again; a trial is tried three times at most."""
         try:
             self._host.prepare(need_of(self._plan), self._step)
-            while groups := blocks(self._worth_trying(), self._plan.document["fresh"]):
+            while groups := blocks(self._next(), self._plan.document["fresh"]):
                 tried_before = self._tries.total()
                 self._run_group(groups[0])
                 self._idle_starts = 0 if self._tries.total() > tried_before else self._idle_starts + 1
@@ -94,11 +95,19 @@ class Campaign:
             self._put_away()
         finally:
             self._host.stop()
-        lacking = len(self._folder.remaining(self._plan))
-        return Summary(len(self._plan.trials) - lacking, lacking)
+        answered = sum(record.is_final for record in self._folder.last_records().values())
+        return Summary(answered, len(self._folder.remaining(self._plan)))
 
     def _worth_trying(self) -> tuple[Trial, ...]:
         return tuple(t for t in self._folder.remaining(self._plan) if self._tries[t.trial_id] < _TRIES)
+
+    def _next(self) -> tuple[Trial, ...]:
+        """What to run before looking again: all of it, or under a stopping rule six blocks and then one at a time."""
+        trials = self._worth_trying()
+        if not trials or not self._plan.document.get("until_ci"):
+            return trials
+        last = max(FEWEST, trials[0].block)
+        return tuple(trial for trial in trials if trial.block <= last)
 
     def _run_group(self, group: tuple[Trial, ...]) -> None:
         """Hand a group to the agent, in one machine state; when the host dies the next group finds it started anew."""

@@ -38,7 +38,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Choices:
-    """What was chosen for one run: size and why, repeats, seed of the order, host, how often to start afresh."""
+    """What was chosen for one run: size and why, repeats, seed of the order, host, how often to start afresh.
+
+    With `until_ci`, a share of the median, `repeats` is the most there may be (pagecage/stopping.py).
+    """
 
     size: str
     size_reason: str
@@ -46,6 +49,7 @@ class Choices:
     seed: int
     host: str
     fresh: str
+    until_ci: float | None = None
 
 
 def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: Choices) -> tuple[Trial, ...]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from pagecage.errors import PagecageError
@@ -88,11 +89,48 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
     if unknown or data.get("outcome") not in OUTCOMES:
         what = f"unknown key {unknown[0]!r}" if unknown else f"unknown outcome {data.get('outcome')!r}"
         raise PagecageError(f"{where} is no pagecage record: {what}", "docs/FORMAT.md lists the keys")
+    _check_kinds(data, where)
     lists = {key: tuple(data[key]) for key in ("phases", "samples", "missed_requirements") if key in data}
     try:
         return Record(**{**data, **lists})
     except TypeError as error:
         raise PagecageError(f"{where} is no pagecage record: {error}", "docs/FORMAT.md lists the keys") from None
+
+
+_TABLES = frozenset({
+    "treatment", "response", "counters", "cage", "cache", "device", "machine_memory", "workload", "exit", "collectors",
+    "traces", "harness",
+})  # fmt: skip
+_LISTS = frozenset({"phases", "samples", "missed_requirements"})
+_NUMBERS = frozenset({"repeat", "block", "position", "attempt"})
+_TEXTS = frozenset({"run_id", "plan_sha256", "host", "experiment", "trial_id", "phase"})
+_VALUES: Mapping[str, tuple[type, ...]] = {
+    "treatment": (str,), "response": (int, float, NoneType), "collectors": (dict,), "traces": (str,),
+}  # fmt: skip
+
+
+def _check_kinds(data: Mapping[str, Any], where: str) -> None:
+    """Refuse a record whose values are of another kind than the agent writes; counters are not looked into."""
+    kinds: tuple[tuple[frozenset[str], type], ...] = ((_TABLES, dict), (_LISTS, list), (_NUMBERS, int), (_TEXTS, str))
+    wrong = {key for keys, kind in kinds for key in keys & data.keys() if not isinstance(data[key], kind)}
+    wrong |= {key for key in _LISTS & data.keys() - wrong if not all(isinstance(one, dict) for one in data[key])}
+    wrong |= {
+        key for key, kind in _VALUES.items()
+        if key in data.keys() - wrong and not all(isinstance(one, kind) for one in data[key].values())
+    }  # fmt: skip
+    measured = data.get("measured")
+    if measured is not None and not (isinstance(measured, dict) and all(map(_is_number, map(measured.get, _MEASURED)))):
+        wrong.add("measured")
+    if wrong:
+        raise PagecageError(f"{where} is no pagecage record: {min(wrong)!r} is of the wrong kind", _KEYS_ARE)
+
+
+_MEASURED = ("start_wall_seconds", "start_monotonic_seconds", "seconds")
+_KEYS_ARE = "docs/FORMAT.md lists the keys"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def append_record(path: Path, record: Record) -> None:
@@ -113,14 +151,30 @@ def _ends_with_newline(descriptor: int, size: int) -> bool:
     return os.pread(descriptor, 1, size - 1) == b"\n"
 
 
+_BEGINNING = b'{"'
+
+
+def _is_text(line: bytes) -> bool:
+    """Whether somebody may have written it; a file system that lost its power leaves other bytes."""
+    try:
+        return line.decode().isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
 def read_records(path: Path) -> Iterator[Record]:
-    """Every whole record of a file, in the order written; a line cut off by a kill is skipped."""
+    """Every whole record of a file, in the order written; a line cut off by a kill is skipped.
+
+    Raises PagecageError for a line of text that is no beginning of a record: somebody else wrote it.
+    """
     if not path.exists():
         return
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             data = json.loads(line)
         except ValueError:
+            if not line.startswith(_BEGINNING[: len(line)]) and _is_text(line):
+                raise PagecageError(f"{path.name}:{number} is no pagecage record", _KEYS_ARE) from None
             continue
         yield record_from_json(data, f"{path.name}:{number}")
 

@@ -12,6 +12,7 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.plan import Plan, plan_from_json, plan_to_json
 from pagecage.record import Record, append_record, read_records
+from pagecage.stopping import enough_blocks
 from pagecage.trial import Trial
 
 
@@ -60,9 +61,11 @@ class RunFolder:
         return {record.trial_id: record for record in read_records(self.records_path)}
 
     def remaining(self, plan: Plan) -> tuple[Trial, ...]:
-        """Trials of the plan without a final record, in order."""
+        """Trials of the plan without a final record, in order; none of blocks that its stopping rule made needless."""
         last = self.last_records()
-        return tuple(t for t in plan.trials if t.trial_id not in last or not last[t.trial_id].is_final)
+        open_trials = (t for t in plan.trials if t.trial_id not in last or not last[t.trial_id].is_final)
+        enough = enough_blocks(plan.document, last)
+        return tuple(t for t in open_trials if enough is None or t.block <= enough)
 
     def next_attempts(self) -> dict[str, int]:
         """Per trial that has records, the number its next attempt gets."""

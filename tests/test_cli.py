@@ -13,7 +13,10 @@ from tests.checkout import PLAIN, copy, freshly, pagecage, top
 from tests.tree import ROOT
 
 __all__ = ["copy", "top"]
-VERBS = ("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host", "cage", "probe")
+VERBS = (
+    *("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host", "compare", "bundle", "render"),
+    *("cage", "probe", "replay", "sweep", "shell", "publish"),
+)
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
 
 
@@ -67,6 +70,13 @@ def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str
         (("run", "smoke", "--cage", "tnth"), "there is no cage 'tnth' mend: did you mean \"tenth\"?"),
         (("run", "smoke", "--repeats", "0"), "repeats"),
         (("run", "smoke", "--repeats", "many"), "repeats"),
+        (("run", "smoke", *PLAIN, "--until-ci", "5"), "--until-ci 5 is no share of a median mend: write it as 5%"),
+        (("run", "smoke", *PLAIN, "--until-ci", "5%", "--repeats", "9"), "use --max-repeats for the bound"),
+        (("run", "smoke", *PLAIN, "--max-repeats", "9"), "--max-repeats bounds --until-ci, which is not given"),
+        (("run", "smoke", "--resume", "--until-ci", "5%"), "--until-ci does not go with --resume"),
+        (("compare", "smoke", "prefault"), "there is no run 'smoke'"),
+        (("bundle", "smoke"), "there is no run 'smoke'"),
+        (("render", "nothing.zip"), "nothing.zip cannot be read"),
         (("run", "smoke", "--fresh", "often"), "fresh"),
         (("run", "smoke", "--hots", "vm"), "--hots"),
         (("run", "smoke", "--resume"), "there is no run 'smoke'"),
@@ -162,6 +172,13 @@ def test_plan_for_people_shows_the_exact_commands(top: Path, words: tuple[str, .
     assert any("'IOReadBandwidthMax=DISK 20000000'" in line and "MemoryMax=6709248" in line for line in caged)
     assert sum("systemd-run" in line for line in lines) == 4
     assert not (top / "runs").exists()
+
+
+def test_a_stopping_rule_is_planned_up_to_its_bound(top: Path) -> None:
+    words = ("plan", "smoke", *PLAIN, "--until-ci", "2.5%", "--max-repeats", "7")
+    data = json.loads(pagecage(top, *words, "--json").stdout)
+    assert (data["until_ci"], data["repeats"], len(data["trials"])) == (0.025, 7, 28)
+    assert "fewer, as soon as every interval is within 2.5 % of its median" in pagecage(top, *words).stdout
 
 
 def test_a_cage_of_ones_own_choice_keeps_the_control(top: Path) -> None:

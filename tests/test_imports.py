@@ -16,14 +16,14 @@ from tests.tree import ROOT, files
 ORDER = (
     *("version", "errors", "units", "process"),
     *("token_bucket", "cage", "cage_toml", "command", "trial", "experiment", "record", "volumes"),
-    *("covering", "sweep", "plan", "requirements", "verdicts", "agent"),
-    *("definitions", "imports", "runs", "hosts", "replay"),
+    *("covering", "sweep", "plan", "requirements", "interval", "verdicts", "stopping", "agent"),
+    *("definitions", "imports", "runs", "bundle", "hosts", "replay"),
     *("intake", "campaign", "cli"),
 )
 AGENT_MAY = {
     *("errors", "units", "process", "token_bucket", "cage", "command", "trial", "record", "requirements", "agent"),
 }
-ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
+ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process", "interval", "stopping"}
 # What may be installed for a part of pagecage; the longest name that fits counts.
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},

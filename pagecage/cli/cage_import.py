@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 
 from pagecage.cli.cage_order import Ordered, profile_of_order
 from pagecage.cli.cage_save import new_name, save, save_profile
-from pagecage.cli.choose import TOP
+from pagecage.cli.places import TOP
 from pagecage.definitions.cages import cage_of_tables
 from pagecage.definitions.offers import read_offers
 from pagecage.errors import EXIT_OK, PagecageError

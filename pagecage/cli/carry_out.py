@@ -10,8 +10,9 @@ from typing import Any
 
 from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
-from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
+from pagecage.cli.choose import Wishes, build_plan, choose_host, definitions, with_cage
 from pagecage.cli.pass_through import PassThrough
+from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
 from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
@@ -88,10 +89,12 @@ def begun(plan: Plan, host: Host, yes: bool) -> Job:
 def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
     given = [
-        key for key in ("size", "cage", "repeats", "seed", "fresh") if getattr(wishes, key) != getattr(Wishes(), key)
-    ]
+        key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh")
+        if getattr(wishes, key) != getattr(Wishes(), key)
+    ]  # fmt: skip
     if given:
-        raise PagecageError(f"--{given[0]} does not go with --resume: the plan stands", f"leave --{given[0]} out")
+        option = given[0].replace("_", "-")
+        raise PagecageError(f"--{option} does not go with --resume: the plan stands", f"leave --{option} out")
     folder = find_run(RUNS, name)
     plan = folder.plan()
     if plan.document.get("replay") is None:
@@ -117,7 +120,8 @@ def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
     """
     remaining = job.folder.remaining(job.plan)
     total, guess = len(job.plan.trials), expected_seconds(remaining)
-    say(f"{len(remaining)} of {total} trials to run, about {format_seconds(guess)}: {job.folder.path.name}")
+    about = "at most" if job.plan.document.get("until_ci") else "about"
+    say(f"{len(remaining)} of {total} trials to run, {about} {format_seconds(guess)}: {job.folder.path.name}")
     if not remaining:
         job.host.stop()
         return EXIT_OK

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED, Cage
-from pagecage.definitions.catalogue import Definitions
+from pagecage.cli.places import TOP
 from pagecage.definitions.programs import known_programs
 from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
-from pagecage.hosts.vm.host import VmHost
+from pagecage.interval import FEWEST
 from pagecage.plan import Choices, Plan, make_plan
 from pagecage.process import run
 from pagecage.requirements import check_host
 from pagecage.runs import new_run_id
 from pagecage.version import VERSION
 
-TOP = Path(__file__).resolve().parents[2]
-RUNS = Path(os.environ.get("PAGECAGE_RUNS", TOP / "runs"))
+if TYPE_CHECKING:  # pydantic, which reads definitions, takes longer to import than most verbs take
+    from pagecage.definitions.catalogue import Definitions
+
 PROGRAMS = known_programs(TOP)
+MOST_REPEATS = 30
+"""The bound of --until-ci where none is given."""
 HOSTS = ("auto", "local", "vm")
 Say = Callable[[str], None]
 
@@ -48,6 +52,10 @@ class Wishes:
         Replaces the experiment's caged levels; the uncaged control stays.
     repeats
         How often each treatment is run.
+    until_ci
+        Repeat until every treatment's 95 % interval is within this share of its median, as 5%.
+    max_repeats
+        The most repeats with --until-ci (30 unless told).
     seed
         Of the order within blocks; chosen and written down when not given.
     fresh
@@ -60,6 +68,8 @@ class Wishes:
     size: str = "auto"
     cage: str | None = None
     repeats: Annotated[int, Parameter(validator=Number(gte=1))] | None = None
+    until_ci: str | None = None
+    max_repeats: Annotated[int, Parameter(validator=Number(gte=FEWEST))] | None = None
     seed: int | None = None
     fresh: Literal["never", "run", "block", "trial"] | None = None
     data_dir: Path | None = None
@@ -67,11 +77,15 @@ class Wishes:
 
 def definitions() -> Definitions:
     """This checkout's experiments and cages."""
+    from pagecage.definitions.catalogue import Definitions
+
     return Definitions(TOP, PROGRAMS)
 
 
 def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
     """The host by name; `auto` is local where doctor finds nothing missing, else the vm."""
+    from pagecage.hosts.vm.host import VmHost
+
     if wish not in HOSTS:
         raise PagecageError(f"there is no host {wish!r}", nearest(wish, list(HOSTS)))
     local = LocalHost(data_dir)
@@ -127,10 +141,33 @@ def build_plan(
         raise PagecageError(f'fresh = "{fresh}" needs a saved machine state, which host local has not', "use --host vm")
     choices = Choices(
         size=size, size_reason=reason, host=host.name, fresh=fresh,
-        repeats=wishes.repeats or experiment.sizes[size].repeats or experiment.repeats,
+        repeats=choose_repeats(wishes, experiment, size), until_ci=until_ci(wishes),
         seed=wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32),
     )  # fmt: skip
     return make_plan(new_run_id(experiment.name, host.name), experiment, cages, choices, command, harness())
+
+
+def choose_repeats(wishes: Wishes, experiment: Experiment, size: str) -> int:
+    """How often each treatment is planned: the bound where a stopping rule may end the run before it."""
+    if wishes.until_ci is None and wishes.max_repeats is not None:
+        raise PagecageError(
+            "--max-repeats bounds --until-ci, which is not given", "add --until-ci 5%, or use --repeats"
+        )
+    if wishes.until_ci is not None and wishes.repeats is not None:
+        raise PagecageError("--repeats fixes what --until-ci finds out", "use --max-repeats for the bound")
+    if wishes.until_ci is not None:
+        return wishes.max_repeats or MOST_REPEATS
+    return wishes.repeats or experiment.sizes[size].repeats or experiment.repeats
+
+
+def until_ci(wishes: Wishes) -> float | None:
+    """The share that `--until-ci` names: 0.05 of `5%`."""
+    if wishes.until_ci is None:
+        return None
+    match = re.fullmatch(r"([0-9]{1,2}(?:\.[0-9]+)?)\s*%", wishes.until_ci)
+    if not match or not float(match[1]):
+        raise PagecageError(f"--until-ci {wishes.until_ci} is no share of a median", "write it as 5%")
+    return float(match[1]) / 100
 
 
 def harness() -> dict[str, object]:

@@ -1,4 +1,7 @@
-"""The command line: one function a verb. Data goes to standard output, everything else to standard error."""
+"""The command line: one function a verb. Data goes to standard output, everything else to standard error.
+
+What only one verb needs is imported by it, so that those that merely show something answer at once.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,13 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from pagecage.cli import cage, carry_out, doctor, host_verbs, replay, replay_end, shell, sweep
-from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
-from pagecage.cli.preview import plan_lines, trial_commands
-from pagecage.cli.probe import probe
+from pagecage.cli.bundles import bundle
+from pagecage.cli.bundles import render as render_bundle
+from pagecage.cli.choose import Wishes, definitions
+from pagecage.cli.compare import compare
+from pagecage.cli.form import Form
+from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import publish_site, render, show_answers, show_claims, show_run
-from pagecage.definitions.catalogue import schemas
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.plan import plan_to_json
 from pagecage.runs import find_run
@@ -33,23 +37,26 @@ _EPILOGUE = """Examples:
   pagecage show constrained-random --json
   pagecage replay customer --cold index.db -- ./server --load-index
   pagecage shell customer
+  pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
   pagecage claims --experiment constrained-random
   pagecage answers
   pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 --treatment load=lazy-random
   pagecage publish
 
-Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 130 interrupted."""
+Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 5 and 6 a gate
+that failed or could not be decided, 130 interrupted."""
 app = App(
     name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
     help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
-app.command(host_verbs.app)
-app.command(cage.app)
-app.command(replay.replay, help_epilogue=replay.EXAMPLES)
-app.command(shell.shell, help_epilogue=shell.EXAMPLES)
-app.command(sweep.sweep, help_epilogue=sweep.EXAMPLES)
-app.command(probe)
+for _name, _where in (
+    ("host", "host_verbs:app"), ("cage", "cage:app"), ("probe", "probe:probe"), ("replay", "replay:app"),
+    ("sweep", "sweep:app"), ("shell", "shell:app"),
+):  # fmt: skip
+    app.command(f"pagecage.cli.{_where}", name=_name)
+for _verb in (compare, bundle, render_bundle):
+    app.command(_verb)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
@@ -62,6 +69,8 @@ def _say(text: str) -> None:
 @app.command(name="list")
 def list_experiments(*, as_json: Json = False) -> int:
     """Show every experiment: its name, its question, its factors and treatments."""
+    from pagecage.cli import carry_out
+
     known = definitions()
     rows = [carry_out.summary_row(known.experiment(name)) for name in known.experiment_names()]
     if as_json:
@@ -79,6 +88,9 @@ def plan(name: str, wishes: Wishes = Wishes(), *, as_json: Json = False) -> int:
 
     With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
     """
+    from pagecage.cli import carry_out
+    from pagecage.cli.preview import plan_lines, trial_commands
+
     made, host = carry_out.plan_for(name, wishes, _command(), _say)
     host.stop()
     if as_json:
@@ -113,6 +125,8 @@ def run(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
+    from pagecage.cli import carry_out, replay_end
+
     if dry_run and resume:
         raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
     if dry_run:
@@ -120,13 +134,13 @@ def run(
     job = carry_out.resumed(name, wishes, yes, _say) if resume else carry_out.new(name, wishes, _command(), yes, _say)
     status = carry_out.carry_out(job, _say)
     page = render(job.folder.path, _say)
-    print(show_run(job.folder.path, as_json), end="")
+    print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
     _say(f"report: {os.path.relpath(page)}")
     return replay_end.exit_code(job, status, _say)
 
 
 @app.command
-def show(name: str, *, html: bool = False, as_json: Json = False) -> int:
+def show(name: str, form: Form = Form(), *, html: bool = False) -> int:  # noqa: B008 - frozen
     """Print a run's tables, verdicts and claims.
 
     Parameters
@@ -140,7 +154,7 @@ def show(name: str, *, html: bool = False, as_json: Json = False) -> int:
     if html:
         print(render(folder.path, _say))
     else:
-        print(show_run(folder.path, as_json), end="")
+        print(show_run(folder.path, form.options()), end="")
     return EXIT_OK
 
 
@@ -189,6 +203,8 @@ def answers(*, markdown: bool = False, as_json: Json = False) -> int:
 @app.command(name="doctor")
 def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
     """Say what this machine has and lacks for measuring, and what mends it; 3 when no host would work."""
+    from pagecage.cli import doctor
+
     findings = doctor.examine(data_dir)
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))
@@ -201,6 +217,8 @@ def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
 @app.command
 def schema(directory: Path = TOP / "docs/schema") -> int:
     """Write the JSON Schemas of definitions and cages (an editor completes keys with them)."""
+    from pagecage.definitions.catalogue import schemas
+
     for name, content in schemas().items():
         (directory / name).write_text(json.dumps(content, indent=1) + "\n")
     return EXIT_OK

@@ -47,6 +47,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     sizes = ", ".join(many) or "none"
     count, repeats = len(plan.trials), document["repeats"]
     yield f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each treatment"
+    if document.get("until_ci"):
+        yield f"fewer, as soon as every interval is within {100 * document['until_ci']:.3g} % of its median"
     yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}"
     yield f"seed {document['seed']}, fresh: {document['fresh']}"
     yield ""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from pagecage.cli.choose import TOP
+from pagecage.cli.places import TOP
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HostError, PagecageError
 from pagecage.process import Process, spawn
 

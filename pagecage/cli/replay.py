@@ -7,12 +7,13 @@ import shlex
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from rich.console import Console
 
 from pagecage.campaign import check_memory_floor
 from pagecage.cli.carry_out import Job, carry_out
-from pagecage.cli.choose import RUNS, TOP
+from pagecage.cli.form import Form
+from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.replay_end import exit_code, is_all_missed
 from pagecage.cli.replay_plan import ReplayWishes, plan_for
@@ -34,12 +35,14 @@ EXAMPLES = """Examples:
   pagecage run replay-grep --resume
 
 Exit codes: the program's own where it failed, else those of `pagecage --help`."""
+app = App(name="replay", help_epilogue=EXAMPLES)
 
 
 def _say(text: str) -> None:
     _error.print(text, soft_wrap=True, markup=False)
 
 
+@app.default
 def replay(
     cage: str,
     /,
@@ -93,9 +96,9 @@ def _report(job: Job, as_json: bool) -> None:
         return
     if not job.streams_output:
         page = render(job.folder.path, _say)
-        print(show_run(job.folder.path, as_json), end="")
+        print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
         _say(f"report: {os.path.relpath(page)}")
         return
-    table = show_run(job.folder.path, as_json)
+    table = show_run(job.folder.path, Form(as_json=as_json).options())
     print(table, end="", file=sys.stdout if as_json else sys.stderr)
     _say(f"report: pagecage show {job.plan.run_id} --html")

@@ -8,12 +8,13 @@ import signal
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from rich.console import Console
 
 from pagecage.agent.shell import ShellOrder, order_to_json
 from pagecage.cage import Cage
-from pagecage.cli.choose import TOP, choose_host, definitions
+from pagecage.cli.choose import choose_host, definitions
+from pagecage.cli.places import TOP
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host, HostNeed
 from pagecage.hosts.kit import make_kit
@@ -25,6 +26,7 @@ EXAMPLES = """Examples:
 
   pagecage shell customer
   pagecage shell tenth --data-size 1GiB --host vm"""
+app = App(name="shell", help_epilogue=EXAMPLES)
 _ANY_NEED = HostNeed(0, 0)
 
 
@@ -32,6 +34,7 @@ def _say(text: str) -> None:
     _error.print(text, soft_wrap=True, markup=False)
 
 
+@app.default
 def shell(
     cage: str,
     /,

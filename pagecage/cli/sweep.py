@@ -7,11 +7,12 @@ import shlex
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from rich.console import Console
 
 from pagecage.cli.carry_out import Job, begun, carry_out
-from pagecage.cli.choose import TOP
+from pagecage.cli.form import Form
+from pagecage.cli.places import TOP
 from pagecage.cli.preview import plan_lines
 from pagecage.cli.replay_end import exit_code
 from pagecage.cli.replay_plan import ReplayWishes
@@ -26,12 +27,14 @@ EXAMPLES = """Examples:
   pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000,2000 --treatment load=lazy-random
   pagecage sweep customer --vary IOReadBandwidthMax=100MB,400MB --cold data -- grep -r needle data
   pagecage sweep tenth --vary MemoryMax=64MiB,256MiB --cold big.db -- sqlite3 big.db 'select count(*) from t'"""
+app = App(name="sweep", help_epilogue=EXAMPLES)
 
 
 def _say(text: str) -> None:
     _error.print(text, soft_wrap=True, markup=False)
 
 
+@app.default
 def sweep(
     base: str,
     /,
@@ -74,6 +77,6 @@ def sweep(
 def _carried_out(job: Job, as_json: bool) -> int:
     status = carry_out(job, _say)
     page = render(job.folder.path, _say)
-    print(show_run(job.folder.path, as_json), end="")
+    print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
     _say(f"report: {os.path.relpath(page)}")
     return exit_code(job, status, _say)

@@ -22,12 +22,17 @@ def send(frame: str, body: bytes = b"", **fields: Any) -> None:
     sys.stdout.buffer.flush()
 
 
+figures: dict[str, dict[str, float]] = {}
+"""Responses by trial, where the script tells any."""
+
+
 def record(request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome: str) -> dict[str, Any]:
     same = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
     return {
         "record_version": 1, "run_id": request["run_id"], "plan_sha256": request["plan_sha256"],
         "host": request["host"], **{key: trial[key] for key in same}, "attempt": attempt, "outcome": outcome,
         "phase": "record", "error": None if outcome == "ok" else outcome,
+        "response": figures.get(trial["trial_id"], {}),
     }  # fmt: skip
 
 
@@ -82,6 +87,7 @@ def main(script: Path) -> int:
         return 3
     if told.get("start") in ("dies", "sleeps"):
         return 1 if told["start"] == "dies" else 0
+    figures.update(told.get("figures", {}))
     send("facts", facts={"boot_id": "b"})
     for trial in request["trials"]:
         whats = told.get(trial["trial_id"], [])

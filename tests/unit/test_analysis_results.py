@@ -24,9 +24,7 @@ def whole(tmp_path_factory):
 
 def test_parts_without_data_are_left_out_and_not_excused(tmp_path):
     definition = {**DEFINITION, "claims": [], "response": "read_seconds"}
-    folder = build_run(tmp_path / "run", bare, definition=definition)
-    plan = folder / "plan.json"
-    plan.write_text(plan.read_text().replace('"experiment": "constrained-random"', '"experiment": "other"'))
+    folder = build_run(tmp_path / "run", bare, definition=definition, experiment="other")
     results = Results(folder)
     there = {name for name in OPTIONAL if getattr(results, name) is not None}
     assert there == {"figure", "facts"}

@@ -142,7 +142,7 @@ def test_the_limits_table_tells_cap_calibration_and_use(run):
 
 
 def test_series_frames_count_from_go(run):
-    fine = frames.only(frames.sample_frame(run), CAGED_RANDOM)
+    fine = frames.only(frames.trace_frame(run), CAGED_RANDOM)
     during = fine[fine["seconds"].between(2, 12)]
     assert during["read_bytes_per_second"].median() == pytest.approx(28.4 * PAGES * 4096 / 31, rel=0.2)
     coarse = frames.only(frames.iostat_frame(run), CAGED_RANDOM)
@@ -191,7 +191,7 @@ def test_a_run_without_traces_has_empty_frames(tmp_path):
 
     loaded = load_run(build_run(tmp_path / "run", untraced))
     makers = (
-        frames.sample_frame,
+        frames.trace_frame,
         frames.iostat_frame,
         frames.vmtouch_frame,
         frames.readahead_frame,

@@ -18,7 +18,7 @@ def test_the_larger_traffic_is_drawn(tmp_path: Any, written: int, words: str) ->
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run)
     trial_df["device_write_bytes"] = written
-    drawn = timeline_figure(run, trial_df, frames.sample_frame(run), frames.iostat_frame(run))
+    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run))
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == words
 
@@ -27,6 +27,6 @@ def test_a_record_from_before_writes_were_counted_shows_reads(tmp_path: Any) -> 
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run).drop(columns="device_write_bytes", errors="ignore")
     assert isinstance(trial_df, pd.DataFrame)
-    drawn = timeline_figure(run, trial_df, frames.sample_frame(run), frames.iostat_frame(run))
+    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run))
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == "read from the disk"

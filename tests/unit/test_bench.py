@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.load import load_run
 from tests.bench.bed import ratio_of_pairs
+from tests.bench.made_run import TREATMENTS, make_run
 
 
 @pytest.mark.parametrize(("count", "left_out"), [(5, 0), (6, 0), (9, 1), (12, 2), (15, 3), (20, 5)])
@@ -16,6 +19,14 @@ def test_interval_leaves_out_as_many_as_the_binomial_distribution_says(count: in
     ratios = [1.0 + n for n in range(count)]
     _, low, high = ratio_of_pairs(ratios, [1.0] * count)
     assert (low, high) == (ratios[left_out], ratios[-1 - left_out])
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_the_run_that_reports_are_timed_on_is_a_run(tmp_path: Path, blocks: int) -> None:
+    run = load_run(make_run(tmp_path / "run", blocks * TREATMENTS, 50 * blocks * TREATMENTS))
+    assert [trial.is_included for trial in run.trials] == [True] * blocks * TREATMENTS
+    assert sum(len(trial.series.t) for trial in run.trials) == 50 * blocks * TREATMENTS
+    assert {trial.verdicts.cache_state_reached.verdict for trial in run.trials} == {"reached"}
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=1, max_size=40))

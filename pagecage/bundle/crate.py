@@ -1,0 +1,83 @@
+"""`ro-crate-metadata.json`: what a bundle is, for catalogues that know nothing of pagecage.
+
+RO-Crate 1.1 with the profile Process Run Crate: the run is an action of a program, with what went in and what came out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+NAME = "ro-crate-metadata.json"
+_CONTEXT = "https://w3id.org/ro/crate/1.1/context"
+_PROFILES = ("https://w3id.org/ro/crate/1.1", "https://w3id.org/ro/wfrun/process/0.5")
+_FORMATS = {
+    ".json": "application/json", ".jsonl": "application/jsonl", ".ipynb": "application/x-ipynb+json",
+    ".log": "text/plain", ".fio": "text/plain",
+}  # fmt: skip
+Entity = dict[str, Any]
+
+
+def crate(plan: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Mapping[str, tuple[int, str]]) -> str:
+    """The metadata as JSON text; `files` has size in bytes and SHA-256 by path. The same run gives the same text."""
+    started, ended = _span(records)
+    graph = [
+        {"@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": _PROFILES[0]}},
+        _root(plan, files, ended or started),
+        _program(plan),
+        _action(plan, started, ended),
+        *(_file(path, *files[path]) for path in sorted(files)),
+    ]
+    return json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, sort_keys=True) + "\n"
+
+
+def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
+    """When the first trial began and the last one ended, by the host's clock."""
+    times = [
+        (phase["start_wall_seconds"], phase["start_wall_seconds"] + phase["seconds"])
+        for record in records
+        for phase in record.get("phases", ())
+    ]
+    if not times:
+        return None, None
+    return _moment(min(start for start, _ in times)), _moment(max(end for _, end in times))
+
+
+def _moment(unix_seconds: float) -> str:
+    return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
+
+
+def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) -> Entity:
+    return {
+        "@id": "./", "@type": "Dataset", "name": f"{plan['experiment']}: {plan['run_id']}",
+        "description": plan["definition"]["question"], "datePublished": published or plan["run_id"][:8],
+        "conformsTo": {"@id": _PROFILES[1]}, "license": "as whoever made the run has it",
+        "hasPart": [{"@id": path} for path in sorted(files)], "mentions": {"@id": "#run"},
+    }  # fmt: skip
+
+
+def _program(plan: Mapping[str, Any]) -> Entity:
+    harness = plan.get("harness") or {}
+    return {
+        "@id": "#pagecage", "@type": "SoftwareApplication", "name": "pagecage",
+        "version": harness.get("version"), "softwareVersion": harness.get("git_revision"),
+    }  # fmt: skip
+
+
+def _action(plan: Mapping[str, Any], started: str | None, ended: str | None) -> Entity:
+    times = {"startTime": started, "endTime": ended}
+    return {
+        "@id": "#run", "@type": "CreateAction", "name": plan["command"], "instrument": {"@id": "#pagecage"},
+        "object": {"@id": "plan.json"}, "result": {"@id": "records.jsonl"},
+        **{name: time for name, time in times.items() if time},
+    }  # fmt: skip
+
+
+def _file(path: str, size_bytes: int, sha256: str) -> Entity:
+    suffix = path[path.rfind(".") :]
+    return {
+        "@id": path, "@type": "File", "contentSize": str(size_bytes), "sha256": sha256,
+        "encodingFormat": _FORMATS.get(suffix, "application/octet-stream"),
+    }  # fmt: skip

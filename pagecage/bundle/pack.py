@@ -1,0 +1,140 @@
+"""A run as one archive that can be given away: the same run gives the same bytes."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import platform
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.bundle.crate import NAME as CRATE
+from pagecage.bundle.crate import crate
+from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REQUIRED, is_allowed
+from pagecage.bundle.redact import Names, Redactor, names_in
+from pagecage.errors import PagecageError
+from pagecage.record import read_records
+from pagecage.version import VERSION
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that a zip archive can tell."""
+_MODE = 0o100644 << 16
+_BINARY = "it is no text, so that nothing can be taken out of it"
+
+
+def pack(run: Path, target: Path, *, redacted: bool = True) -> Mapping[str, Any]:
+    """Write the archive, aside first; gives its manifest (docs/FORMAT.md). Raises PagecageError for what is no run.
+
+    Without `redacted` every file goes in as it stands.
+    """
+    if target.exists():
+        raise PagecageError(f"{target} is there already", f"rm {target}, or name another --out")
+    plan = _plan(run)
+    contents, left_out = _contents(run)
+    told: list[dict[str, Any]] = []
+    if redacted:
+        left_out += [{"path": path, "why": _BINARY} for path, data in contents.items() if _text(data) is None]
+        contents, told = _redacted({path: text for path, data in contents.items() if (text := _text(data))}, plan)
+    files = {path: (len(data), hashlib.sha256(data).hexdigest()) for path, data in sorted(contents.items())}
+    contents[CRATE] = _crate(contents, files)
+    files[CRATE] = (len(contents[CRATE]), hashlib.sha256(contents[CRATE]).hexdigest())
+    manifest = {
+        "bundle_version": BUNDLE_VERSION, "run_id": json.loads(contents["plan.json"])["run_id"], "pagecage": VERSION,
+        "is_redacted": redacted, "redactions": told, "left_out": sorted(left_out, key=lambda one: one["path"]),
+        "files": [{"path": path, "bytes": size, "sha256": sha256} for path, (size, sha256) in sorted(files.items())],
+    }  # fmt: skip
+    _write(target, {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **contents})
+    return manifest
+
+
+def _plan(run: Path) -> Mapping[str, Any]:
+    """The plan, once it and the records were found to be readable."""
+    try:
+        plan = json.loads((run / "plan.json").read_bytes())
+        known = {key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")}
+        known["definition"]["question"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PagecageError(f"{run} holds no readable plan.json ({error})", "ls runs/") from None
+    if not any(read_records(run / "records.jsonl")):
+        raise PagecageError(f"{run} has no record yet", f"pagecage run {plan['experiment']} --resume")
+    return dict(plan)
+
+
+def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
+    """Every file of the run that a bundle may hold, and those that it leaves out because of their place or name."""
+    found, left_out = {}, []
+    for path in sorted(_files(run)):
+        name = path.relative_to(run).as_posix()
+        if name in (MANIFEST, CRATE, "report.html"):
+            continue
+        if is_allowed(name):
+            found[name] = path.read_bytes()
+        else:
+            left_out.append({"path": name, "why": "it is no file of a run"})
+    missing = [name for name in REQUIRED if name not in found]
+    if missing:
+        raise PagecageError(f"{run} has no {missing[0]}", "ls runs/")
+    return found, left_out
+
+
+def _files(run: Path) -> Iterator[Path]:
+    """Plain files; what a link leads to is not the run's."""
+    for folder, folders, names in os.walk(run):
+        folders.sort()
+        yield from (path for name in names if (path := Path(folder, name)).is_file() and not path.is_symlink())
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return None if b"\0" in data else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _redacted(texts: Mapping[str, str], plan: Mapping[str, Any]) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """Contents and paths with everything replaced that tells of a place or a person, and how much that was."""
+    redactor = Redactor(names_in(texts.values(), plan, _here()))
+    contents = {redactor.redact(path): redactor.redact(text).encode() for path, text in texts.items()}
+    return contents, redactor.told()
+
+
+def _here() -> Names:
+    """The machine and the user that pack."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a process whose user has no name
+        user = ""
+    return Names(frozenset({platform.node()}), frozenset({user}))
+
+
+def _crate(contents: Mapping[str, bytes], files: Mapping[str, tuple[int, str]]) -> bytes:
+    records = [json.loads(line) for line in contents["records.jsonl"].splitlines() if _is_json(line)]
+    return crate(json.loads(contents["plan.json"]), records, files).encode()
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _write(target: Path, contents: Mapping[str, bytes]) -> None:
+    """Fixed order, times and modes. Written aside, so that a half of it never stands under its name."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
+                entry = zipfile.ZipInfo(path, _EPOCH)
+                entry.compress_type, entry.external_attr, entry.create_system = zipfile.ZIP_DEFLATED, _MODE, 3
+                archive.writestr(entry, contents[path])
+        aside.replace(target)
+    except OSError as error:
+        raise PagecageError(f"{target} cannot be written: {error.strerror}", "name another --out") from None
+    finally:
+        aside.unlink(missing_ok=True)

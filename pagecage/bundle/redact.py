@@ -1,0 +1,95 @@
+"""Takes out of a run's texts what tells where and by whom it was made; like things are replaced by like ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagecage.bundle.patterns import HOMES, HOST_KEYS, KINDS
+
+_HOST_KINDS = frozenset({"vm", "local"})
+_NAMELESS = frozenset({"root", "user", "localhost", "nobody"})
+_WORD = re.compile(r"\w+")
+_SHORTEST = 3
+"""A name of fewer letters is replaced only where a key says that it is one."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of machines and people that stand in the texts as words."""
+
+    hosts: frozenset[str]
+    users: frozenset[str]
+
+
+def names_in(texts: Iterable[str], plan: Mapping[str, Any], here: Names) -> Names:
+    """The names that the texts tell, under `hostname` or `nodename` or as folders of users, and those `here`.
+
+    A name that is also a word of the experiment (a host called `random`) would take the experiment apart: it is
+    replaced only under its key.
+    """
+    hosts, users = {str(plan["host"])} - _HOST_KINDS | here.hosts, set(here.users)
+    for text in texts:
+        hosts.update(HOST_KEYS.findall(text))
+        users.update(HOMES.findall(text))
+    hosts |= {host.partition(".")[0] for host in hosts}
+    words = set(_WORD.findall(json.dumps([plan["definition"], plan["experiment"], *_HOST_KINDS])))
+    return Names(*(frozenset(name for name in names if _is_plain(name, words)) for names in (hosts, users - hosts)))
+
+
+def _is_plain(name: str, words: set[str]) -> bool:
+    return len(name) >= _SHORTEST and name not in _NAMELESS and name not in words
+
+
+class Redactor:
+    """Replaces in one text after the other, and counts what it replaced."""
+
+    def __init__(self, names: Names) -> None:
+        self._known: dict[str, str] = {}
+        self._numbers: Counter[str] = Counter()
+        self._places: Counter[str] = Counter()
+        parts = [kind.found for kind in KINDS]
+        parts += [HOST_KEYS.pattern, _any_of(names.hosts), _any_of(names.users)]
+        self._kinds = [*((kind.name, kind.replacement, kind.is_meant) for kind in KINDS), *_NAMED]
+        self._pattern = re.compile("|".join(parts))
+
+    def redact(self, text: str) -> str:
+        """The text with every such thing replaced."""
+        return self._pattern.sub(self._replace, text)
+
+    def _replace(self, match: re.Match[str]) -> str:
+        group = match.lastindex or 1
+        name, replacement, is_meant = self._kinds[group - 1]
+        value, whole = match[group], match[0]
+        if not is_meant(value):
+            return whole
+        self._places[name] += 1
+        if value not in self._known:
+            self._numbers[name] += 1
+            self._known[value] = replacement(self._numbers[name])
+        start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        return whole[:start] + self._known[value] + whole[end:]
+
+    def told(self) -> list[dict[str, Any]]:
+        """How many different things of each kind were replaced, in how many places; never what they were."""
+        return [
+            {"kind": name, "values": self._numbers[name], "places": self._places[name]} for name in sorted(self._places)
+        ]
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """A pattern for these words, longest first; one that never matches for none."""
+    spelled = {spelling for name in names for spelling in (name, json.dumps(name)[1:-1])}
+    words = "|".join(re.escape(name) for name in sorted(spelled, key=lambda name: (-len(name), name)))
+    return rf"(?<![A-Za-z0-9_])({words or '(?!)'})(?![A-Za-z0-9_])"
+
+
+_NAMED = (
+    ("host_name", lambda n: f"host-{n}", lambda _: True),
+    ("host_name", lambda n: f"host-{n}", lambda _: True),
+    ("user", lambda n: "user" if n == 1 else f"user-{n}", lambda _: True),
+)

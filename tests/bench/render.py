@@ -1,0 +1,88 @@
+"""`python -m tests.bench.render [TRIALS ROWS]`: how long a report takes, and whether ten times the run takes ten times.
+
+Held against pandas reading the same samplers' rows as JSON lines: what reading alone must cost. Seconds are of CPU, of
+the program and its notebook's kernel together, so that a busy machine does not count; the memory is that of the larger.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pagecage.process import run
+from tests.bench.bed import Figure, scratch
+from tests.bench.made_run import TREATMENTS, make_run
+from tests.bench.say import say
+from tests.tree import ROOT
+
+TRIALS, ROWS = 1000, 1_000_000
+MOST_SECONDS, MOST_BYTES = 60.0, 1.5e9
+MOST_GROWTH = 12.0
+"""Ten times the run may take so many times as long: ten, and what the machine's noise adds."""
+_PANDAS = """
+import sys, pathlib, pandas as pd
+for file in sorted(pathlib.Path(sys.argv[1]).glob("trials/*/sampler.jsonl")):
+    pd.read_json(file, lines=True)
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a program and its children took."""
+
+    cpu_seconds: float
+    most_bytes: int
+
+
+def cost_of(*arguments: str | Path) -> Cost:
+    """Run Python with these arguments; getrusage(2) counts children once they have been waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run([sys.executable, *arguments], cwd=ROOT, timeout_seconds=7200)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(seconds, after.ru_maxrss * 1024)
+
+
+def render(trials: int, rows: int) -> tuple[Cost, Cost]:
+    """A report's cost, and that of pandas reading its samplers' rows."""
+    top = scratch() / f"render-{os.getpid()}"
+    try:
+        say(f"making a run of {trials} trials, {rows} rows")
+        folder = make_run(top / "run", trials, rows)
+        say("rendering")
+        report = cost_of("-m", "analysis", "render", folder)
+        say("reading with pandas")
+        return report, cost_of("-c", _PANDAS, folder)
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def main(trials: int, rows: int) -> int:
+    """Measure a tenth and the whole; print and write build/bench-render.json."""
+    small, _ = render(max(TREATMENTS, trials // 10), rows // 10)
+    large, reading = render(trials, rows)
+    growth, ratio = large.cpu_seconds / small.cpu_seconds, large.cpu_seconds / reading.cpu_seconds
+    says = f"{large.cpu_seconds:.1f} s of CPU, {large.most_bytes / 1e6:.0f} MB, {trials} trials, {rows} rows"
+    fits = large.cpu_seconds <= MOST_SECONDS * max(1, rows / ROWS) and large.most_bytes <= MOST_BYTES * max(
+        1, rows / ROWS
+    )
+    figures = [
+        Figure("report / pandas reading", ratio, ratio, ratio, "60 s and 1.5 GB a million rows", fits, 1, says),
+        Figure("report, ten times the run", growth, growth, growth, f"{MOST_GROWTH:g} or less",
+               growth <= MOST_GROWTH, 1, f"{small.cpu_seconds:.1f} s before"),
+    ]  # fmt: skip
+    for figure in figures:
+        mark = "" if figure.met else "  MISSED"
+        sys.stdout.write(f"{figure.name:<30} {figure.ratio:7.2f} aim: {figure.aim:<32} {figure.says}{mark}\n")
+    path = ROOT / "build/bench-render.json"
+    path.write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(map(int, sys.argv[1:3]) if len(sys.argv) > 2 else (TRIALS, ROWS))))

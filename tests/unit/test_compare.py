@@ -1,0 +1,279 @@
+"""Runs held against one another: what differs, what forbids it, what noise would show, and gates."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.__main__ import main
+from analysis.compare import compare, word_of
+from analysis.gates import judge_gate, parse_gate
+from analysis.load import load_run
+from analysis.noise import Floor, noise_floor, twins
+from analysis.sides import load_sides
+from analysis.stats import Summary
+from pagecage.errors import PagecageError
+from tests.fixtures.runs import build_run
+from tests.unit.test_analysis_report import loads_of
+
+COLD = {"cage": "tenth", "source": "unloaded", "pattern": "sequential"}
+
+
+def times(factor, seed=1, spread=0.02):
+    """Every figure anew: the cell's own second times `factor`, with a little noise."""
+    draw = random.Random(seed)
+
+    def change(record):
+        if record["response"]:
+            seconds = factor * draw.uniform(1 - spread, 1 + spread)
+            record["response"] = {**record["response"], "full_pass_seconds": seconds, "read_seconds": seconds}
+
+    return change
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """`a`, `again` (the same once more), `slow` (30 % slower) and `few` (three repeats instead of eight)."""
+    top = tmp_path_factory.mktemp("runs")
+    for name, factor, seed, repeats in (("a", 1, 1, 8), ("again", 1, 2, 8), ("slow", 1.3, 3, 8), ("few", 1.3, 4, 3)):
+        build_run(top / name, times(factor, seed), repeats=repeats)
+    return top
+
+
+def change_of(made, treatment=COLD, response="full_pass_seconds"):
+    [row] = [row for row in made.rows if dict(row.treatment) == treatment and row.response == response]
+    return row.changes[0]
+
+
+def test_a_slower_run_is_told_apart_in_every_treatment(folders):
+    made = compare(load_sides([folders / "a", folders / "slow"]))
+    told = [change for row in made.rows for change in row.changes if change.ratio]
+    assert len(told) == 10  # two of twelve are killed on both sides
+    assert {change.word for change in told} == {"higher"}
+    assert all(change.ratio.low < 1.3 < change.ratio.high or 1.2 < change.ratio.middle < 1.4 for change in told)
+    [whole] = made.overall["full_pass_seconds"]
+    assert 1.28 < whole.low < whole.middle < whole.high < 1.32
+    assert whole.kind == "95 %"
+
+
+def test_the_same_again_is_noise(folders):
+    made = compare(load_sides([folders / "a", folders / "again"]))
+    told = [change for row in made.rows for change in row.changes if change.ratio]
+    assert {change.word for change in told} == {"not told apart"}
+    assert made.differences == ()
+    assert all(0 < change.floor.share < 0.05 and change.floor.kind == "halves" for change in told)
+
+
+def test_a_change_below_the_noise_floor_is_not_told_apart(folders, tmp_path):
+    noisy = build_run(tmp_path / "noisy", times(1.1, 5, spread=0.5), repeats=8)
+    change = change_of(compare(load_sides([folders / "a", noisy])))
+    assert change.floor.share > 0.2
+    assert change.word == "not told apart"
+
+
+@pytest.mark.parametrize(
+    ("share", "ends", "word"),
+    [(0.05, (1.05, 1.15), "higher"), (0.12, (1.05, 1.15), "not told apart"), (0.05, (0.99, 1.2), "not told apart"),
+     (0.05, (0.85, 0.95), "lower"), (0.12, (0.85, 0.95), "not told apart")],
+)  # fmt: skip
+def test_a_word_needs_both_the_interval_and_the_floor(share, ends, word):
+    assert word_of(Summary(9, sum(ends) / 2, *ends, "95 %"), Floor(share, "halves")) == word
+    assert word_of(Summary(2, sum(ends) / 2, *ends, "range"), Floor(share, "halves")) == "too few trials"
+
+
+def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
+    killed = {"outcome": "oom_killed", "response": {}, "measured": None}
+    other = build_run(
+        tmp_path / "b", lambda r: r.update(killed) if list(r["treatment"].values()) == list(COLD.values()) else None
+    )
+    made = compare(load_sides([folders / "few", other]), [parse_gate("full_pass_seconds > +900%")])
+    assert change_of(made).word == "killed in B"
+    heap = {"cage": "tenth", "source": "heap", "pattern": "random"}
+    assert change_of(made, heap).word == "killed in A and B"
+    judged = {tuple(j.treatment.values()): j.verdict for j in made.judgements}
+    assert judged[tuple(COLD.values())] == "undecided"
+    assert tuple(heap.values()) not in judged
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("experiment", {"experiment": "another"}),
+        ("kernel", {}),
+        ("emulation", {}),
+        ("dataset", {}),
+        ("program", {}),
+    ],
+)
+def test_what_is_not_comparable_is_refused_and_named_when_told_to(folders, tmp_path, what, changes, capsys):
+    def change(record):
+        record["emulated"] = what != "emulation"
+
+    other = build_run(tmp_path / "other", change, **changes)
+    if what == "kernel":
+        (other / "facts/b-1.json").write_text('{"kernel": "6.18.0"}')
+    if what in ("dataset", "program"):
+        plan = json.loads((other / "plan.json").read_text())
+        key = {"dataset": ("dataset", {"size_bytes": 7}), "program": ("workload", {"program": "pcscan"})}[what]
+        for trial in plan["trials"]:
+            trial[key[0]] = key[1]
+        (other / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(PagecageError, match=f"not comparable: {what}") as refused:
+        compare(load_sides([folders / "few", other]))
+    assert "--anyway" in refused.value.hint
+    made = compare(load_sides([folders / "few", other]), anyway=True)
+    assert [one.what for one in made.obstacles] == [what]
+    assert main(["compare", str(folders / "few"), str(other), "--anyway"]) == 0
+    assert f"compared anyway, {what}:" in capsys.readouterr().out
+
+
+def test_what_differs_is_listed(folders, tmp_path):
+    other = build_run(tmp_path / "other", harness={"version": "9.9", "git_revision": "fedc", "git_dirty": False})
+    plan = json.loads((other / "plan.json").read_text())
+    for trial in plan["trials"]:
+        trial["cage"]["properties"] = {"MemoryMax": 4096}
+    (other / "plan.json").write_text(json.dumps(plan))
+    (other / "facts/b-1.json").write_text((other / "facts/b-1.json").read_text().replace('"cpus": 2', '"cpus": 4'))
+    made = compare(load_sides([folders / "few", other]))
+    told = {one.name: one.values for one in made.differences}
+    assert told["pagecage version"] == ("0.1.0", "9.9")
+    assert told["cpus"] == ("2", "4")
+    assert told["cage of tenth · heap · random"] == ("MemoryMax=13418496 MemorySwapMax=0", "MemoryMax=4096")
+    assert not any("boot" in name for name in told)
+
+
+def spoilt(record):
+    """Every trial of one treatment finds its file in the cache."""
+    if record["treatment"] == COLD:
+        record["cache"]["resident_bytes_before"] = 4096
+
+
+def test_excluded_trials_are_let_in_by_name_alone(folders, tmp_path):
+    other = build_run(tmp_path / "other", spoilt)
+    ids = [t.record.trial_id for t in load_run(other).trials if t.verdicts.excluded]
+    assert len(ids) == 3
+    sides = [folders / "few", other]
+    assert change_of(compare(load_sides(sides))).word == "excluded in B"
+    let_in = change_of(compare(load_sides(sides, [ids[0], f"B:{ids[1]}"])))
+    assert let_in.ratio.n == 2
+    for wrong in ("r9_nothing", f"A:{ids[0]}", f"C:{ids[0]}", ""):
+        with pytest.raises(PagecageError, match="no excluded trial"):
+            load_sides(sides, [wrong])
+
+
+def test_all_excluded_is_a_sentence(folders, tmp_path, capsys):
+    def all_spoilt(record):
+        record["cache"]["resident_bytes_before"] = 4096
+        record["cache"]["requested"] = "cold"
+
+    other = build_run(tmp_path / "other", all_spoilt)
+    assert main(["compare", str(folders / "few"), str(other)]) == 2
+    assert "no treatment with figures on both sides" in capsys.readouterr().err
+    assert main(["show", str(other)]) == 0
+    assert "0 averaged in" in capsys.readouterr().out
+
+
+def test_the_page_loads_nothing_and_says_the_same(folders, tmp_path, capsys):
+    page = tmp_path / "compared.html"
+    words = ["compare", *(str(folders / name) for name in ("a", "again", "slow")), "--html", str(page)]
+    assert main([*words, "--fail-if", "full_pass_seconds > +10%", "--csv"]) == 5
+    text = page.read_text()
+    assert loads_of(text) == []
+    assert "<script" not in text
+    assert text.count("<svg") == 1
+    assert "Nothing that is recorded differs" in text
+    rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
+    assert all(f"{float(row['ratio']):.3g}×" in text for row in rows if row["ratio"])
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert main([*words[:-1], str(tmp_path / "no/such/folder.html")]) == 2
+
+
+def test_a_run_against_itself_is_refused(folders):
+    with pytest.raises(PagecageError, match="with itself"):
+        load_sides([folders / "a", folders / "a"])
+
+
+@pytest.mark.parametrize(
+    ("gate", "other", "status"),
+    [
+        ("full_pass_seconds > +10%", "slow", 5), ("full_pass_seconds > +10%", "again", 0),
+        ("full_pass_seconds > +30.5%", "slow", 6), ("full_pass_seconds < -10%", "slow", 0),
+        ("full_pass_seconds <= +50.5%", "slow", 5), ("amplification>=+1000%", "slow", 0),
+        ("full_pass_seconds > +10%", "few", 5),
+    ],
+)  # fmt: skip
+def test_a_gate_has_an_exit_status(folders, gate, other, status, capsys):
+    assert main(["compare", str(folders / "a"), str(folders / other), "--fail-if", gate, "--json"]) == status
+    verdicts = {one["verdict"] for one in json.loads(capsys.readouterr().out)["gates"]}
+    assert {5: "failed", 6: "undecided", 0: "passed"}[status] in verdicts
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "read_seconds", "read_seconds > 10%", "read_seconds > +10", "read_seconds = +10%", "read_seconds > +1e3%",
+     "read_seconds > ++10%", "> +10%", "read seconds > +10%", "read_seconds > +10% x", "read_seconds > +.5%",
+     "read_seconds < -100%", "READ_SECONDS > +1%", "read_seconds > +٣%"],
+)  # fmt: skip
+def test_what_is_no_gate_is_refused(text):
+    with pytest.raises(PagecageError, match="--fail-if"):
+        parse_gate(text)
+
+
+def test_a_gate_on_what_no_trial_has_is_refused(folders):
+    with pytest.raises(PagecageError, match="no trial has 'read_minutes'"):
+        compare(load_sides([folders / "a", folders / "slow"]), [parse_gate("read_minutes > +1%")])
+
+
+@given(
+    sign=st.sampled_from((">", ">=", "<", "<=")), percent=st.decimals(-99, 999, places=1),
+    low=st.floats(0.01, 10), high=st.floats(0.01, 10),
+)  # fmt: skip
+def test_a_gate_is_decided_exactly_where_its_interval_is_on_one_side(sign, percent, low, high):
+    low, high = sorted((low, high))
+    gate = parse_gate(f"x_seconds {sign} {percent:+}%")
+    verdict, _ = judge_gate(gate, Summary(9, (low + high) / 2, low, high, "95 %"))
+    beyond = [eval(f"{end} {sign} {1 + float(percent) / 100}") for end in (low, high)]
+    assert verdict == {(True, True): "failed", (False, False): "passed"}.get(tuple(beyond), "undecided")
+    assert judge_gate(gate, Summary(2, 1, low, high, "range"))[0] == "undecided"
+    assert judge_gate(gate, None)[0] == "undecided"
+
+
+def test_treatments_that_are_the_same_are_twins(tmp_path):
+    folder = build_run(tmp_path / "run", times(1))
+    plan = json.loads((folder / "plan.json").read_text())
+    for trial in plan["trials"]:
+        trial["workload"] = {"arguments": [trial["treatment"]["source"]]}
+    (folder / "plan.json").write_text(json.dumps(plan))
+    run = load_run(folder)
+    assert twins(run, COLD) == [{**COLD, "pattern": "random"}]
+    floor = noise_floor(run, COLD, "full_pass_seconds")
+    assert floor.kind == "twins"
+    assert 0 < floor.share < 0.05
+    assert noise_floor(load_run(build_run(tmp_path / "other")), COLD, "full_pass_seconds") is None
+
+
+def test_three_runs_and_every_form(folders, capsys):
+    words = ["compare", *(str(folders / name) for name in ("a", "again", "slow"))]
+    assert main([*words, "--csv"]) == 0
+    rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
+    assert len(rows) == 24
+    slow = next(row for row in rows if row["run"] == "C" and row["source"] == "unloaded")
+    assert float(slow["ratio"]) == pytest.approx(float(slow["b_median"]) / float(slow["a_median"]))
+    assert main([*words, "--markdown"]) == 0
+    text = capsys.readouterr().out
+    assert len({line.count("|") for line in text.splitlines() if line.startswith("|") and "unloaded" in line}) == 1
+    assert main([*words, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [run["run_id"] for run in data["runs"]] == ["a", "again", "slow"]
+    assert all(len(row["changes"]) == 2 and len(row["cells"]) == 3 for row in data["rows"])
+    assert data["rows"][4]["cells"][0]["bca"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "C / A" in shown
+    assert "Nothing that is recorded differs" in shown

@@ -1,0 +1,56 @@
+"""Samples, counters and traces as frames: as many rows as there are, and the figures that the records have."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from analysis.load import load_run
+from analysis.results import Results
+from pagecage.verdicts.readings import difference
+from tests.fixtures.runs import build_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    def change(record):
+        record["samples"] = [{"iteration": n, "seconds": n + 0.5} for n in range(record["repeat"])]
+
+    return Results(build_run(tmp_path_factory.mktemp("grains") / "run", change))
+
+
+def test_a_row_is_a_trial_a_sample_or_a_counter(results):
+    assert len(results.trial_df) == 36
+    assert len(results.sample_df) == 12 * (1 + 2 + 3)
+    assert results.sample_df["seconds"].max() == 2.5
+    assert not results.counter_df.duplicated(["trial_id", "source", "counter"]).any()
+
+
+def test_a_counter_grows_by_what_the_verdicts_say(results):
+    frame = results.counter_df.set_index(["trial_id", "source", "counter"])
+    for trial in results.run.trials:
+        wanted = difference(trial.record, "cgroup", "memory.stat", "workingset_refault_file")
+        found = frame.loc[(trial.record.trial_id, "cgroup", "memory.stat.workingset_refault_file"), "grown"]
+        assert math.isnan(found) if wanted is None else found == wanted
+
+
+def test_a_killed_trial_has_what_was_read_at_the_very_end_alone(results):
+    killed = results.trial_df[results.trial_df["outcome"] == "oom_killed"]["trial_id"].iloc[0]
+    rows = results.counter_df[results.counter_df["trial_id"] == killed]
+    assert rows["before"].isna().all()
+    assert rows.set_index("counter")["totals"]["memory.events.oom_kill"] == 1
+
+
+def test_a_trace_has_the_rates_of_every_trial_that_was_measured(results):
+    measured = {trial.record.trial_id for trial in results.run.trials if trial.record.measured}
+    assert set(results.trace_df["trial_id"]) == measured
+
+
+def test_a_run_without_any_has_the_columns(tmp_path):
+    folder = build_run(tmp_path / "run", lambda record: record.update(counters={}, measured=None, traces={}))
+    bare = Results(folder)
+    assert load_run(folder).trials
+    for frame in (bare.sample_df, bare.counter_df, bare.trace_df):
+        assert frame.empty
+        assert "trial_id" in frame
