@@ -16,7 +16,8 @@ from pagecage.hosts.host import Host, HostNeed, MachineState
 from pagecage.hosts.kit import Kit
 from pagecage.intake import Intake
 from pagecage.plan import Plan, blocks
-from pagecage.process import PIPE, Process, TimeoutExpired, spawn
+from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
+from pagecage.replay.carried import Carried, carried_from_json, carry
 from pagecage.runs import RunFolder
 from pagecage.trial import Trial
 from pagecage.units import GIB, MIB
@@ -46,16 +47,22 @@ def need_of(plan: Plan) -> HostNeed:
     A null_blk device holds the files in memory once more, and what is written to it.
     """
     sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
-    largest = max(map(_memory_bytes, plan.trials), default=0)
+    carried = sum(one.size_bytes for one in _carried(plan))
+    largest = carried + max(map(_memory_bytes, plan.trials), default=0)
     written = max((t.writes_bytes for t in plan.trials), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
-    return HostNeed(memory, sum(sizes.values()) + written + _SPARE_DATA_BYTES)
+    return HostNeed(memory, sum(sizes.values()) + carried + written + _SPARE_DATA_BYTES)
 
 
 def _memory_bytes(trial: Trial) -> int:
     """What of a trial's data memory holds: its files, and on a disk in memory all of that disk."""
     in_memory = 0 if trial.storage == "data" else trial.dataset_bytes + trial.writes_bytes
     return trial.dataset_bytes + in_memory
+
+
+def _carried(plan: Plan) -> tuple[Carried, ...]:
+    """What the host gets of the controller's files; nothing in an experiment that stands in a file."""
+    return carried_from_json((plan.document.get("replay") or {}).get("carried", ()))
 
 
 class Campaign:
@@ -65,6 +72,7 @@ class Campaign:
         self._host, self._plan, self._folder, self._kit, self._listener = host, plan, folder, kit, listener
         self._state: MachineState | None = None
         self._started = False
+        self._has_carried = False
         self._idle_starts = 0
         self._tries: Counter[str] = Counter()
 
@@ -78,6 +86,7 @@ class Campaign:
                 self._idle_starts = 0 if self._tries.total() > tried_before else self._idle_starts + 1
                 if self._idle_starts == _TRIES:
                     raise HostError(f"the host was started {_TRIES} times and ran nothing", "pagecage doctor")
+            self._put_away()
         finally:
             self._host.stop()
         lacking = len(self._folder.remaining(self._plan))
@@ -105,7 +114,20 @@ class Campaign:
             self._started = True
             self._host.push([self._kit.agent], self._host.spool_dir)
             self._host.push(self._kit.programs, f"{self._host.spool_dir}/bin")
+            self._carry()
         return self._state
+
+    def _carry(self) -> None:
+        """Once a run: the data disk outlives the machine states."""
+        carried = _carried(self._plan)
+        if carried and not self._has_carried:
+            carry(self._host, carried, self._plan.document["replay"]["directory"], self._step)
+            self._has_carried = True
+
+    def _put_away(self) -> None:
+        """Remove what was carried, when no trial needs it any more."""
+        if self._has_carried and self._state is not None and not self._folder.remaining(self._plan):
+            run(self._host.command(["rm", "-rf", self._plan.document["replay"]["directory"]]), check=False)
 
     def _step(self, text: str) -> None:
         self._listener({"event": "step", "text": text})

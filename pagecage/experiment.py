@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pagecage.command import Command
 from pagecage.trial import Step, Workload
 
 SIZES = ("full", "default", "emulated", "smoke")
@@ -80,6 +81,7 @@ class Experiment:
     definition_sha256: str
     definition: Mapping[str, Any] = field(default_factory=dict)
     fill: str = "random"
+    command: Command | None = None
 
     def cage_names(self) -> set[str]:
         """Every cage that a level names, at any size: in its table, or, for the factor `cage`, by its own name."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +78,7 @@ class Intake:
         listener: Callable[[Mapping[str, Any]], None],
     ) -> None:
         assert process.stdout is not None
+        self._process = process
         self._frames = FrameReader(process.stdout.fileno())
         self._folder, self._host, self._state, self._listener = folder, host, state, listener
         self._traces: dict[str, str] = {}
@@ -110,6 +114,8 @@ class Intake:
                 path = self._folder.trace_path(frame["trial_id"], frame["attempt"], frame["name"])
                 path.write_bytes(body)
                 self._traces[Path(frame["name"]).stem] = path.relative_to(self._folder.path).as_posix()
+            case "output":
+                self._listener({"event": "output", "stream": frame["stream"], "piece": body})
             case "record":
                 self._append(record_from_json(frame["record"], "the agent's record"))
 
@@ -124,7 +130,16 @@ class Intake:
                 self.tried[frame["trial_id"]] += 1
             case "phase":
                 self._phase = frame["phase"]
+            case "input_wanted":
+                frame["answer"] = partial(self._answer, frame["question"])
         self._listener(frame)
+
+    def _answer(self, question: str, piece: bytes) -> None:
+        """Send a piece of standard input to the agent; from any thread. One that has gone needs none."""
+        line = json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode() + b"\n"
+        with suppress(OSError, ValueError):
+            assert self._process.stdin is not None
+            self._process.stdin.write(line)
 
     def _sample_outer(self, when: str) -> None:
         try:

@@ -82,7 +82,7 @@ def _make_trial(
         dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         collectors=experiment.collectors, max_seconds=size.max_seconds,
-        timeout_seconds=(size.max_seconds or 600.0) + _SETUP_SECONDS,
+        timeout_seconds=_timeout_seconds(_workload(experiment, levels), size),
         files=size.files, before=_last(levels, "before"),
         storage=(storage[-1].storage if storage else None) or "data",
         storage_latency_us=storage[-1].storage_latency_us if storage else None,
@@ -99,10 +99,19 @@ def _last(levels: list[Level], key: str) -> Any:
 
 def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
     """The last level's own program, or the experiment's; the arguments of all levels come after its."""
-    own = Workload(experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes)
+    own = Workload(
+        experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes,
+        experiment.command,
+    )  # fmt: skip
     chosen: Workload = _last(levels, "workload") or own
     arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
     return replace(chosen, arguments=tuple(map(size.filled, arguments)))
+
+
+def _timeout_seconds(workload: Workload, size: Size) -> float:
+    """A command's own, or what the measured part may take and some for getting ready."""
+    own = workload.command.timeout_seconds if workload.command else None
+    return own or (size.max_seconds or 600.0) + _SETUP_SECONDS
 
 
 def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int | None:
@@ -147,14 +156,16 @@ def make_plan(
     choices: Choices,
     command: str,
     harness: Mapping[str, Any],
+    replay: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The plan with its document (docs/FORMAT.md)."""
+    """The plan with its document (docs/FORMAT.md); `replay` is what a run without a definition's file needs more."""
     trials = make_trials(experiment, cages, choices)
     document = {
         "plan_version": PLAN_VERSION, "run_id": run_id, "experiment": experiment.name,
         "definition": dict(experiment.definition), "definition_sha256": experiment.definition_sha256,
         **vars(choices), "treatments": experiment.sizes[choices.size].treatments,
         "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
+        "replay": None if replay is None else dict(replay),
     }  # fmt: skip
     return Plan(run_id, trials, document)
 

@@ -61,8 +61,13 @@ class Record:
 
     @property
     def is_final(self) -> bool:
-        """Whether the trial has its answer and need not be tried again."""
-        return self.outcome in FINAL_OUTCOMES
+        """Whether the trial need not be tried again: it has its answer, or its program failed by itself."""
+        return self.outcome in FINAL_OUTCOMES or self.is_programs_own_failure
+
+    @property
+    def is_programs_own_failure(self) -> bool:
+        """Whether somebody else's program ran and failed: that is what there is to tell, and no fault of the host."""
+        return self.outcome == "failed" and self.exit.get("is_programs_own") is True
 
 
 _FIELDS = frozenset(f.name for f in fields(Record))

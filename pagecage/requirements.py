@@ -27,6 +27,8 @@ class Requirement(StrEnum):
     WORKLOAD_MEMORY = "workload_memory"
     WORKLOAD = "workload"
     LIMITS = "limits"
+    DATA = "data"
+    PORT = "port"
     STORAGE = "storage"
     MACHINE_MEMORY = "machine_memory"
     DIRTY_LIMITS = "dirty_limits"
@@ -42,7 +44,7 @@ class Missed:
 
     def to_json(self) -> dict[str, str]:
         """The entry in a record's missed_requirements."""
-        return {"requirement": self.requirement.value, "reason": self.reason}
+        return {"requirement": self.requirement.value, "reason": self.reason, "mend": self.mend}
 
 
 _DELEGATE = "install cgroups/50-pagecage-delegation.conf (ansible/site.yml does it), then log in again"

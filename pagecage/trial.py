@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pagecage.cage import Cage, cage_from_json, cage_to_json
+from pagecage.command import Command, command_from_json, command_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat")
@@ -29,7 +30,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Workload:
-    """The program to run. `handshake` programs speak the contract in workloads/README.md; a `command` is timed whole.
+    """The program to run. `handshake` programs speak the contract in workloads/README.md; a `command` knows none.
 
     The `arguments` of `fio` are options of one job. Otherwise
     `arguments` may hold {file}, {sidecar}, {data_dir} and {max_seconds}, and {files} as one of them; `min_memory_bytes`
@@ -40,6 +41,7 @@ class Workload:
     arguments: tuple[str, ...]
     kind: str = "handshake"
     min_memory_bytes: int = 0
+    command: Command | None = None
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,23 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "cage": cage_to_json(trial.cage),
         "collectors": list(trial.collectors),
         "dirty_limits": dict(trial.dirty_limits),
-        "workload": {**asdict(trial.workload), "arguments": list(trial.workload.arguments)},
+        "workload": _workload_to_json(trial.workload),
         "before": {**asdict(trial.before), "arguments": list(trial.before.arguments)} if trial.before else None,
     }
 
 
+def _workload_to_json(workload: Workload) -> dict[str, Any]:
+    command = command_to_json(workload.command)
+    return {**asdict(workload), "arguments": list(workload.arguments), "command": command}
+
+
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
     """The inverse of `trial_to_json`."""
-    workload = {**data["workload"], "arguments": tuple(data["workload"]["arguments"])}
+    workload = {
+        **data["workload"],
+        "arguments": tuple(data["workload"]["arguments"]),
+        "command": command_from_json(data["workload"].get("command")),
+    }
     return Trial(
         **{
             **data,

@@ -15,11 +15,12 @@ from tests.tree import ROOT, files
 # A module imports only what stands to its left, or its own package. A new module is put where it belongs.
 ORDER = (
     *("version", "errors", "units", "process"),
-    *("cage", "trial", "experiment", "record"),
+    *("cage", "command", "trial", "experiment", "record"),
     *("covering", "plan", "requirements", "verdicts", "agent"),
-    *("definitions", "runs", "hosts", "intake", "campaign", "cli"),
+    *("definitions", "runs", "hosts", "replay"),
+    *("intake", "campaign", "cli"),
 )
-AGENT_MAY = {"errors", "units", "process", "cage", "trial", "record", "requirements", "agent"}
+AGENT_MAY = {"errors", "units", "process", "cage", "command", "trial", "record", "requirements", "agent"}
 ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process"}
 # What may be installed for a part of pagecage; the longest name that fits counts.
 INSTALLED_MAY = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -20,9 +22,11 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.device import Disk
 from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.handshake import Conversation
+from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import MachineMemory
+from pagecage.agent.program import Program
 from pagecage.agent.request import Request
 from pagecage.agent.storage import MadeStorage
 from pagecage.agent.stream import Stream
@@ -61,6 +65,7 @@ class Bench:
     children: Children
     interruption: Interruption
     stream: Stream
+    inbox: Inbox = field(default_factory=Inbox)
 
 
 @dataclass
@@ -82,7 +87,8 @@ class Attempt:
     sampler: Sampler | None = None
     collectors: list[Collector] = field(default_factory=list)
     collected: dict[str, Outcome] = field(default_factory=dict)
-    conversation: Conversation | None = None
+    conversation: Conversation | Program | None = None
+    data_disk: Disk | None = None
     argv: list[str] = field(default_factory=list)
     measured: dict[str, float] | None = None
     timed_out: bool = False
@@ -105,8 +111,8 @@ class Attempt:
 
     @property
     def disk(self) -> Disk:
-        """The disk that is measured: the one made for this trial, or the one behind the data directory."""
-        return self.made_storage.disk if self.made_storage else self.bench.disk
+        """The disk that is measured: made for this trial, behind a command's files, or behind the data directory."""
+        return self.made_storage.disk if self.made_storage else self.data_disk or self.bench.disk
 
     @property
     def data_dir(self) -> Path:
@@ -152,9 +158,19 @@ class Attempt:
 
     def _workload(self) -> dict[str, Any]:
         end = self.conversation.end if self.conversation else {}
-        program = Path(self.argv[0]) if self.argv else None
-        sha256 = hashlib.sha256(program.read_bytes()).hexdigest() if program and program.is_file() else None
+        program = shutil.which(self.argv[0]) if self.argv else None
+        # Names alone: the values of an environment may be secrets.
+        inherited = {"environment": sorted(os.environ)} if self.trial.workload.kind == "command" else {}
         return {
-            "program": self.trial.workload.program, "argv": self.argv, "sha256": sha256,
-            "checksum": end.get("checksum"), "checksum_ok": end.get("checksum_ok"), "end": end,
+            "program": self.trial.workload.program, "argv": self.argv,
+            "sha256": _sha256(Path(program)) if program else None, "checksum": end.get("checksum"),
+            "checksum_ok": end.get("checksum_ok"), "end": end, **inherited,
         }  # fmt: skip
+
+
+def _sha256(program: Path) -> str | None:
+    try:
+        with program.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None

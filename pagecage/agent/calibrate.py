@@ -58,9 +58,17 @@ class Calibration:
 class Calibrator:
     """Over-drives the caps of a cage on this machine state, and remembers."""
 
-    def __init__(self, systemd: Systemd, disk: Disk, data_dir: Path, interruption: Interruption) -> None:
+    def __init__(self, systemd: Systemd, disk: Disk, data_dir: Path | None, interruption: Interruption) -> None:
         self._systemd, self._disk, self._data_dir, self._interruption = systemd, disk, data_dir, interruption
         self._known: dict[str, dict[str, dict[str, Any]]] = {}
+        self._elsewhere: dict[str, Calibrator] = {}
+
+    def on(self, disk: Disk) -> Calibrator:
+        """The calibrator of this disk. Nothing is written to one without our data directory: writes stay unproven."""
+        if disk.maj_min == self._disk.maj_min:
+            return self
+        other = Calibrator(self._systemd, disk, None, self._interruption)
+        return self._elsewhere.setdefault(disk.maj_min, other)
 
     def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
         """Per property a Calibration as JSON; `read_from` is a file larger than a few seconds of the cap."""
@@ -74,7 +82,8 @@ class Calibrator:
 
     def _driver(self, name: str, read_from: Path | None) -> Callable[[str, int], Calibration] | None:
         if name in IO_MAX_KEY:
-            target = read_from if "Read" in name else self._data_dir / "calibration-scratch.bin"
+            scratch = self._data_dir / "calibration-scratch.bin" if self._data_dir else None
+            target = read_from if "Read" in name else scratch
             return (lambda prop, cap: self._drive_disk(prop, cap, target)) if target else None
         return {"MemoryMax": self._drive_memory, "CPUQuota": self._drive_cpu}.get(name)
 

@@ -63,8 +63,13 @@ def ancestors(cgroup: Path, root: Path = CGROUP_ROOT) -> Iterator[Path]:
 
 def own_cgroup(root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path:
     """The cgroup of this process: whoever first touches a page is charged for it."""
-    text = read_text(proc / "self/cgroup") or ""
+    return cgroup_of("self", root, proc) or root
+
+
+def cgroup_of(pid: int | str, root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path | None:
+    """The cgroup of a process, by its line of the unified hierarchy (cgroups(7)); None when it is gone."""
+    text = read_text(proc / str(pid) / "cgroup") or ""
     for line in text.splitlines():
         if line.startswith("0::"):
             return root / line[3:].lstrip("/")
-    return root
+    return None

@@ -1,4 +1,4 @@
-"""The agent's entry: `run` serves a request line, `facts` describes the host, `sweep` undoes what a killed run left."""
+"""The agent's entry: `run` serves a request, `shell` a person, `facts` describes, `sweep` undoes a killed run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import threading
 from pathlib import Path
 
 from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.request import request_from_json
 from pagecage.agent.session import serve, sweep
+from pagecage.agent.shell import order_from_json, run_shell
 from pagecage.agent.stream import Stream
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 
 
-def _end_with_controller() -> None:
-    """When standard input closes the controller is gone, and nobody waits for the rest."""
-    while os.read(0, 4096):
-        pass
+def _end_with_controller(inbox: Inbox) -> None:
+    """Keep what the controller sends. When standard input closes it is gone, and nobody waits for the rest."""
+    with open(0, "rb", closefd=False) as stdin:
+        for line in stdin:
+            inbox.put_line(line)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -30,10 +33,11 @@ def _run() -> int:
         request = request_from_json(json.loads(stdin.readline()))
     interruption = Interruption()
     interruption.listen()
-    threading.Thread(target=_end_with_controller, daemon=True).start()
+    inbox = Inbox()
+    threading.Thread(target=_end_with_controller, args=(inbox,), daemon=True).start()
     stream = Stream(sys.stdout.buffer)
     try:
-        serve(request, stream, interruption)
+        serve(request, stream, interruption, inbox)
     except Interrupted:
         return EXIT_INTERRUPTED
     except PagecageError as error:
@@ -48,10 +52,21 @@ def _run() -> int:
     return EXIT_OK
 
 
+def _shell(order: str) -> int:
+    """Somebody sits at a terminal: what is wrong is told as the command line tells it."""
+    try:
+        return run_shell(order_from_json(json.loads(order)))
+    except PagecageError as error:
+        print(f"pagecage: {error}", file=sys.stderr)
+        return error.exit_code
+
+
 def main(argv: list[str]) -> int:
-    """`run`, or `facts DATA_DIR [user]`, or `sweep SPOOL_DIR [user]`; an exit status of docs/FORMAT.md."""
+    """`run`, `shell ORDER`, `facts DATA_DIR [user]`, or `sweep SPOOL_DIR [user]`; an exit status of docs/FORMAT.md."""
     if argv[:1] == ["run"]:
         return _run()
+    if len(argv) == 2 and argv[0] == "shell":
+        return _shell(argv[1])
     if len(argv) in (2, 3) and argv[0] in ("facts", "sweep"):
         user = argv[2:] == ["user"]
         if argv[0] == "facts":
@@ -59,5 +74,5 @@ def main(argv: list[str]) -> int:
         else:
             print(json.dumps(sweep(find_systemd(user), Path(argv[1]))))
         return EXIT_OK
-    print("usage: agent.pyz run | facts DATA_DIR [user] | sweep SPOOL_DIR [user]", file=sys.stderr)
+    print("usage: agent.pyz run | shell ORDER | facts DATA_DIR [user] | sweep SPOOL_DIR [user]", file=sys.stderr)
     return EXIT_USAGE if argv else EXIT_FAILED

@@ -15,6 +15,8 @@ from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
+from pagecage.agent.command_prepare import calibration_file, prepare_command
+from pagecage.agent.command_run import run_command
 from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import layers_with_queue
 from pagecage.agent.dirty_limits import DirtyLimits
@@ -29,6 +31,9 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.requirements import Missed, Requirement, check_trial
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
+
+
+_MOST_FILES = 64  # files whose residency is looked at while they are read; a look at thousands would be the load
 
 
 def check_requirements(attempt: Attempt) -> None:
@@ -53,12 +58,14 @@ def prepare_storage(attempt: Attempt) -> None:
 
 
 def prepare_dataset(attempt: Attempt) -> None:
-    """Have the files there, whole, made by the user who will read them."""
+    """Have the files there, whole, made by the user who will read them; and what a command brings of its own."""
     pcgen = Path(attempt.bench.request.programs_dir) / "pcgen"
     try:
         attempt.datasets = tuple(make_dataset(d, attempt.data_dir, pcgen) for d in attempt.trial.datasets)
     except HostError as error:
         raise NotPrepared(error.message) from None
+    if attempt.trial.workload.kind == "command":
+        prepare_command(attempt)
 
 
 def set_knobs(attempt: Attempt) -> None:
@@ -88,10 +95,12 @@ def calibrate(attempt: Attempt) -> None:
     """Over-drive the cage's caps, the first time that this machine state meets it; on a machine at rest."""
     for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
         tracer.wait_until_attached()
-    bench, calibrator = attempt.bench, attempt.bench.calibrator
+    bench, calibrator = attempt.bench, attempt.bench.calibrator.on(attempt.disk)
     if attempt.made_storage:
         calibrator = Calibrator(bench.systemd, attempt.disk, attempt.data_dir, bench.interruption)
-    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, attempt.dataset))
+    is_command = attempt.trial.workload.kind == "command" and not attempt.made_storage
+    read_from = calibration_file(attempt) if is_command else attempt.dataset
+    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, read_from))
 
 
 def take_memory(attempt: Attempt) -> None:
@@ -155,7 +164,8 @@ def _require_read_back(attempt: Attempt) -> None:
 def start_collectors(attempt: Attempt) -> None:
     """Start every collector asked for and return when each one records or has failed."""
     assert attempt.cgroup is not None
-    around = Surroundings(attempt.directory, attempt.disk, attempt.cgroup, attempt.datasets, attempt.bench.children)
+    files = attempt.datasets if len(attempt.datasets) <= _MOST_FILES else ()
+    around = Surroundings(attempt.directory, attempt.disk, attempt.cgroup, files, attempt.bench.children)
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
@@ -172,7 +182,10 @@ def measure(attempt: Attempt) -> None:
     for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
         if tracer.name in wanted:
             tracer.wait_for_tick()
-    run_workload(attempt)
+    if attempt.trial.workload.kind == "command":
+        run_command(attempt)
+    else:
+        run_workload(attempt)
     if "bpftrace" in wanted:
         _take_trace(attempt, begin)
     if "blocklat" in wanted:

@@ -18,6 +18,7 @@ from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.device import resolve_disk
 from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import MachineMemory
@@ -60,20 +61,22 @@ def sweep(systemd: Systemd, spool: Path) -> list[str]:
     return units
 
 
-def serve(request: Request, stream: Stream, interruption: Interruption) -> None:
+def serve(request: Request, stream: Stream, interruption: Interruption, inbox: Inbox) -> None:
     """Run every trial of the request, in order. Each record is on this host's disk before it is streamed."""
     with alone(request.spool):
         for unit in sweep(find_systemd(request.user), request.spool):
             stream.event("swept", unit=unit)
         facts = read_facts(Path(request.data_dir), request.user)
         stream.facts(facts)
-        with _bench(request, facts, stream, interruption) as bench:
+        with _bench(request, facts, stream, interruption, inbox) as bench:
             for trial in request.trials:
                 run_trial(bench, trial, request.attempts.get(trial.trial_id, 1))
 
 
 @contextmanager
-def _bench(request: Request, facts: dict[str, Any], stream: Stream, interruption: Interruption) -> Iterator[Bench]:
+def _bench(
+    request: Request, facts: dict[str, Any], stream: Stream, interruption: Interruption, inbox: Inbox
+) -> Iterator[Bench]:
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     spool, children = request.spool, Children(request.spool)
@@ -87,7 +90,7 @@ def _bench(request: Request, facts: dict[str, Any], stream: Stream, interruption
                 tracer.begin()
         yield Bench(
             request, facts, disk, systemd, calibrator, *tracers, KnobJournal(spool), MachineMemory(spool),
-            DirtyLimits(spool), children, interruption, stream,
+            DirtyLimits(spool), children, interruption, stream, inbox,
         )  # fmt: skip
     finally:
         with interruption.held():

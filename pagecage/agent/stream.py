@@ -36,6 +36,10 @@ class Stream:
         header = {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": name, "length": len(body)}
         self._write(header, body)
 
+    def output(self, stream: str, piece: bytes) -> None:
+        """What a program printed, as it came; `stream` is stdout or stderr."""
+        self._write({"frame": "output", "stream": stream, "length": len(piece)}, piece)
+
     def record(self, record: Record) -> None:
         """A trial's record; always after its traces."""
         self._write({"frame": "record", "record": record_to_json(record)})

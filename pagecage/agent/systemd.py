@@ -59,12 +59,15 @@ def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[l
     ]
 
 
-def scope_command(systemd: Systemd, unit: str, argv: Sequence[str], name: str | None = None) -> list[str]:
+def scope_command(
+    systemd: Systemd, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
+) -> list[str]:
     """The command that runs a workload in a scope of the slice; it becomes the workload, so its exit status is true.
 
-    The scope is named after the slice unless `name` is given.
+    The scope is named after the slice unless `name` is given. `oom_policy` is systemd.scope(5)'s: what an OOM kill of
+    one process means for the others.
     """
-    policy = ["-p", "OOMPolicy=kill"] if systemd.version >= _OOM_POLICY_SINCE else []
+    policy = ["-p", f"OOMPolicy={oom_policy}"] if systemd.version >= _OOM_POLICY_SINCE else []
     name = name or unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
     manager = ["--user"] if systemd.user else []
     return [

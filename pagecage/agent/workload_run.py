@@ -30,6 +30,8 @@ def workload_argv(attempt: Attempt) -> list[str]:
     if workload.kind == "fio":
         return fio_argv(attempt)
     path = program_path(attempt, workload.program) if workload.kind == "handshake" else workload.program
+    if workload.command and workload.command.is_literal:
+        return [path, *workload.arguments]
     return [path, *fill_all(workload.arguments, places_of(attempt), attempt.datasets)]
 
 
@@ -74,8 +76,8 @@ def run_workload(attempt: Attempt) -> None:
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     attempt.argv = workload_argv(attempt)
     speaks = attempt.trial.workload.kind == "handshake"
-    if not speaks:  # its measured part is its whole life, so the counters come first
-        attempt.counters["before"] = _read_counters(attempt)
+    if not speaks:  # fio's measured part is its whole life, so the counters come first
+        attempt.counters["before"] = read_counters(attempt)
     begin = time.monotonic()
     command = scope_command(attempt.bench.systemd, attempt.unit, attempt.argv)
     attempt.conversation = Conversation(command, speaks=speaks)
@@ -86,7 +88,7 @@ def run_workload(attempt: Attempt) -> None:
         if attempt.timed_out or attempt.measured is None:
             _end_scope_if_alive(attempt)
         status = attempt.conversation.finish()
-        attempt.exit = {"status": status, "oom_kill": _oom_kills(attempt)}
+        attempt.exit = {"status": status, "oom_kill": oom_kills(attempt)}
     if attempt.trial.workload.kind == "fio":
         _take_fio(attempt)
     attempt.outcome, attempt.error = judge_end(attempt)
@@ -110,7 +112,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
     if speaks:
         if not conversation.wait_for("ready", deadline=deadline):
             return False
-        attempt.counters["before"] = _read_counters(attempt)
+        attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()
     wall = time.time() - (time.monotonic() - begin)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
@@ -120,13 +122,14 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
     else:
         finished = conversation.wait_for_exit(deadline)
     seconds = time.monotonic() - begin
-    attempt.counters["after"] = _read_counters(attempt)
+    attempt.counters["after"] = read_counters(attempt)
     attempt.bench.stream.event("end", trial_id=attempt.trial.trial_id)
     attempt.measured = {"start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": seconds}
     return finished and (not speaks or conversation.has_ended or conversation.wait_for("end", deadline=deadline))
 
 
-def _read_counters(attempt: Attempt) -> dict[str, Any]:
+def read_counters(attempt: Attempt) -> dict[str, Any]:
+    """Every counter that is kept, of the slice, the disk and the host."""
     assert attempt.cgroup is not None
     return {
         "cgroup": cgroupfs.read_counters(attempt.cgroup),
@@ -138,11 +141,15 @@ def _read_counters(attempt: Attempt) -> dict[str, Any]:
 def _end_scope_if_alive(attempt: Attempt) -> None:
     assert attempt.conversation is not None
     if attempt.conversation.process.poll() is None:
-        kill = attempt.bench.systemd.systemctl("kill", "--signal=KILL", attempt.unit)
-        run(kill, check=False, timeout_seconds=30)
+        signal_slice(attempt, "KILL")
 
 
-def _oom_kills(attempt: Attempt) -> int | None:
+def signal_slice(attempt: Attempt, signal: str) -> None:
+    """Send a signal to everything in the trial's slice."""
+    run(attempt.bench.systemd.systemctl("kill", f"--signal={signal}", attempt.unit), check=False, timeout_seconds=30)
+
+
+def oom_kills(attempt: Attempt) -> int | None:
     """The truth about OOM: the slice's hierarchical memory.events; an exit status of 137 may be any SIGKILL."""
     assert attempt.cgroup is not None
     events = cgroupfs.read_counters(attempt.cgroup)["memory.events"]
@@ -173,7 +180,7 @@ def judge_end(attempt: Attempt) -> tuple[str, str | None]:
         return "wrong_answer", what_was_wrong(end, complaint)
     if status != 0:
         return "failed", complaint or f"exit status {status}"
-    if attempt.trial.workload.kind != "command" and not end:
+    if not end:
         return "failed", complaint or "it ended without an end line"
     if wrong := wrong_response(end.get("response", {})):
         return "failed", wrong

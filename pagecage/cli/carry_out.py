@@ -11,6 +11,7 @@ from typing import Any
 from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
 from pagecage.cli.choose import RUNS, TOP, Wishes, build_plan, choose_host, definitions, with_cage
+from pagecage.cli.pass_through import PassThrough
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
 from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
@@ -32,6 +33,11 @@ class Job:
     plan: Plan
     folder: RunFolder
     host: Host
+
+    @property
+    def streams_output(self) -> bool:
+        """Whether a program's output comes out of ours, where a bar would be in its way."""
+        return any(trial.workload.command and trial.workload.command.streams_output for trial in self.plan.trials)
 
 
 def summary_row(experiment: Experiment) -> dict[str, Any]:
@@ -83,19 +89,27 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
         raise PagecageError(f"--{given[0]} does not go with --resume: the plan stands", f"leave --{given[0]} out")
     folder = find_run(RUNS, name)
     plan = folder.plan()
-    present = definitions().experiment(plan.document["experiment"]).definition_sha256
-    if present != plan.document["definition_sha256"]:
-        raise PagecageError(
-            f"experiments/{plan.document['experiment']}.toml has changed since {plan.run_id} was planned",
-            f"start a new run: pagecage run {plan.document['experiment']}",
-        )
+    if plan.document.get("replay") is None:
+        _require_same_definition(plan)
     host = choose_host(plan.document["host"], wishes.data_dir, say)
     _ask_before_knobs(plan, host, yes)
     return Job(plan, folder, host)
 
 
-def carry_out(job: Job, say: Say) -> int:
-    """Run what is lacking; the exit code tells whether every trial has its answer."""
+def _require_same_definition(plan: Plan) -> None:
+    name = plan.document["experiment"]
+    if definitions().experiment(name).definition_sha256 != plan.document["definition_sha256"]:
+        raise PagecageError(
+            f"experiments/{name}.toml has changed since {plan.run_id} was planned",
+            f"start a new run: pagecage run {name}",
+        )
+
+
+def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
+    """Run what is lacking; the exit code tells whether every trial has its answer.
+
+    What a replayed program prints on its standard output goes to the descriptor `stdout`.
+    """
     remaining = job.folder.remaining(job.plan)
     total, guess = len(job.plan.trials), expected_seconds(remaining)
     say(f"{len(remaining)} of {total} trials to run, about {format_seconds(guess)}: {job.folder.path.name}")
@@ -104,8 +118,8 @@ def carry_out(job: Job, say: Say) -> int:
         return EXIT_OK
     resume = f"pagecage run {job.plan.document['experiment']} --resume"
     try:
-        with RunProgress(total, total - len(remaining), guess) as progress:
-            summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), progress).run()
+        with RunProgress(total, total - len(remaining), guess, bar=not job.streams_output) as progress:
+            summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), PassThrough(progress, stdout)).run()
     except KeyboardInterrupt:
         raise PagecageError("interrupted; what was recorded stays", resume, EXIT_INTERRUPTED) from None
     if summary.lacking:

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
-from pagecage.cli import carry_out, doctor, host_verbs
+from pagecage.cli import carry_out, doctor, host_verbs, replay, replay_end, shell
 from pagecage.cli.choose import RUNS, TOP, Wishes, definitions
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.report import render, show_answers, show_claims, show_run
@@ -30,6 +30,8 @@ _EPILOGUE = """Examples:
   pagecage run constrained-random --size smoke --cage customer-tenth --repeats 5
   pagecage run constrained-random --resume
   pagecage show constrained-random --json
+  pagecage replay customer --cold index.db -- ./server --load-index
+  pagecage shell customer
   pagecage claims --experiment constrained-random
   pagecage answers
 
@@ -40,6 +42,8 @@ app = App(
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
 app.command(host_verbs.app)
+app.command(replay.replay, help_epilogue=replay.EXAMPLES)
+app.command(shell.shell, help_epilogue=shell.EXAMPLES)
 app.register_install_completion_command()
 _error = Console(stderr=True, highlight=False)
 Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
@@ -112,7 +116,7 @@ def run(
     page = render(job.folder.path, _say)
     print(show_run(job.folder.path, as_json), end="")
     _say(f"report: {os.path.relpath(page)}")
-    return status
+    return replay_end.exit_code(job, status, _say)
 
 
 @app.command

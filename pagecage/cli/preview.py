@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from pagecage.agent.program import gated
 from pagecage.agent.systemd import Systemd, scope_command, slice_commands, unit_name
 from pagecage.agent.workload_run import fill_all
 from pagecage.plan import Plan
@@ -18,9 +19,17 @@ def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
     for command in slice_commands(systemd, unit, trial.cage, "DISK"):
         yield replay(command)
-    yield replay(scope_command(systemd, unit, [trial.workload.program, *_shown_arguments(trial)]))
+    yield replay(scope_command(systemd, unit, _shown_argv(trial)))
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
+
+
+def _shown_argv(trial: Trial) -> list[str]:
+    workload = trial.workload
+    if workload.kind != "command":
+        return [workload.program, *_shown_arguments(trial)]
+    is_literal = workload.command is not None and workload.command.is_literal
+    return gated([workload.program, *(workload.arguments if is_literal else _shown_arguments(trial))])
 
 
 def _shown_arguments(trial: Trial) -> list[str]:

@@ -32,11 +32,11 @@ def expected_trial_seconds(max_seconds: float | None) -> float:
 class RunProgress:
     """Listens to a campaign and shows it. A context manager, so that the terminal is always left clean."""
 
-    def __init__(self, total: int, done: int, guess_seconds: float) -> None:
+    def __init__(self, total: int, done: int, guess_seconds: float, *, bar: bool = True) -> None:
         self._console = Console(stderr=True, highlight=False, emoji=False)
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"), console=self._console, disable=not self._console.is_terminal,
+            TextColumn("{task.fields[left]}"), console=self._console, disable=not (bar and self._console.is_terminal),
         )  # fmt: skip
         self._total, self._done, self._per_trial = total, done, guess_seconds / max(1, total)
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
@@ -87,6 +87,7 @@ def describe(record: Record) -> str:
     """One line about a record: outcome, time, rate, amplification, or the reason there is none."""
     mark = _MARK.get(record.outcome, f"[yellow]{record.outcome}[/]")
     seconds, covered = record.response.get("read_seconds"), record.response.get("covered_fraction")
+    seconds = record.response.get("ready_seconds") or seconds
     parts = [mark]
     if record.outcome in ("ok", "timed_out") and seconds is not None:
         partly = f" for {covered:.1%}" if covered is not None and covered < 1 else ""

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pagecage.cage import UNCAGED, Cage
+from pagecage.command import Command
 from pagecage.definitions.articles import Row, check_config_key, complete_claim, read_articles
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
 from pagecage.definitions.tables import CageFile, ExperimentFile, Fraction, LevelTable, SizeTable, WorkloadTable
@@ -138,6 +139,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         exclude=tuple(table.exclude), claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
         definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data, fill=table.fill,
+        command=_command(table.workload),
     )  # fmt: skip
 
 
@@ -162,7 +164,14 @@ def _level(table: LevelTable) -> Level:
 
 
 def _workload(table: WorkloadTable) -> Workload:
-    return Workload(table.program, tuple(table.arguments), table.kind, table.min_memory_bytes or 0)
+    arguments = tuple(table.arguments)
+    return Workload(table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table))
+
+
+def _command(table: WorkloadTable) -> Command | None:
+    if table.kind != "command":
+        return None
+    return Command(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
 
 
 def _cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:

@@ -28,6 +28,18 @@ SizeBytes = Annotated[
     BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=_SIZE_PATTERN)]),
     Field(gt=0),
 ]
+
+
+def _regular_expression(value: object) -> object:
+    """A pattern of Python's `re`, as it stands."""
+    try:
+        re.compile(str(value))
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}") from None
+    return value
+
+
+RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
 PLACES = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat"]
@@ -76,12 +88,28 @@ class CageFile(Strict):
 
 
 class WorkloadTable(Strict):
-    """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command."""
+    """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command.
+
+    The keys below `min_memory_bytes` are a command's own.
+    """
 
     program: str
     kind: Literal["handshake", "command", "fio"] = "handshake"
     arguments: list[str] = []
     min_memory_bytes: SizeBytes | None = None
+    data_paths: list[str] = Field([], description="files and directories whose cache state is set and measured")
+    ready_when: RegularExpression | None = Field(None, description="it serves when a line of its output matches")
+    ready_port: Annotated[int, Field(gt=0, lt=65536)] | None = Field(
+        None, description="it serves when it listens on this TCP port"
+    )
+    timeout_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _is_command(self) -> WorkloadTable:
+        own = ("data_paths", "ready_when", "ready_port", "timeout_seconds")
+        if self.kind != "command" and (given := [key for key in own if getattr(self, key)]):
+            raise ValueError(f'{given[0]} goes with kind "command", and this is {self.kind!r}')
+        return self
 
     @model_validator(mode="after")
     def _speaks_fio(self) -> WorkloadTable:

@@ -61,6 +61,9 @@ class Host(Protocol):
     def command(self, argv: Sequence[str]) -> list[str]:
         """The local argv that runs `argv` on the host with stdin, stdout, stderr and exit status passed through."""
 
+    def interactive(self, argv: Sequence[str]) -> list[str]:
+        """The same with a terminal of its own there, for whoever sits at ours."""
+
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
 

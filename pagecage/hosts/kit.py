@@ -13,7 +13,8 @@ from pagecage.errors import HostError
 PACKAGE = Path(__file__).resolve().parent.parent
 # The half that runs on the host, and the standard-library modules that it shares with the controller.
 _SHARED = (
-    "__init__.py", "errors.py", "units.py", "process.py", "cage.py", "trial.py", "record.py", "requirements.py",
+    "__init__.py", "errors.py", "units.py", "process.py", "cage.py", "command.py", "trial.py", "record.py",
+    "requirements.py",
 )  # fmt: skip
 _MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal sources make an equal file, so its hash names it

@@ -68,6 +68,10 @@ class LocalHost:
         """The argv itself."""
         return list(argv)
 
+    def interactive(self, argv: Sequence[str]) -> list[str]:
+        """The argv itself: it has our terminal."""
+        return list(argv)
+
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy into the spool, which lies in memory."""
         _own_directory(Path(self.spool_dir))

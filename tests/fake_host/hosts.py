@@ -54,6 +54,9 @@ class TestHost:
     def command(self, argv: Sequence[str]) -> list[str]:
         return list(self.agent)
 
+    def interactive(self, argv: Sequence[str]) -> list[str]:
+        return list(argv)
+
     def push(self, sources: Sequence[Path], directory: str) -> None:
         self.calls.append(f"push {len(sources)}")
         Path(directory).mkdir(parents=True, exist_ok=True)

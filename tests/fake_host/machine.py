@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import cgroupfs, device, facts, knobs, session, systemd
+from pagecage.agent import cgroupfs, command_prepare, device, facts, knobs, session, systemd
 from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.children import Children
@@ -23,7 +23,9 @@ from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.dataset import GENERATOR_VERSION
 from pagecage.agent.device import Disk
 from pagecage.agent.dirty_limits import DirtyLimits
+from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interruption
+from pagecage.agent.kernelfs import read_text
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import MachineMemory
 from pagecage.agent.request import Request
@@ -111,11 +113,20 @@ class Machine:
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, knobs):
             set_(module, "read_knobs", read_knobs)
-        for module in (facts, session):
+        for module in (command_prepare, facts, session):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)
+        set_(cgroupfs, "cgroup_of", self._cgroup_of)
         set_(knobs, "write_knob", self._write_knob)
+
+    def _cgroup_of(self, pid: int | str, *_: object) -> Path | None:
+        """The fake cgroup that a process, or its nearest ancestor that is in any, was written into."""
+        places = {int(word): file.parent for file in self.cgroups.rglob("cgroup.procs")
+                  for word in file.read_text().split()}  # fmt: skip
+        while (stat := read_text(Path(f"/proc/{pid}/stat"))) and pid not in places:
+            pid = int(stat.rpartition(")")[2].split()[1])
+        return places.get(int(pid)) if stat else None
 
     def _write_knob(self, disk: Disk, knob: str, value: str) -> None:
         with self.log.open("a") as log:
@@ -169,7 +180,10 @@ def make_request(machine: Machine, *trials: Trial) -> Request:
     )  # fmt: skip
 
 
-def make_bench(machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None) -> Bench:
+def make_bench(
+    machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None,
+    inbox: Inbox | None = None,
+) -> Bench:  # fmt: skip
     """What session.serve makes before the first trial; the tracer is not started."""
     manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
     disk, children = facts.resolve_disk(machine.data), Children(machine.spool)
@@ -178,7 +192,7 @@ def make_bench(machine: Machine, out: io.BytesIO, *trials: Trial, interruption: 
         calibrator=Calibrator(manager, disk, machine.data, heard), tracer=Bpftrace(machine.spool, children),
         block_tracer=Blocklat(machine.spool, children),
         knobs=KnobJournal(machine.spool), memory=MachineMemory(machine.spool), dirty_limits=DirtyLimits(machine.spool),
-        children=children, interruption=heard, stream=Stream(out),
+        children=children, interruption=heard, stream=Stream(out), inbox=inbox or Inbox(),
     )  # fmt: skip
 
 

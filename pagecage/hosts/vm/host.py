@@ -138,6 +138,10 @@ class VmHost:
         """The ssh argv that runs `argv` in the guest as the measuring user, through the connection that is open."""
         return ssh_argv(self.target, argv)
 
+    def interactive(self, argv: Sequence[str]) -> list[str]:
+        """The same with a terminal in the guest."""
+        return ssh_argv(self.target, argv, tty=True)
+
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files into the guest. Raises HostDied when it is gone."""
         push(self.target, sources, directory)

@@ -1,0 +1,55 @@
+"""Files that somebody else's program reads: found, on one disk, and ours to look at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pagecage.agent.device import Disk
+from pagecage.requirements import Missed, Requirement
+
+
+def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | Missed:
+    """Every regular file among the paths and below them, each once, in order; symbolic links below are not followed."""
+    found: dict[str, Path] = {}
+    for path in paths:
+        if not path.exists():
+            return Missed(Requirement.DATA, f"there is no {path}", "name what is there, or carry it with --copy")
+        found |= {os.path.realpath(file): file for file in _files_of(path)}
+    files = tuple(sorted(found.values()))
+    if not files:
+        return Missed(
+            Requirement.DATA, f"there is no file in {', '.join(map(str, paths))}", "name files, or leave --cold out"
+        )
+    hidden = next((file for file in files if not _is_ours(file)), None)
+    if hidden:
+        reason = f"{hidden} is neither ours nor ours to write, so the kernel does not tell whether it is cached"
+        return Missed(Requirement.DATA, reason, "run as its owner or as root, or leave --cold out")
+    return files
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    for folder, _, names in os.walk(path):
+        candidates = (Path(folder, name) for name in names)
+        yield from (file for file in candidates if file.is_file() and not file.is_symlink())
+
+
+def _is_ours(file: Path) -> bool:
+    """Who may ask for residency (mm/mincore.c, can_do_mincore): its owner, or who may write it; and it must open."""
+    owned = os.getuid() in (0, file.stat().st_uid)
+    return os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))
+
+
+def common_disk(places: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Disk | Missed:
+    """The one disk behind all files; a device number is resolved once. Raises HostError where there is no disk."""
+    first: dict[int, Path] = {}
+    for place in places:
+        first.setdefault(place.stat().st_dev, place)
+    disks = {disk.maj_min: (disk, place) for place in first.values() for disk in [resolve(place)]}
+    if len(disks) > 1:
+        told = " and ".join(f"{place} on {disk.node}" for disk, place in list(disks.values())[:2])
+        return Missed(Requirement.LOCAL_DISK, f"a cage limits one disk, and there is {told}", "name files of one disk")
+    return next(iter(disks.values()))[0]

@@ -1,0 +1,110 @@
+"""A shell in a cage, for somebody at a terminal: limits read back and shown first, all of it gone when they leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent import cgroupfs
+from pagecage.agent.device import Disk, resolve_disk
+from pagecage.agent.facts import find_systemd, read_facts
+from pagecage.agent.interruption import Interrupted, Interruption
+from pagecage.agent.session import alone, sweep
+from pagecage.agent.systemd import scope_command, start_slice, stop_slice, unit_name
+from pagecage.cage import Cage, cage_from_json, cage_to_json, expected_read_back, limits_not_in_force
+from pagecage.errors import EXIT_INTERRUPTED, HostError
+from pagecage.process import Process, spawn
+from pagecage.requirements import check_host
+
+_UNIT = unit_name("shell")
+CAGE_VARIABLE = "PAGECAGE_CAGE"
+
+
+@dataclass(frozen=True)
+class ShellOrder:
+    """What the controller asks for: the cage, the directory where the shell starts and whose disk is limited."""
+
+    cage: Cage
+    directory: str
+    spool_dir: str
+    user: bool
+
+
+def order_to_json(order: ShellOrder) -> dict[str, Any]:
+    """The order as it travels."""
+    return {**vars(order), "cage": cage_to_json(order.cage)}
+
+
+def order_from_json(data: Mapping[str, Any]) -> ShellOrder:
+    """The inverse of `order_to_json`."""
+    return ShellOrder(**{**data, "cage": cage_from_json(data["cage"])})
+
+
+def run_shell(order: ShellOrder) -> int:
+    """Make the slice, show it, run the shell in it, remove it; the shell's exit status (128 and more: a signal's).
+
+    Raises HostError when the host cannot give the cage, or somebody else measures on it.
+    """
+    systemd, interruption = find_systemd(order.user), Interruption()
+    with alone(Path(order.spool_dir)), ExitStack() as cleanup:
+        sweep(systemd, Path(order.spool_dir))
+        interruption.listen()
+        # At a terminal Ctrl-C is for what runs in the shell. A handler, since to ignore a signal would be inherited.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        if missed := check_host(read_facts(Path(order.directory), order.user)):
+            raise HostError(missed[0].reason, missed[0].mend)
+        disk = resolve_disk(Path(order.directory))
+        cleanup.callback(stop_slice, systemd, _UNIT)
+        cgroup = start_slice(systemd, _UNIT, order.cage, disk.node)
+        _show(order.cage, disk, cgroup)
+        argv = scope_command(systemd, _UNIT, [os.environ.get("SHELL") or "/bin/sh"], oom_policy="continue")
+        return _wait(spawn(argv, stdin=None, stdout=None, stderr=None, cwd=Path(order.directory),
+                           env={CAGE_VARIABLE: order.cage.name}), interruption)  # fmt: skip
+
+
+def _show(cage: Cage, disk: Disk, cgroup: Path) -> None:
+    """Print what the kernel says is in force. Raises HostError where that is not what was asked for."""
+    read_back = cgroupfs.read_limits(cgroup, disk.maj_min)
+    above = {str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)}
+    if wrong := limits_not_in_force(expected_read_back(cage), read_back, above):
+        raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
+    sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back)) + "\n")
+    sys.stdout.flush()
+
+
+def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str]) -> Sequence[str]:
+    """What stands above the first prompt."""
+    return [
+        f"cage {cage.name} on {disk.node} ({disk.filesystem} at {disk.mount_point})",
+        *(f"  {name:<16} {value}" for name, value in _in_force(read_back)),
+        f"read back from {cgroup}; it is removed when you leave (exit)",
+    ]
+
+
+def _in_force(read_back: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    limits = [(name, value) for name, value in read_back.items() if not value.startswith("max")]
+    yield from limits or [("no limits", "")]
+
+
+def _wait(shell: Process[bytes], interruption: Interruption) -> int:
+    """Wait for the shell, then have the terminal again: one that was killed did not give it back (tcsetpgrp(3))."""
+    try:
+        status = shell.wait()
+    except Interrupted:
+        return EXIT_INTERRUPTED
+    finally:
+        with interruption.held():
+            _take_terminal()
+    return status if status >= 0 else 128 - status
+
+
+def _take_terminal() -> None:
+    if os.isatty(0):
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        os.tcsetpgrp(0, os.getpgrp())

@@ -1,0 +1,101 @@
+"""`pagecage replay`: any program, in one or several cages and without, measured as an experiment is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from pagecage.campaign import check_memory_floor
+from pagecage.cli.carry_out import Job, carry_out
+from pagecage.cli.choose import RUNS, TOP
+from pagecage.cli.preview import plan_lines, trial_commands
+from pagecage.cli.replay_end import exit_code, is_all_missed
+from pagecage.cli.replay_plan import ReplayWishes, plan_for
+from pagecage.cli.report import render, show_run
+from pagecage.errors import EXIT_OK
+from pagecage.hosts.host import Host
+from pagecage.hosts.kit import make_kit
+from pagecage.plan import Plan
+from pagecage.runs import RunFolder
+
+_error = Console(stderr=True, highlight=False)
+_STDOUT, _STDERR = 1, 2
+EXAMPLES = """Examples:
+
+  pagecage replay customer --cold data -- grep -r needle data
+  pagecage replay customer --cage tenth --repeats 5 --cold big.db -- sqlite3 big.db 'select count(*) from t'
+  pagecage replay customer --cold index --ready-port 8080 -- ./server --load-index
+  pagecage replay customer-tenth --host vm --copy big.db --cold big.db --copy-program -- sqlite3 big.db .schema
+  pagecage run replay-grep --resume
+
+Exit codes: the program's own where it failed, else those of `pagecage --help`."""
+
+
+def _say(text: str) -> None:
+    _error.print(text, soft_wrap=True, markup=False)
+
+
+def replay(
+    cage: str,
+    /,
+    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    wishes: ReplayWishes = ReplayWishes(),  # noqa: B008 - frozen
+    dry_run: bool = False,
+    as_json: Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")] = False,
+) -> int:
+    """Run any program in a cage and without one, and say what the limits cost it.
+
+    A single run (one cage, --no-control, one repeat) passes standard input and output through and ends with the
+    program's own exit status. Of several runs each gets all of standard input where that is a file, and their table is
+    printed.
+
+    Parameters
+    ----------
+    cage
+        One of cgroups/.
+    command
+        The program and its arguments, after `--`.
+    dry_run
+        Print the plan and its commands, and start nothing.
+    """
+    typed = shlex.join(["pagecage", *sys.argv[1:]])
+    plan, host = plan_for(cage, command, wishes, typed, _say)
+    if dry_run:
+        return _preview(plan, host)
+    try:
+        check_memory_floor(plan)
+        make_kit(TOP)
+        job = Job(plan, RunFolder.create(RUNS, plan), host)
+    except BaseException:
+        host.stop()
+        raise
+    status = carry_out(job, _say, _STDERR if as_json else _STDOUT)
+    _report(job, as_json)
+    return exit_code(job, status, _say)
+
+
+def _preview(plan: Plan, host: Host) -> int:
+    host.stop()
+    print("\n".join(plan_lines(plan)))
+    for trial in plan.trials:
+        print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
+    return EXIT_OK
+
+
+def _report(job: Job, as_json: bool) -> None:
+    """The table and the page; below a program's own output the table alone, on standard error."""
+    if is_all_missed(job):
+        return
+    if not job.streams_output:
+        page = render(job.folder.path, _say)
+        print(show_run(job.folder.path, as_json), end="")
+        _say(f"report: {os.path.relpath(page)}")
+        return
+    table = show_run(job.folder.path, as_json)
+    print(table, end="", file=sys.stdout if as_json else sys.stderr)
+    _say(f"report: pagecage show {job.plan.run_id} --html")

@@ -1,0 +1,181 @@
+"""From what was typed after `pagecage replay` to a plan: everything that can be wrong is found before a start."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from pagecage.cage import UNCAGED
+from pagecage.cli.choose import choose_host, definitions, harness
+from pagecage.cli.pass_through import input_is_file
+from pagecage.command import Command
+from pagecage.definitions.catalogue import nearest
+from pagecage.errors import PagecageError
+from pagecage.hosts.host import Host
+from pagecage.plan import Choices, Plan, make_plan
+from pagecage.replay.carried import FOLDER, Carried, carried_to_json, make_carried, on_host, size_of, translated
+from pagecage.replay.experiment import SIZE, SIZE_REASON, Replay, make_experiment
+from pagecage.replay.libraries import carried_program
+from pagecage.runs import new_run_id
+from pagecage.trial import COLLECTORS
+
+Say = Callable[[str], None]
+_TIMEOUT_SECONDS = 3600.0
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ReplayWishes:
+    """What the user may choose for a replay.
+
+    Parameters
+    ----------
+    others
+        Another cage to compare with; may be given several times.
+    no_control
+        Leave out the run without limits.
+    repeats
+        How often it is run in each cage.
+    host
+        auto, local or vm.
+    cold
+        A file, or a directory for all files in it, that is out of the page cache when the program starts, measured; its
+        disk is the one that is limited. May be given several times.
+    cache
+        The state that --cold files are brought to: cold, resident, or any for as they are.
+    ready_when
+        Measure until a line of its output matches this regular expression, then end it.
+    ready_port
+        Measure until it listens on this TCP port, then end it.
+    copy
+        Copy a file or directory to the host's data disk and run the command there. May be given several times.
+    copy_program
+        Copy the program itself with the libraries that it is linked to.
+    timeout
+        Seconds after which a trial is ended.
+    collectors
+        Comma-separated: iostat, sar, vmtouch, bpftrace; or none.
+    data_dir
+        Directory on a disk of this machine for what pagecage writes itself (host local).
+    seed
+        Of the order within blocks; chosen and written down when not given.
+    """
+
+    others: Annotated[tuple[str, ...], Parameter(name="--cage")] = ()
+    no_control: bool = False
+    repeats: Annotated[int, Parameter(validator=Number(gte=1))] = 1
+    host: str = "auto"
+    cold: tuple[str, ...] = ()
+    cache: Literal["cold", "resident", "any"] = "cold"
+    ready_when: str | None = None
+    ready_port: Annotated[int, Parameter(validator=Number(gte=1, lte=65535))] | None = None
+    copy: tuple[str, ...] = ()
+    copy_program: bool = False
+    timeout: Annotated[float, Parameter(validator=Number(gt=0))] = _TIMEOUT_SECONDS
+    collectors: str = "iostat,sar"
+    data_dir: Path | None = None
+    seed: int | None = None
+
+
+def plan_for(cage: str, typed: tuple[str, ...], wishes: ReplayWishes, command: str, say: Say) -> tuple[Plan, Host]:
+    """The plan and its host; everything that can be wrong with the input is found before anything starts."""
+    cages = _cages(cage, wishes)
+    _check(typed, wishes)
+    carried = make_carried(wishes.copy)
+    program, start = carried_program(typed[0]) if wishes.copy_program else ((), (typed[0],))
+    host = choose_host(wishes.host, wishes.data_dir, say)
+    try:
+        place = _place(host, carried + program)
+        _check_here(typed, wishes, host, carried + program)
+        words = (*(word.replace("{directory}", place) for word in start), *typed[1:])
+        replay = Replay(
+            typed, translated(words, carried, place), _command(wishes, len(cages), carried, place), cages,
+            wishes.cache if wishes.cold else "any", _collectors(wishes.collectors),
+        )  # fmt: skip
+        more = {"carried": carried_to_json(carried + program), "directory": place}
+        return _plan(replay, wishes, host, command, more), host
+    except BaseException:
+        host.stop()
+        raise
+
+
+def _plan(replay: Replay, wishes: ReplayWishes, host: Host, command: str, more: dict[str, Any]) -> Plan:
+    cages = {name: definitions().cage(name, _data_bytes(wishes)) for name in {*replay.cages, UNCAGED}}
+    seed = wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32)
+    choices = Choices(SIZE, SIZE_REASON, wishes.repeats, seed, host.name, "never")
+    run_id = new_run_id(replay.name, host.name)
+    return make_plan(run_id, make_experiment(replay), cages, choices, command, harness(), more)
+
+
+def _cages(cage: str, wishes: ReplayWishes) -> tuple[str, ...]:
+    """Each cage once, the control first."""
+    known = definitions().cage_names()
+    for name in (cage, *wishes.others):
+        if name not in known:
+            raise PagecageError(f"there is no cage {name!r}", nearest(name, known))
+    control = () if wishes.no_control else (UNCAGED,)
+    return tuple(dict.fromkeys((*control, cage, *wishes.others)))
+
+
+def _check(typed: tuple[str, ...], wishes: ReplayWishes) -> None:
+    if not typed:
+        raise PagecageError("there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS")
+    if wishes.ready_when is not None and wishes.ready_port is not None:
+        raise PagecageError("--ready-when and --ready-port are two ends of one time", "leave one of them out")
+    try:
+        re.compile(wishes.ready_when or "")
+    except re.error as error:
+        what = f"--ready-when: {wishes.ready_when!r} is no regular expression: {error}"
+        raise PagecageError(what, "a backslash before a character takes it as it is, as in '\\(ready\\)'") from None
+
+
+def _check_here(typed: tuple[str, ...], wishes: ReplayWishes, host: Host, carried: tuple[Carried, ...]) -> None:
+    """What can be seen from here: a program and data of this machine, when it is the host."""
+    if host.name != "local" or carried:
+        return
+    if shutil.which(typed[0]) is None:
+        raise PagecageError(f"there is no program {typed[0]!r}", "look whether its name is right and PATH has it")
+    for path in wishes.cold:
+        if not Path(path).exists():
+            raise PagecageError(f"--cold: there is no {path}", "name a file or a directory that is there")
+
+
+def _place(host: Host, carried: tuple[Carried, ...]) -> str:
+    """Where the command runs: with what was copied, else where the user is, or in the guest's data directory."""
+    if carried:
+        return f"{host.data_dir}/{FOLDER}"
+    return str(Path.cwd()) if host.name == "local" else host.data_dir
+
+
+def _command(wishes: ReplayWishes, cages: int, carried: tuple[Carried, ...], place: str) -> Command:
+    is_single = cages * wishes.repeats == 1
+    paths = (on_host(path, carried, place) or str(Path(place, path)) for path in wishes.cold)
+    return Command(
+        data_paths=tuple(paths), ready_when=wishes.ready_when, ready_port=wishes.ready_port,
+        timeout_seconds=wishes.timeout, directory=place, is_literal=True,
+        streams_output=is_single, takes_input=is_single or input_is_file(),
+    )  # fmt: skip
+
+
+def _collectors(text: str) -> tuple[str, ...]:
+    names = () if text == "none" else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in COLLECTORS:
+            raise PagecageError(f"--collectors: there is no collector {name!r}", nearest(name, [*COLLECTORS, "none"]))
+    return names
+
+
+def _data_bytes(wishes: ReplayWishes) -> int | None:
+    """Bytes of the data, of which a cage may be a share; None where none are named, or none are here."""
+    paths = [Path(path) for path in wishes.cold or wishes.copy]
+    here = [path for path in paths if os.path.lexists(path)]
+    return sum(map(size_of, here)) if here and len(here) == len(paths) else None

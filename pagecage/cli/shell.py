@@ -1,0 +1,79 @@
+"""`pagecage shell`: a prompt in a cage, as one works by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from pagecage.agent.shell import ShellOrder, order_to_json
+from pagecage.cage import Cage
+from pagecage.cli.choose import TOP, choose_host, definitions
+from pagecage.errors import PagecageError
+from pagecage.hosts.host import Host, HostNeed
+from pagecage.hosts.kit import make_kit
+from pagecage.process import spawn
+from pagecage.units import parse_size_bytes
+
+_error = Console(stderr=True, highlight=False)
+EXAMPLES = """Examples:
+
+  pagecage shell customer
+  pagecage shell tenth --data-size 1GiB --host vm"""
+_ANY_NEED = HostNeed(0, 0)
+
+
+def _say(text: str) -> None:
+    _error.print(text, soft_wrap=True, markup=False)
+
+
+def shell(
+    cage: str,
+    /,
+    *,
+    host: str = "auto",
+    data_dir: Path | None = None,
+    data_size: Annotated[str | None, Parameter(name="--data-size")] = None,
+) -> int:
+    """Open a shell in a cage; its limits are read back and shown first, and leaving it removes them.
+
+    Parameters
+    ----------
+    cage
+        One of cgroups/.
+    host
+        auto, local or vm.
+    data_dir
+        Where the shell starts; the disk behind it is limited. Otherwise the present directory (host local).
+    data_size
+        Size of the data, as in 1GiB, for a cage that is a share of it.
+    """
+    size_bytes = parse_size_bytes(data_size, "--data-size") if data_size else None
+    chosen = definitions().cage(cage, size_bytes)
+    if not os.isatty(0):
+        raise PagecageError("a shell needs a terminal", f"pagecage replay {cage} --no-control -- COMMAND")
+    kit, machine = make_kit(TOP), choose_host(host, data_dir or Path.cwd(), _say)
+    try:
+        machine.prepare(_ANY_NEED, _say)
+        machine.start()
+        machine.push([kit.agent], machine.spool_dir)
+        return _run(machine, chosen)
+    finally:
+        machine.stop()
+
+
+def _run(machine: Host, cage: Cage) -> int:
+    """Hand the terminal to the agent, which hands it to the shell; the shell's exit status."""
+    order = json.dumps(order_to_json(ShellOrder(cage, machine.data_dir, machine.spool_dir, machine.user)))
+    argv = machine.interactive(["python3", f"{machine.spool_dir}/agent.pyz", "shell", order])
+    process = spawn(argv, stdin=None, stdout=None, stderr=None)
+    before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for what runs in the shell
+    try:
+        return process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
