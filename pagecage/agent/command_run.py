@@ -51,7 +51,9 @@ def run_command(attempt: Attempt) -> None:
     attempt.timed_out = watched is not None and not _is_done(watched, command)
     attempt.outcome, attempt.error = judge_command(attempt, watched)
     attempt.failed_in = None if attempt.has_answer else "run"
-    attempt.response = responses(attempt) | _times(watched, command)
+    attempt.response = responses(attempt)
+    if watched is not None and attempt.response:
+        attempt.response |= _times(watched, command)
 
 
 def _command(attempt: Attempt) -> Command:
@@ -183,10 +185,8 @@ def _told_left(left: list[Member]) -> str:
     return f"it ended while {names} lived on in its cage, so its time to exit is not the time of its work"
 
 
-def _times(watched: Watched | None, command: Command) -> dict[str, float | None]:
+def _times(watched: Watched, command: Command) -> dict[str, float | None]:
     """`ready_seconds` where it was to serve, else `wall_seconds`; None where it did not come to that."""
-    if watched is None:
-        return {}
     end = watched.ready_at if command.serves else watched.exited_at
     seconds = None if end is None else end - watched.began
     return {"ready_seconds": seconds} if command.serves else {"wall_seconds": seconds}

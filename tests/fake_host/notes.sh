@@ -6,7 +6,7 @@ note() {
     printf '%s\n' "$*" >>"$FAKE_LOG"
 }
 
-# Whether the list $1 (FAKE_FAILS, FAKE_FORGETS, FAKE_SIGNALS, FAKE_STALLS ...) names $2.
+# Whether the list $1 (FAKE_FAILS, FAKE_FORGETS, FAKE_SIGNALS, FAKE_SLOW, FAKE_STALLS ...) names $2.
 asked() {
     case " $1 " in
     *" $2 "*) return 0 ;;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from pagecage.agent.session import run_trial
 from pagecage.agent.workload_run import fill, judge_end
-from pagecage.record import OUTCOMES, Record, read_records
+from pagecage.record import OUTCOMES, read_records
 from pagecage.trial import Workload
 from tests.fake_host.machine import LIGHT, Machine, make_bench, make_trial
 
@@ -35,7 +34,6 @@ def judged(
     [
         ({"checksum_ok": True}, "ok"),
         ({"checksum_ok": None}, "ok"),
-        ({"kind": "command"}, "ok"),
         ({}, "failed"),
         ({"oom_kill": 1, "status": -9}, "oom_killed"),
         ({"oom_kill": 2, "status": 0, "checksum_ok": True}, "oom_killed"),
@@ -48,7 +46,6 @@ def judged(
         ({"status": 0, "checksum_ok": False}, "wrong_answer"),
         ({"status": 1, "checksum_ok": False}, "wrong_answer"),
         ({"status": 1, "checksum_ok": True}, "failed"),
-        ({"status": 1, "kind": "command"}, "failed"),
     ],
 )
 def test_the_strongest_evidence_decides(evidence: dict[str, Any], outcome: str) -> None:
@@ -69,7 +66,7 @@ def test_what_a_wrong_answer_lacks_is_told(response: Any, told: str) -> None:
 
 @given(
     status=st.integers(-64, 255), oom_kill=st.none() | st.integers(0, 3), timed_out=st.booleans(),
-    kind=st.sampled_from(["handshake", "command"]), checksum_ok=st.none() | st.booleans(),
+    kind=st.sampled_from(["handshake", "fio"]), checksum_ok=st.none() | st.booleans(),
 )  # fmt: skip
 def test_every_end_has_one_meaning(
     status: int, oom_kill: int | None, timed_out: bool, kind: str, checksum_ok: bool | None
@@ -87,47 +84,11 @@ def test_only_known_places_are_filled(argument: str, value: str) -> None:
     assert fill("{print $1} {nothing}", {"file": "x"}) == "{print $1} {nothing}"
 
 
-def run_command(machine: Machine, script: str, **changes: Any) -> Record:
-    workload = Workload("sh", ("-c", script), "command")
-    trial = replace(make_trial(cage=LIGHT, collectors=(), workload=workload), **changes)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
-    return list(read_records(machine.records))[-1]
-
-
-def test_a_command_is_measured_from_start_to_exit(machine: Machine) -> None:
-    """What it read is counted even when it is over before anybody could have said go."""
-    record = run_command(machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3')
-    assert record.outcome == "ok"
-    assert record.response["device_read_bytes"] == 4096
-    assert 0.3 <= (record.measured or {})["seconds"] < 10
-    assert record.response["read_seconds"] == (record.measured or {})["seconds"]
-    assert record.workload["argv"][0] == "sh"
-
-
-def test_a_command_that_fails_says_why(machine: Machine) -> None:
-    record = run_command(machine, "echo nothing to serve >&2; exit 3")
-    assert (record.outcome, record.phase, record.error) == ("failed", "run", "nothing to serve")
-
-
-def test_a_command_that_reads_its_input_finds_its_end(machine: Machine) -> None:
-    assert run_command(machine, "cat").outcome == "ok"
-
-
-def test_a_command_that_leaves_something_behind_leaves_nothing(machine: Machine) -> None:
-    record = run_command(machine, 'sleep 60 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0')
-    assert record.outcome == "ok"
-    assert machine.left() == []
-
-
-def test_a_command_that_takes_too_long_is_ended(machine: Machine) -> None:
-    record = run_command(machine, "exec sleep 60", timeout_seconds=0.5)
-    assert record.outcome == "timed_out"
-    assert machine.left() == []
-
-
 def test_places_are_filled_in(machine: Machine) -> None:
     script = "test -f {file} && test -f {sidecar} && test -d {data_dir} && test {max_seconds} = 5.0"
-    assert run_command(machine, script).outcome == "ok"
+    trial = make_trial(cage=LIGHT, collectors=(), workload=Workload("sh", ("-c", script), "command"))
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    assert next(iter(read_records(machine.records))).outcome == "ok"
 
 
 def test_a_program_that_is_not_there_is_a_failure(machine: Machine) -> None:

@@ -1,0 +1,303 @@
+"""Programs that know no handshake: to their exit, until they serve, and every way in which they evade the cage."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.agent.session import run_trial
+from pagecage.command import Command
+from pagecage.record import Record, read_records
+from pagecage.trial import Workload
+from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench, make_trial
+
+SERVER = """
+import socket, sys, time
+s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(60)
+"""
+
+
+def carry_out(machine: Machine, script: str, out: io.BytesIO | None = None, **changes: Any) -> Record:
+    """A trial of `sh -c script`; `changes` are the command's, and `timeout_seconds` and `cage` the trial's."""
+    own = {key: changes.pop(key) for key in ("cage", "collectors", "cache", "dataset") if key in changes}
+    limit = changes.pop("timeout_seconds", 20.0)
+    command = Command(is_literal=True, **changes)
+    workload = Workload("sh", ("-c", script), "command", command=command)
+    trial = make_trial(workload=workload, timeout_seconds=limit, **{"cage": LIGHT, "collectors": (), "dataset": None,
+                       "cache": "any", **own})  # fmt: skip
+    run_trial(make_bench(machine, out or io.BytesIO(), trial), trial, 1)
+    return list(read_records(machine.records))[-1]
+
+
+def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
+    """What it read is counted even when it is over before anybody could look."""
+    record = carry_out(machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3')
+    assert record.outcome == "ok"
+    assert record.response["device_read_bytes"] == 4096
+    assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
+    assert "ready_seconds" not in record.response
+    assert (record.measured or {})["seconds"] == pytest.approx(record.response["wall_seconds"], abs=0.001)
+    assert record.workload["argv"] == ["sh", "-c", record.workload["argv"][2]]
+    assert len(record.workload["sha256"]) == 64
+
+
+def test_making_the_scope_is_not_its_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SLOW", "scope")
+    record = carry_out(machine, "true")
+    assert (record.response["wall_seconds"] or 9) < 0.4
+    assert next(phase["seconds"] for phase in record.phases if phase["name"] == "run") > 0.5
+
+
+def test_a_failure_is_its_own_with_status_and_last_words(machine: Machine) -> None:
+    record = carry_out(machine, "for n in 1 2 3; do echo line $n >&2; done; exit 3")
+    assert (record.outcome, record.phase) == ("failed", "run")
+    assert record.error == "it ended with status 3: line 3"
+    assert record.exit["status"] == 3
+    assert record.exit["said"] == ["line 1", "line 2", "line 3"]
+    assert record.is_programs_own_failure
+    assert record.is_final
+
+
+def test_77_is_a_status_like_any_other(machine: Machine) -> None:
+    assert carry_out(machine, "exit 77").outcome == "failed"
+
+
+def test_a_signal_is_told(machine: Machine) -> None:
+    record = carry_out(machine, "kill -9 $$")
+    assert (record.outcome, record.error) == ("failed", "it ended by signal 9")
+
+
+def test_a_scope_that_does_not_start_is_not_its_failure(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "scope")
+    record = carry_out(machine, "true")
+    assert record.outcome == "failed"
+    assert "its scope was not started: Failed to start transient scope unit" in (record.error or "")
+    assert not record.is_final
+
+
+def test_out_of_memory_is_an_answer(machine: Machine) -> None:
+    record = carry_out(machine, 'printf "oom_kill 1\\n" >"$FAKE_SLICE/memory.events"; kill -9 $$')
+    assert (record.outcome, record.error) == ("oom_killed", None)
+
+
+def test_its_braces_are_its_own(machine: Machine) -> None:
+    assert carry_out(machine, 'test "{file} {data_dir}" = "$(printf %s%s {file\\} \\ {data_dir\\})"').outcome == "ok"
+
+
+def test_it_takes_too_long(machine: Machine) -> None:
+    record = carry_out(machine, "exec sleep 60", timeout_seconds=0.5)
+    assert (record.outcome, record.error) == ("timed_out", "not done after 0.5 s")
+    assert record.response["wall_seconds"] is None
+    assert machine.left() == []
+
+
+def test_it_finds_its_directory_and_environment(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUSTOMERS_SECRET", "hunter2")
+    record = carry_out(
+        machine, f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7', directory=str(machine.data)
+    )
+    assert record.outcome == "ok", record.error
+    assert "CUSTOMERS_SECRET" in record.workload["environment"]
+    assert "hunter2" not in machine.records.read_text()
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_a_line_of_its_output_tells_that_it_serves(machine: Machine, stream: str) -> None:
+    began = time.monotonic()
+    record = carry_out(
+        machine, f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60", ready_when=r"listening on \d+$"
+    )
+    assert (record.outcome, record.error) == ("ok", None)
+    assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
+    assert "wall_seconds" not in record.response
+    assert time.monotonic() - began < 15
+    assert record.exit["status"] == -15
+    assert not record.exit["is_programs_own"]
+    assert machine.left() == []
+
+
+def test_half_a_line_does_not_serve_but_the_last_one_needs_no_end(machine: Machine) -> None:
+    halves = carry_out(machine, "printf 'list'; sleep 0.2; printf 'ening\\n'; exec sleep 60", ready_when="^listening$")
+    assert (halves.response["ready_seconds"] or 0) >= 0.2
+    assert carry_out(machine, "printf ready", ready_when="^ready$").outcome == "ok"
+
+
+@pytest.mark.parametrize(("script", "says"), [
+    ("echo nearly; exit 0", "it ended with status 0 before it served"),
+    ("echo cannot bind >&2; exit 4", "it ended with status 4: cannot bind"),
+])  # fmt: skip
+def test_one_that_ends_before_it_serves_has_failed(machine: Machine, script: str, says: str) -> None:
+    record = carry_out(machine, script, ready_when="never said")
+    assert (record.outcome, record.error) == ("failed", says)
+    assert record.response == {}
+    assert record.is_programs_own_failure
+
+
+def test_one_that_never_serves_is_timed_out(machine: Machine) -> None:
+    record = carry_out(machine, "exec sleep 60", ready_when="never said", timeout_seconds=0.5)
+    assert (record.outcome, record.error) == ("timed_out", "not serving after 0.5 s")
+    assert record.response["ready_seconds"] is None
+
+
+@pytest.fixture
+def port() -> int:
+    """One that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def test_it_serves_when_it_listens(machine: Machine, port: int, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVER)
+    record = carry_out(machine, f"sleep 0.3; exec python3 -S {tmp_path}/server.py {port}", ready_port=port)
+    assert (record.outcome, record.error) == ("ok", None)
+    assert 0.3 <= (record.response["ready_seconds"] or 0) < 10
+    assert machine.left() == []
+
+
+def test_one_that_daemonises_may_serve(machine: Machine, port: int, tmp_path: Path) -> None:
+    """Its own process ends at once; what it left in the cage listens later."""
+    (tmp_path / "server.py").write_text(SERVER)
+    script = f'(sleep 0.4; exec python3 -S {tmp_path}/server.py {port}) & echo $! >>"$FAKE_SLICE/cgroup.procs"'
+    record = carry_out(machine, script, ready_port=port)
+    assert (record.outcome, record.error) == ("ok", None)
+    assert (record.response["ready_seconds"] or 0) >= 0.4
+    assert machine.left() == []
+
+
+def test_a_port_in_use_is_refused_before_anything_starts(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        record = carry_out(machine, "true", ready_port=taken.getsockname()[1])
+    assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
+    assert record.missed_requirements[0]["requirement"] == "port"
+    assert "in use already" in record.missed_requirements[0]["reason"]
+    assert not any(line.startswith("scope") for line in machine.told())
+
+
+def test_one_that_daemonises_is_told(machine: Machine) -> None:
+    record = carry_out(machine, 'sleep 60 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0')
+    assert record.outcome == "failed"
+    assert "it ended while sleep (process" in (record.error or "")
+    assert record.exit["left_behind"][0]["name"] == "sleep"
+    assert record.is_final
+    assert machine.left() == []
+
+
+def test_children_that_go_a_moment_later_are_no_daemons(machine: Machine) -> None:
+    assert carry_out(machine, 'sleep 0.1 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0').outcome == "ok"
+
+
+def test_one_that_leaves_the_cage_is_seen_and_ended(machine: Machine) -> None:
+    elsewhere = machine.cgroups / "system.slice/other.service"
+    elsewhere.mkdir(parents=True)
+    began = time.monotonic()
+    record = carry_out(machine, f"sleep 60 & echo $! >>{elsewhere}/cgroup.procs; wait")
+    assert time.monotonic() - began < 15
+    assert record.outcome == "failed"
+    assert f"left the cage for {elsewhere}" in (record.error or "")
+    assert record.exit["outside"][0]["name"] == "sleep"
+    os.kill(record.exit["outside"][0]["pid"], 9)
+
+
+def test_its_output_is_handed_on_as_it_is(machine: Machine) -> None:
+    out = io.BytesIO()
+    record = carry_out(machine, "printf 'a\\0b'; echo problem >&2", out, streams_output=True)
+    told = [frame for frame in frames_of(out.getvalue()) if frame["frame"] == "output"]
+    assert b"".join(f["body"] for f in told if f["stream"] == "stdout") == b"a\0b"
+    assert b"".join(f["body"] for f in told if f["stream"] == "stderr") == b"problem\n"
+    assert record.outcome == "ok"
+
+
+def test_without_being_asked_nothing_is_handed_on(machine: Machine) -> None:
+    out = io.BytesIO()
+    carry_out(machine, "echo much", out)
+    assert not [frame for frame in frames_of(out.getvalue()) if frame["frame"] == "output"]
+
+
+def test_without_input_it_finds_the_end_of_it(machine: Machine) -> None:
+    assert carry_out(machine, 'test -z "$(cat)"').outcome == "ok"
+
+
+def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> None:
+    trial = make_trial(workload=Workload("no-such-program", (), "command", command=Command()), collectors=())
+    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    [record] = read_records(machine.records)
+    assert record.outcome == "requirement_missed"
+    [missed] = record.missed_requirements
+    assert "no program 'no-such-program'" in missed["reason"]
+    assert missed["mend"]
+
+
+class TestData:
+    """Files named by the user are the dataset: brought to a state, measured, their disk limited."""
+
+    @pytest.fixture
+    def files(self, machine: Machine) -> Path:
+        folder = machine.data / "own"
+        (folder / "below").mkdir(parents=True)
+        for name in ("a", "below/b"):
+            (folder / name).write_bytes(os.urandom(300_000))
+        (folder / "empty").touch()
+        (folder / "link").symlink_to("a")
+        return folder
+
+    def test_all_files_of_a_directory_are_cold(self, machine: Machine, files: Path) -> None:
+        record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
+        assert record.outcome == "ok", record.error
+        assert record.cache["requested"] == "cold"
+        assert record.cache["file_bytes"] == 600_000
+        assert record.cache["resident_bytes_before"] == 0
+        assert record.cache["resident_bytes_after"] == -(-300_000 // 4096) * 4096
+
+    def test_as_they_are(self, machine: Machine, files: Path) -> None:
+        (files / "a").read_bytes()
+        record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
+        assert record.cache["resident_bytes_before"] > 0
+
+    def test_a_relative_path_is_below_its_directory(self, machine: Machine, files: Path) -> None:
+        record = carry_out(machine, "test -e a", data_paths=("a",), directory=str(files), cache="cold")
+        assert (record.outcome, record.cache["file_bytes"]) == ("ok", 300_000)
+
+    @pytest.mark.parametrize(("path", "says"), [("nowhere", "there is no"), ("hollow", "there is no file in")])
+    def test_no_files_is_refused(self, machine: Machine, path: str, says: str) -> None:
+        (machine.data / "hollow").mkdir()
+        record = carry_out(machine, "true", data_paths=(str(machine.data / path),), cache="cold")
+        assert record.outcome == "requirement_missed"
+        assert says in record.missed_requirements[0]["reason"]
+
+    def test_two_disks_are_refused_by_name(
+        self, machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from pagecage.agent import command_prepare
+
+        one = make_bench(machine, io.BytesIO()).disk
+        other = replace(one, maj_min="8:0", node="/dev/other")
+        monkeypatch.setattr(command_prepare, "resolve_disk", lambda path: other if "shm" in str(path) else one)
+        with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
+            record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
+        assert record.outcome == "requirement_missed"
+        reason = record.missed_requirements[0]["reason"]
+        assert one.node in reason
+        assert other.node in reason
+
+    def test_the_limit_goes_to_the_disk_behind_the_files(
+        self, machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from pagecage.agent import command_prepare
+
+        other = replace(make_bench(machine, io.BytesIO()).disk, maj_min="8:0", node="/dev/other")
+        monkeypatch.setattr(command_prepare, "resolve_disk", lambda _: other)
+        monkeypatch.setenv("FAKE_NODE", other.node)
+        monkeypatch.setenv("FAKE_MAJ_MIN", other.maj_min)
+        record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
+        assert record.outcome == "ok", record.error
+        assert record.device["maj_min"] == "8:0"
+        assert record.cage["read_back"]["io.max.rbps"] == "20000000"
