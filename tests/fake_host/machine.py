@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import cgroupfs, command_prepare, device, facts, knobs, session, systemd
+from pagecage.agent import cgroupfs, command_prepare, device, facts, knobs, session, shell, systemd
 from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.children import Children
@@ -113,7 +113,7 @@ class Machine:
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, knobs):
             set_(module, "read_knobs", read_knobs)
-        for module in (command_prepare, facts, session):
+        for module in (command_prepare, facts, session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)

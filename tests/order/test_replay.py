@@ -1,0 +1,158 @@
+"""A replay by controller and real agent together: streams, carried files, failures that are final."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pagecage.cage import Cage
+from pagecage.campaign import Campaign, Summary, need_of
+from pagecage.cli import pass_through
+from pagecage.cli.pass_through import PassThrough
+from pagecage.command import Command
+from pagecage.hosts.kit import Kit, agent_bytes
+from pagecage.plan import Choices, Plan, make_plan
+from pagecage.record import Record, read_records
+from pagecage.replay.carried import carried_to_json, make_carried, translated
+from pagecage.replay.experiment import SIZE, Replay, make_experiment
+from pagecage.runs import RunFolder
+from tests.fake_host.hosts import on_fakes
+from tests.fake_host.machine import Machine
+from tests.unit.test_plan import HARNESS
+
+CAGES = {name: Cage(name, {}) for name in ("uncaged", "tight")}
+
+
+@pytest.fixture
+def kit(machine: Machine) -> Kit:
+    agent = machine.root / "agent.pyz"
+    agent.write_bytes(agent_bytes())
+    return Kit(agent, (), "0" * 64)
+
+
+def plan_of(*argv: str, command: Command, repeats: int = 1, carried: tuple[str, ...] = (), place: str = "") -> Plan:
+    """The plan of a replay in one cage."""
+    made = make_carried(carried)
+    here = replace(command, is_literal=True, directory=place or command.directory)
+    asked = Replay(argv, translated(argv, made, place), here, ("tight",), "any", ())
+    more = {"carried": carried_to_json(made), "directory": place}
+    choices = Choices(SIZE, "asked for", repeats, 7, "vm", "never")
+    run_id = f"20261121T100000Z-{asked.name}-vm"
+    return make_plan(run_id, make_experiment(asked), CAGES, choices, "pagecage replay", HARNESS, more)
+
+
+class Streams:
+    """Standard output, and standard input from a file or a pipe, in the place of this process's own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "stdout"
+        self.stdout = os.open(self.path, os.O_WRONLY | os.O_CREAT)
+
+    def text(self) -> bytes:
+        return self.path.read_bytes()
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Iterator[Streams]:
+    made = Streams(tmp_path)
+    yield made
+    os.close(made.stdout)
+
+
+def carry_out(machine: Machine, kit: Kit, plan: Plan, streams: Streams) -> tuple[Summary, list[Record]]:
+    folder = RunFolder.create(machine.root / "runs", plan)
+    listener = PassThrough(lambda _: None, streams.stdout)
+    summary = Campaign(on_fakes(kit.agent, machine), plan, folder, kit, listener).run()
+    return summary, list(read_records(folder.records_path))
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
+    monkeypatch.setattr(pass_through, "_STDIN", descriptor)
+
+
+BOTH = Command(streams_output=True, takes_input=True)
+
+
+def test_a_pipe_goes_through_the_program(
+    machine: Machine, kit: Kit, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than one piece, and bytes that are no text."""
+    sent = os.urandom(300_000)
+    (machine.root / "sent").write_bytes(sent)
+    with os.popen(f"cat {machine.root}/sent") as pipe:
+        stdin(monkeypatch, pipe.fileno())
+        summary, [record] = carry_out(machine, kit, plan_of("cat", command=BOTH), streams)
+    assert (summary, record.outcome) == (Summary(1, 0), "ok")
+    assert streams.text() == sent
+    assert machine.left() == []
+
+
+def test_each_trial_has_all_of_a_file(
+    machine: Machine, kit: Kit, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine.root / "sent").write_bytes(b"x" * 100_000)
+    counted = plan_of("sh", "-c", 'test "$(wc -c)" = 100000', command=Command(takes_input=True), repeats=3)
+    with (machine.root / "sent").open("rb") as file:
+        stdin(monkeypatch, file.fileno())
+        summary, records = carry_out(machine, kit, counted, streams)
+    assert summary == Summary(3, 0)
+    assert [record.outcome for record in records] == ["ok"] * 3
+    assert streams.text() == b""
+
+
+def test_a_program_that_reads_nothing_is_not_waited_for(
+    machine: Machine, kit: Kit, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its input is a pipe that nobody writes to, as at a terminal."""
+    silent, writer = os.pipe()
+    stdin(monkeypatch, silent)
+    summary, [record] = carry_out(machine, kit, plan_of("echo", "done", command=BOTH), streams)
+    assert (summary, record.outcome, streams.text()) == (Summary(1, 0), "ok", b"done\n")
+    os.close(writer)
+    os.close(silent)
+
+
+def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, kit: Kit, streams: Streams) -> None:
+    plan = plan_of("sh", "-c", "echo ran; exit 3", command=replace(BOTH, takes_input=False))
+    summary, records = carry_out(machine, kit, plan, streams)
+    assert summary == Summary(1, 0)
+    assert [(record.attempt, record.outcome, record.exit["status"]) for record in records] == [(1, "failed", 3)]
+    assert streams.text() == b"ran\n"
+
+
+def test_files_are_carried_and_put_away(machine: Machine, kit: Kit, streams: Streams, tmp_path: Path) -> None:
+    folder = tmp_path / "with a space"
+    (folder / "below").mkdir(parents=True)
+    (folder / "below/file").write_text("carried\n")
+    (folder / "link").symlink_to("below/file")
+    place = str(machine.data / "replay")
+    Path(place, "earlier").mkdir(parents=True)
+    command = replace(BOTH, takes_input=False)
+    script = 'cat "$1/link" && pwd && test ! -e earlier'
+    plan = plan_of("sh", "-c", script, "sh", str(folder), command=command, carried=(str(folder),), place=place)
+    summary, [record] = carry_out(machine, kit, plan, streams)
+    assert (summary, record.outcome) == (Summary(1, 0), "ok"), record.error
+    assert streams.text().decode() == f"carried\n{place}\n"
+    assert not Path(place).exists()
+
+
+def test_what_is_carried_has_room(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 1_000_000)
+    bare, loaded = (plan_of("true", command=Command(), carried=paths, place="/d") for paths in
+                    ((), (str(tmp_path / "big"),)))  # fmt: skip
+    assert need_of(loaded).data_bytes - need_of(bare).data_bytes == 1_000_000
+
+
+def test_what_cannot_be_carried_is_told(machine: Machine, kit: Kit, streams: Streams, tmp_path: Path) -> None:
+    from pagecage.errors import HostError
+
+    (tmp_path / "file").write_text("x")
+    (machine.root / "a-file").touch()
+    place = str(machine.root / "a-file/replay")
+    plan = plan_of("true", command=Command(), carried=(str(tmp_path / "file"),), place=place)
+    with pytest.raises(HostError, match="--copy could not write"):
+        carry_out(machine, kit, plan, streams)

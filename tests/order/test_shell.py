@@ -1,0 +1,107 @@
+"""A shell in the cage at a real terminal (a pty), the agent being the zipapp that travels."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent.shell import ShellOrder, order_to_json
+from pagecage.cage import Cage
+from pagecage.hosts.kit import agent_bytes
+from pagecage.process import Process, spawn
+from tests.fake_host.machine import CAGE, Machine
+
+ON_FAKES = Path(__file__).resolve().parents[1] / "fake_host/agent_on_fakes.py"
+
+
+class Terminal:
+    """The agent's shell at the other end of a pty."""
+
+    def __init__(self, machine: Machine, cage: Cage = CAGE) -> None:
+        agent = machine.root / "agent.pyz"
+        agent.write_bytes(agent_bytes())
+        order = json.dumps(order_to_json(ShellOrder(cage, str(machine.data), str(machine.spool), False)))
+        self._master, slave = pty.openpty()
+        # setsid -c: the pty becomes the controlling terminal, as a terminal window's is.
+        argv = ["setsid", "-cw", sys.executable, "-S", str(ON_FAKES), str(agent), str(machine.root), "shell", order]
+        env = {"SHELL": "/bin/bash", "HOME": str(machine.root), "PS1": "$ ", "TERM": "dumb"}
+        self.process: Process[bytes] = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
+        os.close(slave)
+        self.said = b""
+
+    def wait_for(self, text: str, seconds: float = 20.0) -> None:
+        """Read until this was printed."""
+        deadline = time.monotonic() + seconds
+        while text.encode() not in self.said:
+            assert time.monotonic() < deadline, self.said.decode()
+            self.said += os.read(self._master, 4096)
+
+    def type(self, line: str) -> None:
+        os.write(self._master, line.encode())
+
+    def end(self) -> int:
+        """Its exit status; what it still says is read."""
+        try:
+            while piece := os.read(self._master, 4096):
+                self.said += piece
+        except OSError:  # EIO: the other end is closed (pty(7))
+            pass
+        os.close(self._master)
+        return self.process.wait(20)
+
+
+def test_limits_are_shown_and_leaving_removes_them(machine: Machine) -> None:
+    terminal = Terminal(machine)
+    terminal.wait_for("it is removed when you leave")
+    terminal.type('test -t 0 && test -t 1 && echo "in $PAGECAGE_CAGE at $PWD"\n')
+    terminal.wait_for(f"in tight at {machine.data}")
+    assert any("pagecage-shell.1" in path for path in machine.left())
+    terminal.type("exit 7\n")
+    assert terminal.end() == 7
+    said = terminal.said.decode()
+    assert "cage tight on /dev/fakedisk" in said
+    assert "io.max.rbps      20000000" in said
+    assert "memory.max       8388608" in said
+    assert machine.left() == []
+
+
+def test_ctrl_c_is_for_what_runs_in_it(machine: Machine) -> None:
+    terminal = Terminal(machine)
+    terminal.wait_for("removed when you leave")
+    terminal.type("echo begun; sleep 60\n")
+    terminal.wait_for("begun\r\n")
+    time.sleep(0.3)
+    terminal.type("\x03")
+    terminal.type("echo still-$((40 + 2))\n")
+    terminal.wait_for("still-42")
+    terminal.type("exit\n")
+    terminal.end()
+    assert machine.left() == []
+
+
+def test_a_terminal_that_is_closed_leaves_nothing(machine: Machine) -> None:
+    terminal = Terminal(machine)
+    terminal.wait_for("removed when you leave")
+    terminal.process.send_signal(signal.SIGHUP)
+    assert terminal.end() != 0
+    deadline = time.monotonic() + 10
+    while machine.left() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert machine.left() == []
+
+
+def test_a_limit_that_is_not_in_force_gives_no_shell(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FORGETS", "memory.max")
+    terminal = Terminal(machine)
+    assert terminal.end() == 3
+    assert "the limits are not in force" in terminal.said.decode()
+    assert "mend: pagecage doctor" in terminal.said.decode()
+    assert machine.left() == []
+    assert not any(line.startswith("scope") for line in machine.told())
