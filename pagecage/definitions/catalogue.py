@@ -179,7 +179,10 @@ def _cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> 
     limits = {k: data[k] for k in CageFile.model_fields if k[0].isupper() and data[k] is not None}
     if isinstance(table.MemoryMax, Fraction):
         if dataset_bytes is None:
-            raise PagecageError(f"{path.name}: MemoryMax is a share of a dataset, and there is none", "give a size")
+            raise PagecageError(
+                f"{path.name}: MemoryMax is a share of a dataset, and there is none",
+                "name the data or its size: --cold of replay, --data-size of shell",
+            )
         limits["MemoryMax"] = page_floor_bytes(round(dataset_bytes * table.MemoryMax.dataset_fraction))
     # Swap is closed, or anonymous memory would spill instead of being killed; and swap-in passes io.max unthrottled.
     if limits.get("MemorySwapMax") == "infinity":

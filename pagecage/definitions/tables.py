@@ -109,6 +109,8 @@ class WorkloadTable(Strict):
         own = ("data_paths", "ready_when", "ready_port", "timeout_seconds")
         if self.kind != "command" and (given := [key for key in own if getattr(self, key)]):
             raise ValueError(f'{given[0]} goes with kind "command", and this is {self.kind!r}')
+        if self.ready_when is not None and self.ready_port is not None:
+            raise ValueError("ready_when and ready_port are two ends of one time: leave one of them out")
         return self
 
     @model_validator(mode="after")

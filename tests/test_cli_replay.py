@@ -1,0 +1,140 @@
+"""`pagecage replay` and `pagecage shell` as a user meets them: what is refused, and what a dry run shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent.program import GATE
+from pagecage.cli.replay_end import exit_code, shell_status
+from pagecage.errors import PagecageError
+from tests.checkout import copy, pagecage, top
+from tests.fixtures.records import make_record
+
+__all__ = ["copy", "top"]
+HERE = ("--host", "local")
+
+
+def refused(top: Path, *words: str, status: int = 2) -> str:
+    done = pagecage(top, *words)
+    assert done.status == status, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (top / "runs").exists()
+    return " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "mend"),
+    [
+        (("custmer", *HERE, "--", "true"), "no cage 'custmer'", 'did you mean "customer"?'),
+        (("customer", "--cage", "tnth", *HERE, "--", "true"), "no cage 'tnth'", 'did you mean "tenth"?'),
+        (("customer", *HERE), "there is no command", "pagecage replay CAGE -- COMMAND"),
+        (("customer", *HERE, "--", "no-such-program"), "no program 'no-such-program'", "PATH"),
+        (("customer", *HERE, "--ready-when", "((", "--", "true"), "'((' is no regular expression", "backslash"),
+        (("customer", *HERE, "--ready-when", "x", "--ready-port", "80", "--", "true"), "two ends", "leave one"),
+        (("customer", *HERE, "--cold", "nowhere", "--", "true"), "--cold: there is no nowhere", "that is there"),
+        (("customer", *HERE, "--copy", "nowhere", "--", "true"), "--copy: there is no nowhere", "ls -d nowhere"),
+        (("customer", *HERE, "--collectors", "iostat,srr", "--", "true"), "no collector 'srr'", '"sar"'),
+        (("customer", "--host", "mars", "--", "true"), "no host 'mars'", "auto"),
+        (("tenth", *HERE, "--", "true"), "share of a dataset", ""),
+        (("customer", *HERE, "--copy-program", "--", "no-such-program"), "--copy-program: there is no", "PATH"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(top: Path, words: tuple[str, ...], says: str, mend: str) -> None:
+    said = refused(top, "replay", *words)
+    assert says in said
+    assert mend in said
+
+
+@pytest.mark.parametrize("words", [("--repeats", "0"), ("--timeout", "0"), ("--ready-port", "99999"), ("--cache", "x")])
+def test_figures_out_of_range_are_refused(top: Path, words: tuple[str, ...]) -> None:
+    refused(top, "replay", "customer", *HERE, *words, "--", "true")
+
+
+def dry(top: Path, *words: str) -> str:
+    done = pagecage(top, "replay", *words)
+    assert done.status == 0, done.stderr
+    assert not (top / "runs").exists()
+    return done.stdout
+
+
+def test_a_dry_run_shows_the_exact_commands(top: Path) -> None:
+    shown = dry(top, "customer", *HERE, "--dry-run", "--", "grep", "-r", "{file} --x", ".")
+    assert "replay-grep on local: 2 trials" in shown
+    assert "'IOReadBandwidthMax=DISK 200000000'" in shown
+    assert f"-- sh -c '{GATE}' sh grep -r '{{file}} --x' ." in shown
+    assert shown.index("r1_uncaged") < len(shown)
+
+
+def test_without_the_control_and_with_another_cage(top: Path) -> None:
+    shown = dry(
+        top, "customer", "--cage", "iops-500", "--no-control", "--repeats", "2", *HERE, "--dry-run", "--", "true"
+    )
+    assert "4 trials, 2 repeats" in shown
+    assert "uncaged" not in shown
+
+
+def test_a_share_is_of_the_data_that_are_named(top: Path) -> None:
+    (top / "data").write_bytes(b"x" * 10_000_000)
+    shown = dry(top, "tenth", "--cold", "data", *HERE, "--dry-run", "--", "cat", "data")
+    assert "MemoryMax=999424" in shown  # a tenth, rounded down to a page
+    assert "cache cold" in shown
+
+
+def test_a_shell_needs_a_terminal(top: Path) -> None:
+    assert "needs a terminal" in refused(top, "shell", "customer", *HERE)
+    assert 'did you mean "customer"?' in refused(top, "shell", "custmer", *HERE)
+    assert "no clear unit" in refused(top, "shell", "tenth", "--data-size", "1G", *HERE)
+
+
+class Ended:
+    """A job whose trials ended so."""
+
+    def __init__(self, *records: object, replay: bool = True, streams: bool = True) -> None:
+        from types import SimpleNamespace
+
+        self.streams_output = streams
+        trials = [SimpleNamespace(trial_id=str(n)) for n in range(len(records))]
+        document = {"replay": {} if replay else None, "experiment": "replay-x"}
+        self.plan = SimpleNamespace(document=document, trials=trials)
+        self.folder = SimpleNamespace(last_records=lambda: {str(n): record for n, record in enumerate(records)})
+
+
+def failed(status: int, **exit_: object) -> object:
+    return make_record(outcome="failed", error="it failed", exit={"status": status, "is_programs_own": True, **exit_})
+
+
+def code(*records: object, status: int = 0, **changes: bool) -> int:
+    return exit_code(Ended(*records, **changes), status, lambda _: None)  # type: ignore[arg-type]
+
+
+def test_the_programs_status_is_ours() -> None:
+    assert code(make_record()) == 0
+    assert code(failed(3)) == 3
+    assert code(failed(-9)) == shell_status(-9) == 137
+    assert code(make_record(), failed(5), streams=False) == 5
+    assert code(make_record(), status=4) == 4
+    assert code(failed(3), replay=False) == 0
+
+
+MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
+
+
+@pytest.mark.parametrize(
+    ("record", "status", "mend"),
+    [
+        (failed(0, left_behind=[MEMBER]), 2, "--ready-port"),
+        (failed(0, outside=[MEMBER]), 2, "pagecage shell"),
+        (make_record(outcome="requirement_missed", missed_requirements=(
+            {"requirement": "port", "reason": "port 80 is in use", "mend": "take another"},)), 2, "take another"),
+        (make_record(outcome="requirement_missed", missed_requirements=(
+            {"requirement": "cpu_controller", "reason": "no cpu", "mend": "delegate"},)), 3, "delegate"),
+    ],
+)  # fmt: skip
+def test_what_the_user_or_the_host_can_mend_is_told(record: object, status: int, mend: str) -> None:
+    with pytest.raises(PagecageError) as caught:
+        code(record)
+    assert caught.value.exit_code == status
+    assert mend in caught.value.hint

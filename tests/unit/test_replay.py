@@ -1,0 +1,178 @@
+"""A replay as data: names, cages and findings; what is carried, where it lies there; programs and their libraries."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.command import Command, command_from_json, command_to_json
+from pagecage.definitions.tables import ExperimentFile
+from pagecage.errors import PagecageError
+from pagecage.process import run
+from pagecage.replay.carried import carried_from_json, carried_to_json, make_carried, on_host, translated
+from pagecage.replay.experiment import Replay, make_experiment
+from pagecage.replay.libraries import carried_program, parse_ldd
+
+LDD = """\tlinux-vdso.so.1 (0x00007f9fe84e6000)
+\tlibsqlite3.so.0 => /lib/x86_64-linux-gnu/libsqlite3.so.0 (0x00007f9fe8328000)
+\tlibgone.so.1 => not found
+\t/lib64/ld-linux-x86-64.so.2 (0x00007f9fe84e8000)
+"""
+
+
+def replay(*typed: str, cages: tuple[str, ...] = ("uncaged", "customer"), command: Command | None = None) -> Replay:
+    return Replay(typed, typed, command or Command(), cages, "cold", ("iostat",))
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("sqlite3", "replay-sqlite3"), ("./My Server", "replay-my-server"), ("/usr/bin/g++", "replay-g"), ("_", "replay")],
+)
+def test_a_replay_is_named_after_its_program(program: str, name: str) -> None:
+    assert replay(program).name == name
+
+
+def test_its_time_is_told_beside_the_controls() -> None:
+    made = make_experiment(replay("true", cages=("uncaged", "customer", "tenth")))
+    findings = made.definition["findings"]
+    assert [(f["where"], f["over"]) for f in findings] == [
+        ({"cage": name}, {"cage": "uncaged"}) for name in ("customer", "tenth")
+    ]
+    assert made.response == "wall_seconds"
+    assert make_experiment(replay("true", cages=("customer",))).definition["findings"] == []
+
+
+def test_until_it_serves() -> None:
+    made = make_experiment(replay("server", command=Command(ready_port=80)))
+    assert made.response == "ready_seconds"
+    assert {finding["response"] for finding in made.definition["findings"]} == {"ready_seconds"}
+
+
+def test_equal_replays_have_equal_hashes() -> None:
+    one, same, other = (make_experiment(replay("true", *words)) for words in ((), (), ("x",)))
+    assert one.definition_sha256 == same.definition_sha256 != other.definition_sha256
+
+
+commands = st.builds(
+    Command, st.lists(st.text()).map(tuple), st.none() | st.text(), st.none() | st.integers(1, 65535),
+    st.none() | st.floats(1, 1e6), st.none() | st.text(), st.booleans(), st.booleans(), st.booleans(),
+)  # fmt: skip
+
+
+@given(st.none() | commands)
+def test_a_command_travels_whole(command: Command | None) -> None:
+    assert command_from_json(command_to_json(command)) == command
+
+
+class TestCarried:
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "data/below").mkdir(parents=True)
+        (tmp_path / "data/below/file").write_bytes(b"x" * 1000)
+        (tmp_path / "data/link").symlink_to("/nowhere")
+        (tmp_path / "db").write_bytes(b"y" * 10)
+        return tmp_path
+
+    def test_each_lies_under_its_own_name(self, folder: Path) -> None:
+        made = make_carried(["data", str(folder / "db")])
+        assert [(one.name, one.size_bytes) for one in made] == [("data", 1000), ("db", 10)]
+        assert carried_from_json(carried_to_json(made)) == made
+
+    @pytest.mark.parametrize(("paths", "says"), [(["nowhere"], "there is no nowhere"), (["db", "./db"], "two things")])
+    def test_what_cannot_be_named(self, folder: Path, paths: list[str], says: str) -> None:
+        with pytest.raises(PagecageError, match=says):
+            make_carried(paths)
+
+    @pytest.mark.parametrize(
+        ("path", "there"),
+        [("data", "/d/data"), ("data/below/file", "/d/data/below/file"), ("./db", "/d/db"), ("database", None),
+         ("/etc/hosts", None)],
+    )  # fmt: skip
+    def test_where_a_path_lies_on_the_host(self, folder: Path, path: str, there: str | None) -> None:
+        assert on_host(path, make_carried(["data", "db"]), "/d") == there
+
+    def test_only_words_that_are_exactly_a_carried_path_are_translated(self, folder: Path) -> None:
+        path = str(folder / "db")
+        words = translated(["sqlite3", path, f"{path}x", "db", f"--file={path}"], make_carried([path]), "/d")
+        assert words == ("sqlite3", "/d/db", f"{path}x", "db", f"--file={path}")
+
+
+def test_ldd_is_read() -> None:
+    assert parse_ldd(LDD) == {
+        "libsqlite3.so.0": "/lib/x86_64-linux-gnu/libsqlite3.so.0",
+        "libgone.so.1": None,
+        "ld-linux-x86-64.so.2": "/lib64/ld-linux-x86-64.so.2",
+    }
+    assert parse_ldd("\tstatically linked\n") == {}
+
+
+@given(st.text())
+def test_whatever_ldd_says_is_read(text: str) -> None:
+    parse_ldd(text)
+
+
+def test_a_program_runs_from_what_was_carried(tmp_path: Path) -> None:
+    """The real one: nothing of this machine's libraries is opened but the copies."""
+    parts, start = carried_program("sort")
+    for part in parts:
+        (tmp_path / part.name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(part.source, tmp_path / part.name)
+    argv = [word.replace("{directory}", str(tmp_path)) for word in start]
+    assert run(argv, input_text="b\na\n").stdout == "a\nb\n"
+    listed = run([*argv[:3], "--list", argv[-1]]).stdout
+    opened = [line.split(" => ")[1].split(" ")[0] for line in listed.splitlines() if " => /" in line]
+    assert opened
+    assert all(path.startswith(str(tmp_path)) for path in opened)
+
+
+def test_a_static_program_needs_nothing(tmp_path: Path) -> None:
+    static = next((path for path in ("/sbin/ldconfig", "/usr/sbin/ldconfig") if Path(path).exists()), None)
+    assert static is not None, "libc-bin has had this static program in every Debian and Ubuntu"
+    parts, start = carried_program(static)
+    assert start == ("{directory}/program/ldconfig",)
+    assert [part.name for part in parts] == ["program/ldconfig"]
+
+
+def test_a_script_and_a_text_are_refused(tmp_path: Path) -> None:
+    for name, content, says in (
+        ("script", "#!/usr/bin/perl\n", "script of /usr/bin/perl"),
+        ("text", "x", "no program"),
+    ):
+        path = tmp_path / name
+        path.write_text(content)
+        path.chmod(0o755)
+        with pytest.raises(PagecageError, match=says):
+            carried_program(str(path))
+    with pytest.raises(PagecageError, match="no program 'no-such-program'"):
+        carried_program("no-such-program")
+
+
+class TestDefinition:
+    """`kind = "command"` in a file."""
+
+    def workload(self, **changes: object) -> ExperimentFile:
+        table = {"program": "./server", "kind": "command", **changes}
+        sizes: dict[str, object] = {name: {} for name in ("full", "default", "emulated", "smoke")}
+        whole = {"question": "?", "factors": {"cage": ["uncaged"]}, "sizes": sizes, "workload": table}
+        return ExperimentFile.model_validate(whole)
+
+    def test_all_keys(self) -> None:
+        made = self.workload(data_paths=["{data_dir}/x"], ready_when="^ready$", timeout_seconds=5.0).workload
+        assert (made.data_paths, made.ready_when, made.timeout_seconds) == (["{data_dir}/x"], "^ready$", 5.0)
+
+    @pytest.mark.parametrize(
+        ("changes", "says"),
+        [({"ready_when": "(("}, "no regular expression"), ({"ready_port": 0}, "greater than 0"),
+         ({"ready_port": 65536}, "less than 65536"), ({"timeout_seconds": 0}, "greater than 0"),
+         ({"kind": "handshake", "ready_port": 80}, 'goes with kind "command"'),
+         ({"kind": "handshake", "data_paths": ["x"]}, 'goes with kind "command"'),
+         ({"ready_when": "x", "ready_port": 80}, "leave one of them out")],
+    )  # fmt: skip
+    def test_what_is_refused(self, changes: dict[str, object], says: str) -> None:
+        with pytest.raises(ValueError, match=says):
+            self.workload(**changes)
