@@ -73,16 +73,16 @@ def _make_trial(
     position: int,
 ) -> Trial:
     levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
-    read_ahead_kb = _last(levels, "read_ahead_kb")
+    read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
     storage = [level for level in levels if level.storage]
     return Trial(
         trial_id=trial_id, experiment=experiment.name, treatment=treatment, repeat=repeat,
-        block=repeat, position=position, workload=_workload(experiment, levels, size),
+        block=repeat, position=position, workload=workload,
         cage=cages[_last(levels, "cage") or UNCAGED], cache=_last(levels, "cache") or "any",
         dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
         read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
         collectors=experiment.collectors, max_seconds=size.max_seconds,
-        timeout_seconds=_timeout_seconds(_workload(experiment, levels), size),
+        timeout_seconds=_timeout_seconds(workload, size),
         files=size.files, before=_last(levels, "before"),
         storage=(storage[-1].storage if storage else None) or "data",
         storage_latency_us=storage[-1].storage_latency_us if storage else None,
@@ -105,7 +105,8 @@ def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Worklo
     )  # fmt: skip
     chosen: Workload = _last(levels, "workload") or own
     arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
-    return replace(chosen, arguments=tuple(map(size.filled, arguments)))
+    is_literal = chosen.command is not None and chosen.command.is_literal
+    return replace(chosen, arguments=arguments if is_literal else tuple(map(size.filled, arguments)))
 
 
 def _timeout_seconds(workload: Workload, size: Size) -> float:

@@ -88,6 +88,8 @@ def _watch(attempt: Attempt, program: Program, watched: Watched, deadline: float
             continue
         watched.left_behind = _who_stays(attempt, 0 if command.serves else _EMPTY_SECONDS)
         if not (command.serves and watched.left_behind):
+            program.hear_out()
+            _serves(attempt, program, watched)
             return
         time.sleep(_LOOK_SECONDS)
 

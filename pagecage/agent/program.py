@@ -22,6 +22,7 @@ Source = Callable[[int], bytes | None]
 # A shell in the scope that says it is there, waits for `go`, and becomes the program: what it takes to make the scope
 # is not the program's time. `read` takes no byte beyond its line (POSIX), so what follows is the program's input.
 GATE = 'echo; read -r go && exec "$@"'
+_STREAMS = ("stdout", "stderr")
 _PIECE_BYTES = 1 << 16
 _LONGEST_LINE_BYTES = 1 << 16
 _KEEP_BYTES = 2000
@@ -69,7 +70,7 @@ class Program:
         self._gate = threading.Event()
         self._over = False
         self._exit = os.pidfd_open(self.process.pid)
-        pipes = (("stdout", self.process.stdout), ("stderr", self.process.stderr))
+        pipes = zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True)
         self._threads = [threading.Thread(target=self._listen, args=pipe, daemon=True) for pipe in pipes]
         for thread in self._threads:
             thread.start()
@@ -99,6 +100,11 @@ class Program:
     def is_over(self) -> bool:
         """Whether nobody need feed it any more."""
         return self._over or self.exits_within(0)
+
+    def hear_out(self) -> None:
+        """Take in what it said last, after its exit; a process that it left behind may keep its streams open."""
+        for thread in self._threads[: len(_STREAMS)]:
+            thread.join(_JOIN_SECONDS)
 
     def finish(self) -> int:
         """Wait for it a little, kill it if it stays, and return its exit status (negative: ended by that signal)."""

@@ -51,7 +51,7 @@ def test_each_lack_of_a_host(changes: dict[str, Any], requirement: Requirement, 
     assert missed.requirement is requirement
     assert word in missed.reason
     assert missed.mend
-    assert missed.to_json() == {"requirement": requirement.value, "reason": missed.reason}
+    assert missed.to_json() == {"requirement": requirement.value, "reason": missed.reason, "mend": missed.mend}
 
 
 def test_all_lacks_are_told_at_once() -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import io
 import os
 import socket
-import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pagecage.agent.session import run_trial
+from pagecage.cage import Cage
 from pagecage.command import Command
 from pagecage.record import Record, read_records
 from pagecage.trial import Workload
-from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import Machine, frames_of, make_bench, make_trial
 
+MEMORY = Cage("memory", {"MemoryMax": 64 * 1024**2, "MemorySwapMax": 0})
 SERVER = """
 import socket, sys, time
 s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -32,7 +32,7 @@ def carry_out(machine: Machine, script: str, out: io.BytesIO | None = None, **ch
     limit = changes.pop("timeout_seconds", 20.0)
     command = Command(is_literal=True, **changes)
     workload = Workload("sh", ("-c", script), "command", command=command)
-    trial = make_trial(workload=workload, timeout_seconds=limit, **{"cage": LIGHT, "collectors": (), "dataset": None,
+    trial = make_trial(workload=workload, timeout_seconds=limit, **{"cage": MEMORY, "collectors": (), "dataset": None,
                        "cache": "any", **own})  # fmt: skip
     run_trial(make_bench(machine, out or io.BytesIO(), trial), trial, 1)
     return list(read_records(machine.records))[-1]
@@ -234,70 +234,3 @@ def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> N
     [missed] = record.missed_requirements
     assert "no program 'no-such-program'" in missed["reason"]
     assert missed["mend"]
-
-
-class TestData:
-    """Files named by the user are the dataset: brought to a state, measured, their disk limited."""
-
-    @pytest.fixture
-    def files(self, machine: Machine) -> Path:
-        folder = machine.data / "own"
-        (folder / "below").mkdir(parents=True)
-        for name in ("a", "below/b"):
-            (folder / name).write_bytes(os.urandom(300_000))
-        (folder / "empty").touch()
-        (folder / "link").symlink_to("a")
-        return folder
-
-    def test_all_files_of_a_directory_are_cold(self, machine: Machine, files: Path) -> None:
-        record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
-        assert record.outcome == "ok", record.error
-        assert record.cache["requested"] == "cold"
-        assert record.cache["file_bytes"] == 600_000
-        assert record.cache["resident_bytes_before"] == 0
-        assert record.cache["resident_bytes_after"] == -(-300_000 // 4096) * 4096
-
-    def test_as_they_are(self, machine: Machine, files: Path) -> None:
-        (files / "a").read_bytes()
-        record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
-        assert record.cache["resident_bytes_before"] > 0
-
-    def test_a_relative_path_is_below_its_directory(self, machine: Machine, files: Path) -> None:
-        record = carry_out(machine, "test -e a", data_paths=("a",), directory=str(files), cache="cold")
-        assert (record.outcome, record.cache["file_bytes"]) == ("ok", 300_000)
-
-    @pytest.mark.parametrize(("path", "says"), [("nowhere", "there is no"), ("hollow", "there is no file in")])
-    def test_no_files_is_refused(self, machine: Machine, path: str, says: str) -> None:
-        (machine.data / "hollow").mkdir()
-        record = carry_out(machine, "true", data_paths=(str(machine.data / path),), cache="cold")
-        assert record.outcome == "requirement_missed"
-        assert says in record.missed_requirements[0]["reason"]
-
-    def test_two_disks_are_refused_by_name(
-        self, machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from pagecage.agent import command_prepare
-
-        one = make_bench(machine, io.BytesIO()).disk
-        other = replace(one, maj_min="8:0", node="/dev/other")
-        monkeypatch.setattr(command_prepare, "resolve_disk", lambda path: other if "shm" in str(path) else one)
-        with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
-            record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
-        assert record.outcome == "requirement_missed"
-        reason = record.missed_requirements[0]["reason"]
-        assert one.node in reason
-        assert other.node in reason
-
-    def test_the_limit_goes_to_the_disk_behind_the_files(
-        self, machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from pagecage.agent import command_prepare
-
-        other = replace(make_bench(machine, io.BytesIO()).disk, maj_min="8:0", node="/dev/other")
-        monkeypatch.setattr(command_prepare, "resolve_disk", lambda _: other)
-        monkeypatch.setenv("FAKE_NODE", other.node)
-        monkeypatch.setenv("FAKE_MAJ_MIN", other.maj_min)
-        record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
-        assert record.outcome == "ok", record.error
-        assert record.device["maj_min"] == "8:0"
-        assert record.cage["read_back"]["io.max.rbps"] == "20000000"

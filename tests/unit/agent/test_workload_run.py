@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pagecage.agent.session import run_trial
 from pagecage.agent.workload_run import fill, judge_end
+from pagecage.cage import Cage
 from pagecage.record import OUTCOMES, read_records
 from pagecage.trial import Workload
 from tests.fake_host.machine import LIGHT, Machine, make_bench, make_trial
@@ -86,7 +87,7 @@ def test_only_known_places_are_filled(argument: str, value: str) -> None:
 
 def test_places_are_filled_in(machine: Machine) -> None:
     script = "test -f {file} && test -f {sidecar} && test -d {data_dir} && test {max_seconds} = 5.0"
-    trial = make_trial(cage=LIGHT, collectors=(), workload=Workload("sh", ("-c", script), "command"))
+    trial = make_trial(cage=Cage("open", {}), collectors=(), workload=Workload("sh", ("-c", script), "command"))
     run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
     assert next(iter(read_records(machine.records))).outcome == "ok"
 

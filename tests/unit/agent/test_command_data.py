@@ -1,0 +1,121 @@
+"""Files that a command's user names are its dataset: brought to a state, measured; their disk is the one limited."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent import command_prepare
+from pagecage.agent.attempt import Attempt
+from pagecage.agent.command_prepare import calibration_file
+from pagecage.command import Command
+from pagecage.trial import Workload
+from tests.fake_host.machine import CAGE, Machine, make_bench, make_trial
+from tests.unit.agent.test_command_run import carry_out
+
+
+@pytest.fixture
+def files(machine: Machine) -> Path:
+    folder = machine.data / "own"
+    (folder / "below").mkdir(parents=True)
+    for name in ("a", "below/b"):
+        (folder / name).write_bytes(os.urandom(300_000))
+    (folder / "empty").touch()
+    (folder / "link").symlink_to("a")
+    return folder
+
+
+def test_all_files_of_a_directory_are_cold(machine: Machine, files: Path) -> None:
+    record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
+    assert record.outcome == "ok", record.error
+    assert record.cache["requested"] == "cold"
+    assert record.cache["file_bytes"] == 600_000
+    assert record.cache["resident_bytes_before"] == 0
+    assert record.cache["resident_bytes_after"] == -(-300_000 // 4096) * 4096
+
+
+def test_as_they_are(machine: Machine, files: Path) -> None:
+    (files / "a").read_bytes()
+    record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
+    assert record.cache["resident_bytes_before"] > 0
+
+
+def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -> None:
+    record = carry_out(machine, "test -e a", data_paths=("a",), directory=str(files), cache="cold")
+    assert (record.outcome, record.cache["file_bytes"]) == ("ok", 300_000)
+
+
+@pytest.mark.parametrize(("path", "says"), [("nowhere", "there is no"), ("hollow", "there is no file in")])
+def test_no_files_is_refused(machine: Machine, path: str, says: str) -> None:
+    (machine.data / "hollow").mkdir()
+    record = carry_out(machine, "true", data_paths=(str(machine.data / path),), cache="cold")
+    assert record.outcome == "requirement_missed"
+    assert says in record.missed_requirements[0]["reason"]
+
+
+def test_two_disks_are_refused_by_name(machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = make_bench(machine, io.BytesIO()).disk
+    other = replace(one, maj_min="8:0", node="/dev/other")
+    monkeypatch.setattr(command_prepare, "resolve_disk", lambda path: other if "shm" in str(path) else one)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
+        record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
+    assert record.outcome == "requirement_missed"
+    reason = record.missed_requirements[0]["reason"]
+    assert one.node in reason
+    assert other.node in reason
+
+
+def test_the_limit_goes_to_the_disk_behind_the_files(
+    machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(make_bench(machine, io.BytesIO()).disk, maj_min="8:0", node="/dev/other")
+    monkeypatch.setattr(command_prepare, "resolve_disk", lambda _: other)
+    monkeypatch.setenv("FAKE_NODE", other.node)
+    monkeypatch.setenv("FAKE_MAJ_MIN", other.maj_min)
+    record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
+    assert record.outcome == "ok", record.error
+    assert record.device["maj_min"] == "8:0"
+    assert record.cage["read_back"]["io.max.rbps"] == "20000000"
+
+
+def attempt_on(machine: Machine, files: tuple[Path, ...], cache: str, elsewhere: bool) -> Attempt:
+    """An attempt whose command's files are these, on the data directory's disk or on another."""
+    trial = make_trial(
+        cage=CAGE, cache=cache, dataset=None, workload=Workload("true", (), "command", command=Command())
+    )
+    bench = make_bench(machine, io.BytesIO(), trial)
+    attempt = Attempt(bench, trial, 1, machine.root, ExitStack())
+    attempt.datasets = files
+    attempt.data_disk = replace(bench.disk, maj_min="8:0", node="/dev/other") if elsewhere else bench.disk
+    return attempt
+
+
+@pytest.mark.parametrize(
+    ("size", "cache", "elsewhere", "reads"),
+    [(16 << 20, "cold", True, "its own"), ((16 << 20) - 1, "cold", True, None), (16 << 20, "any", True, None),
+     (16 << 20, "cold", False, "ours"), (0, "any", False, "ours")],
+)  # fmt: skip
+def test_what_calibration_reads(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, size: int, cache: str, elsewhere: bool, reads: str | None
+) -> None:
+    """Never a customer's file that is to stay cached, and nothing is written to a disk that is not ours."""
+    own = machine.data / "own.db"
+    with own.open("wb") as file:
+        file.truncate(size)
+    monkeypatch.setattr(command_prepare, "make_dataset", lambda *_: Path("ours"))
+    found = calibration_file(attempt_on(machine, (own,), cache, elsewhere))
+    assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
+
+
+def test_another_disk_has_a_calibrator_of_its_own_that_writes_nothing(machine: Machine) -> None:
+    bench = make_bench(machine, io.BytesIO())
+    other = replace(bench.disk, maj_min="8:0", node="/dev/other")
+    assert bench.calibrator.on(bench.disk) is bench.calibrator
+    assert bench.calibrator.on(other) is bench.calibrator.on(other) is not bench.calibrator
+    assert bench.calibrator.on(other)._data_dir is None
