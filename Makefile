@@ -16,14 +16,15 @@ ARGS ?=
 RUN ?=
 TESTS ?=
 UPGRADE ?=
-export PYTHON NAME HOST SIZE CAGE REPEATS RUN
+CMD ?=
+export PYTHON NAME HOST SIZE CAGE REPEATS RUN CMD
 
 python := .venv/bin/python
 pagecage := .venv/bin/pagecage
 target := $(shell uname -m)-unknown-linux-gnu
 locks := bootstrap controller analysis dev ansible
 
-.PHONY: help experiment report list doctor setup build test test-long lint lock bench clean distclean FORCE
+.PHONY: help experiment replay shell report list doctor setup build test test-long lint lock bench clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -35,6 +36,10 @@ help: ## Show this help
 experiment: ## Run one experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
 	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(ARGS)
+replay: build/.stamp-ready ## Run any program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
+	@eval "set -- $$CMD"; exec $(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(ARGS) -- "$$@"
+shell: build/.stamp-ready ## Open a shell in a cage (CAGE=...)
+	@$(pagecage) shell "$$CAGE" --host "$$HOST" $(ARGS)
 report: .venv/.stamp-run ## Make the report of a run again (RUN=constrained-random for its newest, or a run's folder)
 	@$(pagecage) show "$$RUN" --html
 list: .venv/.stamp-run ## List the experiments that NAME can be
@@ -72,9 +77,11 @@ distclean: clean ## The same, and the guest's cache (runs stay: they are measure
 #- make experiment NAME=constrained-random RESUME=1
 #-
 #- make experiment NAME=constrained-random ARGS="--seed 7 --fresh block"
+#- make replay CAGE=customer CMD='grep -r needle data' ARGS='--cold data'
+#- make shell CAGE=customer HOST=vm
 #-
 #- HOST is auto, local or vm; SIZE is auto, smoke, emulated, default or full. RESUME=1 finishes the newest run of NAME.
-#- ARGS is handed to `pagecage run` as it stands. When a command fails make itself ends with 2;
+#- ARGS is handed to `pagecage` as it stands. When a command fails make itself ends with 2;
 #- `.venv/bin/pagecage` used by hand keeps its own status (docs/FORMAT.md lists them).
 
 # A NAME that is no experiment is refused (with the nearest one) as soon as Python is there, before a host is made fit.
