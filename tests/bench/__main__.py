@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from pagecage.cli.choose import TOP, harness
 from pagecage.errors import PagecageError
-from tests.bench import appends, caps, memory, reading, trials
+from tests.bench import appends, caps, memory, reading, replay, trials
 from tests.bench.bed import Bed, Figure, scratch, started
 from tests.bench.say import say
 from tests.bench.show import show
@@ -24,12 +24,14 @@ def main(wish: str) -> int:
         with started(wish) as bed:
             about = {"host": bed.host.name, "emulated": bed.emulated, "harness": harness()}
             show(figures, on_the_bed(bed))
-            bare = trials.bare_scope_seconds(bed)
+            bare, alone = trials.bare_scope_seconds(bed), replay.bare_seconds(bed)
         records = trials.run_trials(wish)
+        replayed = list(replay.replays(wish, alone))
     except PagecageError as error:
         say(f"pagecage: {error}")
         return error.exit_code
     show(figures, iter((trials.fixed_cost(records, bare), trials.collectors_cost(records))))
+    show(figures, iter(replayed))
     path = TOP / "build" / "bench.json"
     result = {**about, "unix_seconds": time.time(), "figures": [asdict(figure) for figure in figures]}
     path.write_text(json.dumps(result, indent=1) + "\n")

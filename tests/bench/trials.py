@@ -41,7 +41,7 @@ def run_trials(wish: str) -> Mapping[str, Record]:
     """Run the plan on a host of its own; the records by trial."""
     host, plan = choose_host(wish, None, say), _plan()
     folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_kit(TOP), _tell).run()
+    Campaign(host, plan, folder, make_kit(TOP), tell).run()
     return folder.last_records()
 
 
@@ -70,7 +70,7 @@ def _trial(name: str, block: int, program: str, kind: str, collectors: tuple[str
     )  # fmt: skip
 
 
-def _tell(event: Mapping[str, Any]) -> None:
+def tell(event: Mapping[str, Any]) -> None:
     if event["event"] in ("step", "trial"):
         say(str(event.get("text") or event.get("trial_id")))
 

@@ -29,11 +29,13 @@ class CommandLine:
 
     def __init__(self, runs: Path, **environment: str) -> None:
         self.runs = runs
-        self._environment = {"PAGECAGE_RUNS": str(runs), **environment}
+        self.environment = {"PAGECAGE_RUNS": str(runs), **environment}
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "pagecage.cli.main", *arguments]
 
     def start(self, *arguments: str) -> Process[bytes]:
-        argv = [sys.executable, "-m", "pagecage.cli.main", *arguments]
-        return spawn(argv, stdout=PIPE, stderr=PIPE, env=self._environment)
+        return spawn(self.argv(*arguments), stdout=PIPE, stderr=PIPE, env=self.environment)
 
     def end(self, *arguments: str) -> tuple[int, str]:
         """Exit status and what it said on standard error."""

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import command_prepare
+from pagecage.agent import command_prepare, data_files
 from pagecage.agent.attempt import Attempt
 from pagecage.agent.command_prepare import calibration_file
 from pagecage.command import Command
+from pagecage.requirements import Missed
 from pagecage.trial import Workload
 from tests.fake_host.machine import CAGE, Machine, make_bench, make_trial
 from tests.unit.agent.test_command_run import carry_out
@@ -119,3 +120,16 @@ def test_another_disk_has_a_calibrator_of_its_own_that_writes_nothing(machine: M
     assert bench.calibrator.on(bench.disk) is bench.calibrator
     assert bench.calibrator.on(other) is bench.calibrator.on(other) is not bench.calibrator
     assert bench.calibrator.on(other)._data_dir is None
+
+
+def test_a_file_of_somebody_else_does_not_tell_whether_it_is_cached(
+    machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the kernel has it since 5.2: owner, or who may write; root sees all."""
+    monkeypatch.setattr(data_files.os, "getuid", lambda: 12345)
+    monkeypatch.setattr(data_files.os, "access", lambda _, mode: mode == os.R_OK)
+    missed = data_files.find_files((files,))
+    assert isinstance(missed, Missed)
+    assert "neither ours nor ours to write" in missed.reason
+    monkeypatch.setattr(data_files.os, "access", lambda _, mode: True)
+    assert not isinstance(data_files.find_files((files,)), Missed)

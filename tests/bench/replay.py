@@ -1,0 +1,124 @@
+"""What a replay costs: the program's own time in it, and all that stands around it, against the bare scope."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from statistics import median
+
+from pagecage.agent.systemd import Systemd, scope_command, slice_commands
+from pagecage.cage import UNCAGED, Cage
+from pagecage.campaign import Campaign
+from pagecage.cli.choose import TOP, choose_host, definitions, harness
+from pagecage.command import Command
+from pagecage.hosts.kit import make_kit
+from pagecage.plan import Plan
+from pagecage.record import Record
+from pagecage.runs import RunFolder
+from pagecage.trial import Trial, Workload
+from tests.bench.bed import Bed, Figure, ratio_of_pairs, scratch
+from tests.bench.say import say
+from tests.bench.trials import tell
+
+RUNS = 7
+CAGED = "customer-tenth"
+_COLLECTORS = ("iostat", "sar")
+# Run in the scope, so that its own start counts as little as the harness's does.
+_TIMED = """
+import subprocess, sys, time
+begin = time.monotonic()
+subprocess.run(sys.argv[1:], check=True, stderr=subprocess.DEVNULL)
+print(time.monotonic() - begin)
+"""
+_BARE = """
+import json, os, subprocess, sys
+order = json.loads(sys.argv[1])
+for _ in range(order["runs"]):
+    for command in order["begin"]:
+        subprocess.run(command, check=True)
+    with open(order["file"], "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    subprocess.run(order["scope"], check=True)
+    subprocess.run(order["end"], check=True)
+"""
+
+
+def program(file: str, cage: str) -> list[str]:
+    """A program that somebody else wrote: all of the file, or of it what a cap lets through in some seconds."""
+    return ["dd", f"if={file}", "of=/dev/null", "bs=256k", *(["count=256"] if cage == CAGED else [])]
+
+
+def bare_seconds(bed: Bed) -> dict[str, list[float]]:
+    """By cage: how long the program takes in a scope of a slice with the same limits, its file cold."""
+    return {name: _bare(bed, cage) for name, cage in _cages().items()}
+
+
+def _cages() -> dict[str, Cage]:
+    return {UNCAGED: Cage(UNCAGED, {}), CAGED: definitions().cage(CAGED, None)}
+
+
+def _bare(bed: Bed, cage: Cage) -> list[float]:
+    say(f"{RUNS} bare runs in {cage.name}")
+    systemd, unit = Systemd(bed.host.user, 257), "pagecage-bare.slice"
+    timed = ["python3", "-S", "-c", _TIMED, *program(bed.dataset, cage.name)]
+    order = {
+        "runs": RUNS, "file": bed.dataset, "begin": slice_commands(systemd, unit, cage, bed.host.data_dir),
+        "scope": scope_command(systemd, unit, timed), "end": systemd.systemctl("stop", unit),
+    }  # fmt: skip
+    done = bed.run("python3", "-c", _BARE, json.dumps(order))
+    return [float(line) for line in done.stdout.split()]
+
+
+def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
+    """Run the same by the harness; what it adds, by cage."""
+    host = choose_host(wish, None, say)
+    plan = _plan(f"{host.data_dir}/bench.bin")
+    folder = RunFolder.create(scratch(), plan)
+    Campaign(host, plan, folder, make_kit(TOP), tell).run()
+    last = folder.last_records()
+    for cage in bare:
+        records = [last[f"{cage.replace('-', '_')}_{n}"] for n in range(RUNS)]
+        yield _inside(cage, records, bare[cage])
+        yield _around(cage, records, bare[cage])
+
+
+def _plan(file: str) -> Plan:
+    trials = [_trial(file, cage, n) for n in range(RUNS) for cage in _cages().values()]
+    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-bench-replay"
+    return Plan(run_id, tuple(trials), {"experiment": "bench-replay", "fresh": "never", "harness": harness()})
+
+
+def _trial(file: str, cage: Cage, number: int) -> Trial:
+    name, *arguments = program(file, cage.name)
+    command = Command(data_paths=(file,), is_literal=True)
+    return Trial(
+        trial_id=f"{cage.name.replace('-', '_')}_{number}", experiment="bench-replay", treatment={}, repeat=1, block=1,
+        position=0, workload=Workload(name, tuple(arguments), "command", command=command), cage=cage, cache="cold",
+        collectors=_COLLECTORS,
+    )  # fmt: skip
+
+
+def _seconds(record: Record) -> float:
+    seconds = record.response.get("wall_seconds")
+    if not seconds:
+        raise RuntimeError(f"{record.trial_id} ended as {record.outcome} in {record.phase}: {record.error}")
+    return seconds
+
+
+def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
+    """The program's own time: what the figures of a replay are wrong by."""
+    replayed = [_seconds(record) for record in records]
+    ratio, low, high = ratio_of_pairs(replayed, bare)
+    says = f"{median(replayed):.2f} s in a replay, {median(bare):.2f} s bare"
+    met = low <= 1.02
+    return Figure(f"replayed / bare, {cage}", ratio, low, high, "1.02 or less", met, RUNS, says)
+
+
+def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
+    """The whole trial, from its first phase to its last: what a user waits for. The first one calibrates."""
+    trials = [sum(phase["seconds"] for phase in record.phases) for record in records]
+    ratio, low, high = ratio_of_pairs(trials[1:], bare[1:])
+    says = f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the first trial"
+    return Figure(f"trial of a replay / bare, {cage}", ratio, low, high, "none set", True, RUNS - 1, says)

@@ -1,0 +1,156 @@
+"""Programs of this machine replayed in the guest, and a shell in a cage there."""
+
+from __future__ import annotations
+
+import os
+import pty
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.guest_record import read_guest
+from pagecage.process import PIPE, spawn
+from pagecage.record import Record, read_records
+from pagecage.units import MIB
+from tests.vm.test_experiment import CommandLine, verdicts
+
+pytestmark = pytest.mark.vm
+_DATA_BYTES = 48 * MIB
+_CAP_BYTES = 20_000_000  # cgroups/customer-tenth.toml
+_LONGEST_SECONDS = 600.0
+
+
+class Replays(CommandLine):
+    """Its runs, found by the program's name."""
+
+    program = "grep"
+
+    def folder(self) -> Path:
+        return (self.runs / f"latest-replay-{self.program}").resolve()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "words"
+    line = random.Random(1).randbytes(500).hex().encode() + b"\n"
+    path.write_bytes((line * (_DATA_BYTES // len(line) + 1))[:_DATA_BYTES] + b"a needle\n")
+    return path
+
+
+@pytest.fixture(scope="module", params=["root", "bench"])
+def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data: Path) -> Replays:
+    """This machine's grep, carried with its libraries, in a cage and without one."""
+    made = Replays(tmp_path_factory.mktemp(f"replay-{request.param}"), PAGECAGE_VM_USER=request.param)
+    options = ("--host", "vm", "--copy", str(data), "--cold", str(data), "--copy-program")
+    status, said = made.end("replay", "customer-tenth", *options, "--", "grep", "-c", "needle", str(data))
+    assert status == 0, said
+    return made
+
+
+def by_cage(made: Replays) -> dict[str, Record]:
+    return {record.treatment["cage"]: record for record in made.records()}
+
+
+def test_the_cage_decides_how_long_it_takes(replayed: Replays) -> None:
+    records = by_cage(replayed)
+    assert {name: record.outcome for name, record in records.items()} == {"uncaged": "ok", "customer-tenth": "ok"}
+    caged, free = (records[name].response["wall_seconds"] or 0 for name in ("customer-tenth", "uncaged"))
+    least_seconds = _DATA_BYTES / _CAP_BYTES
+    assert 0.9 * least_seconds < caged < 2 * least_seconds
+    assert free < caged
+
+
+def test_every_limit_is_proven_and_the_one_that_bound_is_named(replayed: Replays) -> None:
+    for name, record in by_cage(replayed).items():
+        judged = verdicts(replayed, record)
+        assert {limit.verdict for limit in judged.limits} <= {"enforced"}, judged.limits
+        assert judged.cache_state_reached.verdict == "reached"
+        assert record.response["device_read_bytes"] == pytest.approx(_DATA_BYTES, rel=0.05)
+        if name == "customer-tenth":
+            assert judged.binding_limit.verdict == "bandwidth", judged.binding_limit
+
+
+def test_the_report_tells_what_was_run_and_the_factor(replayed: Replays) -> None:
+    page = (replayed.folder() / "report.html").read_text()
+    assert "How long does `grep -c needle" in page.replace("<code>", "`").replace("</code>", "`")
+    assert "times as long as without limits" in page
+
+
+def test_what_was_carried_is_gone(replayed: Replays, tmp_path: Path) -> None:
+    assert by_cage(replayed)["uncaged"].workload["argv"][0].startswith("/data")
+    status, out, _ = single(tmp_path, b"", "ls", "/data")
+    assert status == 0
+    assert b"replay" not in out.split()
+
+
+def single(runs: Path, sent: bytes, *command: str, options: tuple[str, ...] = ()) -> tuple[int, bytes, str]:
+    """Status, output and messages of a replay in one cage, once, without the control."""
+    argv = ["replay", "customer-tenth", "--no-control", "--host", "vm", *options, "--", *command]
+    runner = CommandLine(runs)
+    process = spawn([*runner.argv(*argv)], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=runner.environment)
+    out, said = process.communicate(sent, timeout=_LONGEST_SECONDS)
+    return process.returncode, out, said.decode()
+
+
+def test_a_single_replay_is_transparent(tmp_path: Path) -> None:
+    """Input, output and status are the program's own, through ssh and the agent."""
+    sent = os.urandom(300_000)
+    status, out, said = single(tmp_path, sent, "sh", "-c", "cat; exit 5")
+    assert (status, out) == (5, sent), said
+
+
+def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
+    server = ("python3", "-m", "http.server", "8080")
+    status, _, said = single(tmp_path, b"", *server, options=("--ready-port", "8080"))
+    assert status == 0, said
+    [record] = read_records(next(tmp_path.glob("*-replay-python3-vm")) / "records.jsonl")
+    assert 0 < (record.response["ready_seconds"] or 0) < 60
+    assert record.exit["status"] == -15
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [(("systemd-run", "--quiet", "--scope", "sleep", "30"), "left the cage for"),
+     (("sh", "-c", "sleep 100 & exit 0"), "it ended while sleep"),
+     (("no-such-program",), "there is no program 'no-such-program' in the guest")],
+)  # fmt: skip
+def test_what_evades_the_cage_is_a_mistake_with_its_mend(tmp_path: Path, command: tuple[str, ...], says: str) -> None:
+    status, _, said = single(tmp_path, b"", *command)
+    assert status == 2, said
+    assert says in " ".join(said.split())
+    assert "mend:" in said
+    assert "Traceback" not in said
+
+
+def test_a_shell_in_a_cage(tmp_path: Path) -> None:
+    """Its limits are those of the kernel in the guest; leaving it leaves nothing."""
+    runner = CommandLine(tmp_path)
+    master, slave = pty.openpty()
+    argv = ["setsid", "-cw", *runner.argv("shell", "customer-tenth", "--host", "vm")]
+    process = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=runner.environment)
+    os.close(slave)
+    said = read_until(master, b"removed when you leave")
+    assert b"io.max.rbps      20000000" in said
+    os.write(master, b"cat /sys/fs/cgroup/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n")
+    assert b"rbps=20000000 wbps=20000000 riops=500 wiops=500" in read_until(master, b"seen-42")
+    os.write(master, b"exit 3\n")
+    read_until(master, None)
+    os.close(master)
+    assert process.wait(60) == 3
+    assert read_guest(Cache.of_user()) is None
+
+
+def read_until(descriptor: int, mark: bytes | None) -> bytes:
+    """What came up to the mark, or up to the end."""
+    said, deadline = b"", time.monotonic() + _LONGEST_SECONDS
+    while mark is None or mark not in said:
+        assert time.monotonic() < deadline, said
+        try:
+            piece = os.read(descriptor, 4096)
+        except OSError:  # EIO: the other end is closed (pty(7))
+            break
+        said += piece
+    return said
