@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,6 +138,9 @@ def _source(attempt: Attempt, program: Program) -> Callable[[int], bytes | None]
 def _end(attempt: Attempt, program: Program, watched: Watched | None) -> None:
     """End what still runs: asked to where it served, killed otherwise; then note how it ended."""
     is_served = watched is not None and watched.ready_at is not None
+    for member in watched.outside if watched else ():
+        with suppress(OSError):  # the slice does not take it along
+            os.kill(member.pid, signal.SIGKILL)
     if not program.exits_within(0) or (watched and watched.left_behind):
         signal_slice(attempt, "TERM" if is_served else "KILL")
     status = program.finish()
