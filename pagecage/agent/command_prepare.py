@@ -27,7 +27,8 @@ def prepare_command(attempt: Attempt) -> None:
     _require_program(attempt, command)
     _require_free_port(command)
     if command.data_paths:
-        paths = fill_all(command.data_paths, places_of(attempt), ())
+        named = command.data_paths
+        paths = named if command.is_literal else fill_all(named, places_of(attempt), ())
         found = find_files(tuple(Path(command.directory or "", path) for path in paths))
         if isinstance(found, Missed):
             raise RequirementMissed([found])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from pagecage.campaign import Campaign, Summary, need_of
 from pagecage.cli import pass_through
 from pagecage.cli.pass_through import PassThrough
 from pagecage.command import Command
+from pagecage.errors import HostError
 from pagecage.hosts.kit import Kit, agent_bytes
 from pagecage.plan import Choices, Plan, make_plan
 from pagecage.record import Record, read_records
@@ -148,11 +150,25 @@ def test_what_is_carried_has_room(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_carried_is_told(machine: Machine, kit: Kit, streams: Streams, tmp_path: Path) -> None:
-    from pagecage.errors import HostError
-
     (tmp_path / "file").write_text("x")
     (machine.root / "a-file").touch()
     place = str(machine.root / "a-file/replay")
     plan = plan_of("true", command=Command(), carried=(str(tmp_path / "file"),), place=place)
     with pytest.raises(HostError, match="--copy could not write"):
         carry_out(machine, kit, plan, streams)
+
+
+def test_ctrl_c_ends_the_program_and_leaves_nothing(machine: Machine, kit: Kit, streams: Streams) -> None:
+    plan = plan_of("sleep", "60", command=Command(streams_output=True))
+    folder = RunFolder.create(machine.root / "runs", plan)
+
+    def interrupt(event: Mapping[str, Any]) -> None:
+        if event["event"] == "go":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Campaign(on_fakes(kit.agent, machine), plan, folder, kit, PassThrough(interrupt, streams.stdout)).run()
+    [record] = read_records(folder.records_path)
+    assert (record.outcome, record.phase) == ("interrupted", "run")
+    assert not record.is_final
+    assert machine.left() == []

@@ -9,18 +9,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.cage import Cage
 from pagecage.command import Command, command_from_json, command_to_json
+from pagecage.definitions.catalogue import Definitions
 from pagecage.definitions.tables import ExperimentFile
 from pagecage.errors import PagecageError
+from pagecage.plan import Choices, make_trials
 from pagecage.process import run
 from pagecage.replay.carried import carried_from_json, carried_to_json, make_carried, on_host, translated
 from pagecage.replay.experiment import Replay, make_experiment
 from pagecage.replay.libraries import carried_program, parse_ldd
+from pagecage.trial import trial_from_json, trial_to_json
 
 LDD = """\tlinux-vdso.so.1 (0x00007f9fe84e6000)
 \tlibsqlite3.so.0 => /lib/x86_64-linux-gnu/libsqlite3.so.0 (0x00007f9fe8328000)
 \tlibgone.so.1 => not found
 \t/lib64/ld-linux-x86-64.so.2 (0x00007f9fe84e8000)
+"""
+
+OWN = """
+question = "?"
+[workload]
+program = "./server"
+kind = "command"
+data_paths = ["{data_dir}/x"]
+ready_when = "^ready"
+timeout_seconds = 7.5
+[factors]
+cage = ["uncaged"]
+[sizes]
+full = {}
+default = {}
+emulated = {}
+smoke = {}
 """
 
 
@@ -176,3 +197,14 @@ class TestDefinition:
     def test_what_is_refused(self, changes: dict[str, object], says: str) -> None:
         with pytest.raises(ValueError, match=says):
             self.workload(**changes)
+
+    def test_from_the_file_to_the_trial(self, tmp_path: Path) -> None:
+        (tmp_path / "experiments").mkdir()
+        (tmp_path / "experiments/own.toml").write_text(OWN)
+        (tmp_path / "cgroups").mkdir()
+        (tmp_path / "cgroups/uncaged.toml").write_text('about = "no limits"\n')
+        experiment = Definitions(tmp_path, []).experiment("own")
+        [trial] = make_trials(experiment, {"uncaged": Cage("uncaged", {})}, Choices("full", "", 1, 1, "vm", "never"))
+        assert trial.workload.command == Command(("{data_dir}/x",), "^ready", None, 7.5)
+        assert trial.timeout_seconds == 7.5
+        assert trial_from_json(trial_to_json(trial)) == trial

@@ -52,6 +52,13 @@ def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -
     assert (record.outcome, record.cache["file_bytes"]) == ("ok", 300_000)
 
 
+def test_a_place_in_a_path_is_filled_in_unless_it_is_the_users_own(machine: Machine, files: Path) -> None:
+    assert carry_out(machine, "true", data_paths=("{data_dir}/own",), cache="any", is_literal=False).outcome == "ok"
+    (machine.data / "{file}").write_text("x")
+    named = carry_out(machine, "true", data_paths=(str(machine.data / "{file}"),), cache="any")
+    assert (named.outcome, named.cache["file_bytes"]) == ("ok", 1)
+
+
 @pytest.mark.parametrize(("path", "says"), [("nowhere", "there is no"), ("hollow", "there is no file in")])
 def test_no_files_is_refused(machine: Machine, path: str, says: str) -> None:
     (machine.data / "hollow").mkdir()

@@ -30,7 +30,7 @@ def carry_out(machine: Machine, script: str, out: io.BytesIO | None = None, **ch
     """A trial of `sh -c script`; `changes` are the command's, and `timeout_seconds` and `cage` the trial's."""
     own = {key: changes.pop(key) for key in ("cage", "collectors", "cache", "dataset") if key in changes}
     limit = changes.pop("timeout_seconds", 20.0)
-    command = Command(is_literal=True, **changes)
+    command = Command(**{"is_literal": True, **changes})
     workload = Workload("sh", ("-c", script), "command", command=command)
     trial = make_trial(workload=workload, timeout_seconds=limit, **{"cage": MEMORY, "collectors": (), "dataset": None,
                        "cache": "any", **own})  # fmt: skip
