@@ -59,7 +59,7 @@ def test_the_cage_decides_how_long_it_takes(replayed: Replays) -> None:
     assert {name: record.outcome for name, record in records.items()} == {"uncaged": "ok", "customer-tenth": "ok"}
     caged, free = (records[name].response["wall_seconds"] or 0 for name in ("customer-tenth", "uncaged"))
     least_seconds = _DATA_BYTES / _CAP_BYTES
-    assert 0.9 * least_seconds < caged < 2 * least_seconds
+    assert 0.9 * least_seconds < caged < 4 * least_seconds
     assert free < caged
 
 
