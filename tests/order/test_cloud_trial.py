@@ -56,6 +56,14 @@ def test_credits_are_played_and_recorded(machine: Machine) -> None:
     assert machine.left() == []
 
 
+def test_what_a_cloud_does_besides_stands_in_the_record(machine: Machine) -> None:
+    burst = Burst("drained", Bucket(1000, 18000))
+    record = carry_out(machine, make_trial(cage=replace(LIGHT, burst=burst), collectors=()))
+    assert record.outcome == "ok"
+    assert record.cage["burst"] == {"start": "drained", "iops": {"rate": 1000, "credits": 18000}, "bandwidth": None}
+    assert not {"volume", "accounting", "latency"} & set(record.cage), "of which the cage says nothing"
+
+
 def test_an_old_kernel_plays_no_credits(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING), kernel="5.15.0-91-generic")
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")

@@ -15,7 +15,6 @@ from pagecage.agent.pagecache import measure_residency
 from pagecage.agent.session import sweep
 from pagecage.agent.storage import MadeStorage
 from pagecage.agent.systemd import Systemd
-from pagecage.cage import Bucket, Burst
 from pagecage.errors import HostError
 from pagecage.trial import Step, Trial, Workload
 from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
@@ -76,14 +75,6 @@ def test_a_sibling_slice_has_the_trials_limits(machine: Machine) -> None:
     assert [line for line in machine.told() if "before.slice" in line and not line.startswith("scope")] == [
         f"set-property {UNIT}.before.slice", f"start {UNIT}.before.slice", f"stop {UNIT}.before.slice",
     ]  # fmt: skip
-
-
-def test_what_a_cloud_does_besides_stands_in_the_record(machine: Machine) -> None:
-    burst = Burst("drained", Bucket(1000, 18000))
-    record = carry_out(machine, make_trial(cage=replace(LIGHT, burst=burst), collectors=()))
-    assert record.outcome == "ok"
-    assert record.cage["burst"] == {"start": "drained", "iops": {"rate": 1000, "credits": 18000}, "bandwidth": None}
-    assert not {"volume", "accounting", "latency"} & set(record.cage), "of which the cage says nothing"
 
 
 def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
