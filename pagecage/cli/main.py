@@ -50,11 +50,16 @@ app = App(
     help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )  # fmt: skip
-for _name, _where in (
-    ("host", "host_verbs:app"), ("cage", "cage:app"), ("probe", "probe:probe"), ("replay", "replay:app"),
-    ("sweep", "sweep:app"), ("shell", "shell:app"),
-):  # fmt: skip
-    app.command(f"pagecage.cli.{_where}", name=_name)
+_LATER = {
+    "cage": ("cage:app", "List, show and import cages: cloud volumes, and what a customer's tools print."),
+    "host": ("host_verbs:app", "Make, look at and remove the guest."),
+    "probe": ("probe:probe", "Measure what a disk gives under the limits it stands under, in one file."),
+    "replay": ("replay:app", "Run any program in one or several cages and without limits."),
+    "shell": ("shell:app", "Open a shell in a cage."),
+    "sweep": ("sweep:app", "Vary one limit of a cage and find where raising it stops to pay."),
+}
+for _name, (_where, _about) in _LATER.items():
+    app.command(f"pagecage.cli.{_where}", name=_name, help=_about)
 for _verb in (compare, bundle, render_bundle):
     app.command(_verb)
 app.register_install_completion_command()
