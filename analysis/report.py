@@ -33,7 +33,7 @@ def render(run_path: Path) -> Path:
         _keep_to_ourselves(Path(scratch))
         notebook, exported = Path(scratch) / "report.ipynb", Path(scratch) / page.name
         _execute(run_path.resolve(), notebook, Path(scratch) / "source.ipynb")
-        exported.write_text(_export(notebook, title))
+        exported.write_text(export(notebook, title))
         for made in (notebook, exported):
             _put(made, run_path / made.name)
     return page
@@ -85,7 +85,7 @@ def _execute(run_path: Path, target: Path, source: Path) -> None:
         ) from None
 
 
-def _export(notebook: Path, title: str) -> str:
+def export(notebook: Path, title: str) -> str:
     """The executed notebook as one page, by the template that stands beside this file.
 
     Where on this machine it was made is taken out of the notebook first, so that both can be given away.

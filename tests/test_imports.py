@@ -23,7 +23,7 @@ ORDER = (
 AGENT_MAY = {
     *("errors", "units", "process", "token_bucket", "cage", "command", "trial", "record", "requirements", "agent"),
 }
-ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process", "interval", "stopping"}
+ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process", "interval", "stopping", "bundle"}
 # What may be installed for a part of pagecage; the longest name that fits counts.
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from pathlib import Path
 
 from analysis.findings import Finding, find
 from analysis.load import Run
@@ -137,7 +136,7 @@ def decisions(documents: Iterable[str]) -> str:
     return "\n".join([head, "```{toctree}", *documents, "```", ""])
 
 
-def downloads(run: Run, files: Mapping[str, Path]) -> str:
-    """A line below a report's title: where it comes from, and what can be taken away."""
-    links = " · ".join(f'<a href="../{file.as_posix()}">{words}</a>' for words, file in files.items())
+def downloads(run: Run, name: str, files: Mapping[str, str]) -> str:
+    """A line below a report's title: where it comes from, and what can be taken away; `files` by the words for them."""
+    links = " · ".join(f'<a href="../runs/{name}/{file}">{words}</a>' for words, file in files.items())
     return f'<p class="source">Run {run.plan["run_id"]} · {links}</p>'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,18 +17,19 @@ from analysis.answers import answers
 from analysis.answers_page import markdown
 from analysis.load import Run
 from analysis.report import HERE as ANALYSIS
-from analysis.report import render
+from analysis.report import export, render
 from analysis.scorecard import Scorecard, scorecard
 from analysis.site import pages
 from analysis.site.chosen import chosen
 from analysis.site.links import within
 from analysis.site.notebook import first_picture, page_of
+from pagecage.bundle.layout import SUFFIX
+from pagecage.bundle.pack import pack
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, PagecageError
 from pagecage.process import run as run_process
 
 _THEME = Path(__file__).resolve().parent / "theme"
 _BUILD_SECONDS = 900.0
-_DOWNLOADS = {"report.html": "one file", "report.ipynb": "notebook", "records.jsonl": "records", "plan.json": "plan"}
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,16 @@ def _lay_out(site: Site, runs: Path, source: Path) -> None:
 
 
 def _lay_out_report(source: Path, name: str, run: Run) -> None:
-    notebook, files = run.path / "report.ipynb", {}
-    taken = source / "_extra" / "runs" / name
-    taken.mkdir(parents=True)
-    for file, words in _DOWNLOADS.items():
-        shutil.copy(run.path / file, taken)
-        files[words] = Path("runs") / name / file
-    page = page_of(notebook, name, pages.downloads(run, files))
+    """Page and downloads, all of what the run's bundle holds: names and addresses are replaced in it."""
+    given = source / "_extra" / "runs" / name
+    given.mkdir(parents=True)
+    archive, notebook = given / f"{run.plan['run_id']}{SUFFIX}", given / "report.ipynb"
+    pack(run.path, archive)
+    with zipfile.ZipFile(archive) as bundle:
+        notebook.write_bytes(bundle.read(notebook.name))
+    (given / "report.html").write_text(export(notebook, f"{name} · {run.plan['run_id']}"))
+    files = {"one page": "report.html", "notebook": notebook.name, "bundle: raw records and traces": archive.name}
+    page = page_of(notebook, name, pages.downloads(run, name, files))
     nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     (source / "_static" / f"{name}.svg").write_text(first_picture(notebook) or _NO_PICTURE)
 

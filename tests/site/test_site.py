@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import http.server
+import platform
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -13,8 +15,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from analysis.__main__ import main
 from analysis.site.links import within
 from analysis.site.publish import publish
+from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
@@ -184,6 +188,20 @@ def test_a_site_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, site: Pat
         publish(ROOT, tmp_path / "runs", [run], old)
     assert (old / "index.html").read_bytes() == (site / "index.html").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "site"]
+
+
+def test_what_is_given_away_names_nobody_and_makes_the_same_report(site: Path, tmp_path: Path) -> None:
+    (archive,) = (site / "runs/constrained-random").glob("*.pagecage.zip")
+    folder = tmp_path / "out"
+    unpack(archive, folder)
+    assert platform.node() not in (folder / "records.jsonl").read_text()
+    assert main(["render", str(folder)]) == 0
+    again, given = ((path / "report.html").read_text() for path in (folder, site / "runs/constrained-random"))
+    assert tables_of(again) == tables_of(given) != []
+
+
+def tables_of(page: str) -> list[str]:
+    return re.findall(r"<table.*?</table>", page, re.DOTALL)
 
 
 def test_no_run_is_a_sentence(tmp_path: Path) -> None:
