@@ -127,10 +127,10 @@ MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
     [
         (failed(0, left_behind=[MEMBER]), 2, "--ready-port"),
         (failed(0, outside=[MEMBER]), 2, "pagecage shell"),
-        (make_record(outcome="requirement_missed", missed_requirements=(
-            {"requirement": "port", "reason": "port 80 is in use", "mend": "take another"},)), 2, "take another"),
-        (make_record(outcome="requirement_missed", missed_requirements=(
-            {"requirement": "cpu_controller", "reason": "no cpu", "mend": "delegate"},)), 3, "delegate"),
+        (make_record(outcome="requirement_missed", missed_requirements=[
+            {"requirement": "port", "reason": "port 80 is in use", "mend": "take another"}]), 2, "take another"),
+        (make_record(outcome="requirement_missed", missed_requirements=[
+            {"requirement": "cpu_controller", "reason": "no cpu", "mend": "delegate"}]), 3, "delegate"),
     ],
 )  # fmt: skip
 def test_what_the_user_or_the_host_can_mend_is_told(record: object, status: int, mend: str) -> None:
