@@ -126,7 +126,7 @@ def folder(tmp_path: Path, experiment) -> Path:
         record, series = stored(name)
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in series))
         changed = {"trial_id": trial.trial_id, "treatment": trial.treatment, "traces": {"sampler": f"{name}.jsonl"}}
-        changed["experiment"] = plan.document["experiment"]
+        changed |= {"experiment": plan.document["experiment"], "run_id": plan.run_id}
         append_record(tmp_path / "records.jsonl", replace(record, **changed))
     return tmp_path
 
