@@ -81,8 +81,9 @@ def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
 def _watch(attempt: Attempt, program: Program, watched: Watched, deadline: float) -> None:
     """Look until it serves, exits, leaves the cage, or monotonic `deadline` passes."""
     command = _command(attempt)
+    pause_seconds = _LOOK_SECONDS if command.serves else _MEMBERS_SECONDS  # an exit wakes it at once
     while not watched.outside and time.monotonic() < deadline:
-        if watched.exited_at is None and program.exits_within(_LOOK_SECONDS):
+        if watched.exited_at is None and program.exits_within(pause_seconds):
             watched.exited_at = time.monotonic()
         if command.serves and _serves(attempt, program, watched):
             return

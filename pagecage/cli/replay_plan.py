@@ -63,7 +63,7 @@ class ReplayWishes:
     timeout
         Seconds after which a trial is ended.
     collectors
-        Comma-separated: iostat, sar, vmtouch, bpftrace; or none.
+        Comma-separated: iostat, sar, vmtouch, bpftrace; or none. The sampler records ten times a second in any case.
     data_dir
         Directory on a disk of this machine for what pagecage writes itself (host local).
     seed
@@ -81,7 +81,7 @@ class ReplayWishes:
     copy: tuple[str, ...] = ()
     copy_program: bool = False
     timeout: Annotated[float, Parameter(validator=Number(gt=0))] = _TIMEOUT_SECONDS
-    collectors: str = "iostat,sar"
+    collectors: str = "none"
     data_dir: Path | None = None
     seed: int | None = None
 

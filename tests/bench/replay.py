@@ -23,7 +23,6 @@ from tests.bench.trials import tell
 
 RUNS = 7
 CAGED = "customer-tenth"
-_COLLECTORS = ("iostat", "sar")
 # Run in the scope, so that its own start counts as little as the harness's does.
 _TIMED = """
 import subprocess, sys, time
@@ -96,7 +95,6 @@ def _trial(file: str, cage: Cage, number: int) -> Trial:
     return Trial(
         trial_id=f"{cage.name.replace('-', '_')}_{number}", experiment="bench-replay", treatment={}, repeat=1, block=1,
         position=0, workload=Workload(name, tuple(arguments), "command", command=command), cage=cage, cache="cold",
-        collectors=_COLLECTORS,
     )  # fmt: skip
 
 
