@@ -9,9 +9,11 @@ from pathlib import Path
 from statistics import median
 
 from pagecage.campaign import need_of
-from pagecage.cli.choose import TOP, choose_host
+from pagecage.cli.choose import choose_host
+from pagecage.cli.places import TOP
 from pagecage.hosts.host import Host
 from pagecage.hosts.kit import make_kit
+from pagecage.interval import ranks_left_out
 from pagecage.plan import Plan
 from pagecage.process import Completed, run
 from tests.bench.say import say
@@ -71,17 +73,8 @@ def ratio_of_pairs(numerators: list[float], denominators: list[float]) -> tuple[
     Order statistics, which assume no shape: for n pairs the k-th smallest and largest, k by the binomial distribution.
     """
     ratios = sorted(a / b for a, b in zip(numerators, denominators, strict=True))
-    k = _rank(len(ratios))
+    k = ranks_left_out(len(ratios))
     return median(ratios), ratios[k], ratios[-1 - k]
-
-
-def _rank(count: int) -> int:
-    """The largest k with P(fewer than k+1 of `count` fair coins) at most 0.025; 0 (the whole range) for few."""
-    tail, term, k = 0.0, 0.5**count, -1
-    while tail + term <= 0.025:
-        tail, k = tail + term, k + 1
-        term *= (count - k) / (k + 1)
-    return max(k, 0)
 
 
 def scratch() -> Path:
