@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from pagecage.cli.choose import TOP, harness
+from pagecage.cli.choose import harness
+from pagecage.cli.places import TOP
 from pagecage.errors import PagecageError
 from tests.bench import appends, caps, memory, reading, replay, trials
 from tests.bench.bed import Bed, Figure, scratch, started

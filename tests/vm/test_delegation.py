@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.campaign import Campaign
-from pagecage.cli.choose import TOP, Wishes, build_plan, definitions
+from pagecage.cli.choose import Wishes, build_plan, definitions
+from pagecage.cli.places import TOP
 from pagecage.hosts.host import MachineState
 from pagecage.hosts.kit import make_kit
 from pagecage.hosts.ssh import ssh_argv
