@@ -1,6 +1,7 @@
 /* The helper thread of a process: keeps pages ahead of the cursor populated, so that appends meet neither faults nor
  * growth. It stands on the windows as a writer does, and sleeps until an append finds less than half of its distance
- * left. */
+ * left. Its first stretch is made ready before the process's first writer is open: whoever asks for pages ahead would
+ * rather wait there than race with the helper for them. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -77,8 +78,9 @@ void pclog_ahead_start(pclog *log) {
     pthread_mutex_init(&ahead->lock, NULL);
     pthread_cond_init(&ahead->wake, NULL);
     ahead->place.log = log;
-    ahead->wanted = true;
+    go_ahead(ahead);
     if (pthread_create(&ahead->thread, NULL, run, ahead) != 0) { /* without a helper appends do it themselves */
+        pclog_window_leave(&ahead->place);
         free(ahead);
         return;
     }
