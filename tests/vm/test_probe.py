@@ -62,7 +62,9 @@ LIMITS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ["io_uring", "threads", "fio"])
+@pytest.mark.parametrize(
+    "engine", ["io_uring", *(pytest.param(name, marks=pytest.mark.long) for name in ("threads", "fio"))]
+)
 def test_it_reports_the_limits_that_are_in_force(host: VmHost, engine: str) -> None:
     found = in_slice(host, LIMITS, f"--seconds 30 --engine {engine}")
     summary = found["summary"]
@@ -78,6 +80,7 @@ def test_it_reports_the_limits_that_are_in_force(host: VmHost, engine: str) -> N
     assert found["storage"]["filesystem"] == "ext4"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("engine", "name", "reason"), [("own", "threads", "no io_uring"), ("fio", "fio", "libaio")])
 def test_where_io_uring_is_forbidden_it_does_without(host: VmHost, engine: str, name: str, reason: str) -> None:
     run(host.command(["sysctl", "-q", "-w", "kernel.io_uring_disabled=2"]))
@@ -92,6 +95,7 @@ def test_where_io_uring_is_forbidden_it_does_without(host: VmHost, engine: str, 
     assert (refused.status, "no io_uring" in refused.stderr) == (77, True)
 
 
+@pytest.mark.long
 def test_its_json_becomes_the_cage_it_was_measured_in(host: VmHost) -> None:
     found = in_slice(host, LIMITS, "--seconds 30")
     cage = import_text(json.dumps(found), "probe.json", Picks(), Rounding()).cage()
@@ -100,6 +104,7 @@ def test_its_json_becomes_the_cage_it_was_measured_in(host: VmHost) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_bucket_that_runs_dry_is_found(host: VmHost) -> None:
     """The cap falls from 1,000 to 200 reads a second in the middle of the long phase, as when credits are gone."""
     drop = f"sleep {DROP_AT_SECONDS}; systemctl set-property --runtime {SLICE} 'IOReadIOPSMax=/data 200'"

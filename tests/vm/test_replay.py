@@ -102,6 +102,7 @@ def test_a_single_replay_is_transparent(tmp_path: Path) -> None:
     assert (status, out) == (5, sent), said
 
 
+@pytest.mark.long
 def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
     server = ("python3", "-m", "http.server", "8080")
     status, _, said = single(tmp_path, b"", *server, options=("--ready-port", "8080"))
@@ -111,6 +112,7 @@ def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
     assert record.exit["status"] == -15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "says"),
     [(("systemd-run", "--quiet", "--scope", "sleep", "30"), "left the cage for"),
