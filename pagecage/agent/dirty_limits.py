@@ -7,11 +7,11 @@ as a share of the memory that could hold pages; writing one sets its counterpart
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.journal import Journal, write_number
 from pagecage.agent.kernelfs import read_text
 from pagecage.errors import HostError
 
@@ -23,7 +23,7 @@ class DirtyLimits:
     """What they were, kept in a file of the spool until it is put back."""
 
     def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
-        self._journal = spool / "dirty-limits.json"
+        self._journal = Journal(spool / "dirty-limits.json")
         self._vm = proc / "sys/vm"
 
     def read(self) -> dict[str, int]:
@@ -33,8 +33,7 @@ class DirtyLimits:
 
     def set(self, wanted: Mapping[str, int]) -> dict[str, Any]:
         """Set what is wanted, bytes by file name; the values read back. Raises HostError when they are others."""
-        if not self._journal.exists():
-            self._journal.write_text(json.dumps(self.read()))
+        self._journal.remember(self.read)
         for name, value in wanted.items():
             self._write(name, value)
         got = self.read()
@@ -47,21 +46,12 @@ class DirtyLimits:
 
     def restore(self) -> list[str]:
         """Put back what was there; what could not be is told."""
-        text = read_text(self._journal)
-        if text is None:
-            return []
-        try:
-            saved = json.loads(text)
-            for in_bytes, in_percent in _PAIRS:
-                name = in_bytes if saved[in_bytes] else in_percent
-                self._write(name, saved[name])
-        except (HostError, ValueError, LookupError, TypeError) as error:
-            return [f"vm.dirty_bytes and its like could not be put back: {error}"]
-        self._journal.unlink(missing_ok=True)
-        return []
+        return self._journal.put_back("vm.dirty_bytes and its like", self._write_saved)
+
+    def _write_saved(self, saved: Mapping[str, int]) -> None:
+        for in_bytes, in_percent in _PAIRS:
+            name = in_bytes if saved[in_bytes] else in_percent
+            self._write(name, saved[name])
 
     def _write(self, name: str, value: int) -> None:
-        try:
-            (self._vm / name).write_text(str(value))
-        except OSError as error:
-            raise HostError(f"vm.{name} cannot be set to {value}: {error.strerror}", "use HOST=vm") from None
+        write_number(self._vm / name, value, f"vm.{name}")

@@ -6,10 +6,10 @@ Pages in the pool of vm.nr_hugepages are taken from the buddy allocator and neve
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.journal import Journal, write_number
 from pagecage.agent.kernelfs import parse_meminfo, read_text
 from pagecage.errors import HostError
 from pagecage.units import MIB, format_bytes
@@ -23,7 +23,7 @@ class MachineMemory:
     """What was taken, kept in a file of the spool until it is given back."""
 
     def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
-        self._journal = spool / "machine-memory.json"
+        self._journal = Journal(spool / "machine-memory.json")
         self._proc = proc
         self._pool = proc / "sys/vm/nr_hugepages"
 
@@ -33,7 +33,7 @@ class MachineMemory:
         Raises HostError when the machine has less to begin with, or does not give enough.
         """
         huge_bytes = self._meminfo_bytes("Hugepagesize")
-        self._remember()
+        self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
         for _ in range(_TRIES):
             self._write(self._proc / "sys/vm/drop_caches", 3)
             surplus = (self._meminfo_bytes("MemAvailable") - wanted_bytes) // huge_bytes
@@ -51,19 +51,9 @@ class MachineMemory:
 
     def restore(self) -> list[str]:
         """Give back what was taken; what could not be is told."""
-        text = read_text(self._journal)
-        if text is None:
-            return []
-        try:
-            self._write(self._pool, int(json.loads(text)["nr_hugepages"]))
-        except (HostError, ValueError, LookupError, TypeError) as error:
-            return [f"vm.nr_hugepages could not be put back: {error}"]
-        self._journal.unlink(missing_ok=True)
-        return []
-
-    def _remember(self) -> None:
-        if not self._journal.exists():
-            self._journal.write_text(json.dumps({"nr_hugepages": self._pool_pages()}))
+        return self._journal.put_back(
+            "vm.nr_hugepages", lambda saved: self._write(self._pool, int(saved["nr_hugepages"]))
+        )
 
     def _pool_pages(self) -> int:
         return int(read_text(self._pool) or 0)
@@ -75,7 +65,4 @@ class MachineMemory:
         return kib * 1024
 
     def _write(self, path: Path, value: int) -> None:
-        try:
-            path.write_text(str(value))
-        except OSError as error:
-            raise HostError(f"{path} cannot be set to {value}: {error.strerror}", "use HOST=vm") from None
+        write_number(path, value, str(path))

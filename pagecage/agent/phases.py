@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pagecage.agent import cgroupfs
@@ -140,14 +141,23 @@ def take_memory(attempt: Attempt) -> None:
     wanted = attempt.trial.machine_memory_bytes
     if wanted is None:
         return
-    if not OF_OURS.exists():
-        reason = "memory is taken away only from a guest that pagecage made, and this machine is none"
-        raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, reason, "use HOST=vm")])
-    attempt.cleanup.callback(_put_back, attempt, attempt.bench.memory)
-    try:
+    with _guest_changed(attempt, attempt.bench.memory, Requirement.MACHINE_MEMORY, "memory is taken away only from"):
         attempt.machine_memory = attempt.bench.memory.leave(wanted)
+
+
+@contextmanager
+def _guest_changed(
+    attempt: Attempt, journal: MachineMemory | DirtyLimits, requirement: Requirement, only: str
+) -> Iterator[None]:
+    """Within it a setting of the whole machine is changed, put back after the trial; `only` begins the refusal."""
+    if not OF_OURS.exists():
+        reason = f"{only} a guest that pagecage made, and this machine is none"
+        raise RequirementMissed([Missed(requirement, reason, "use HOST=vm")])
+    attempt.cleanup.callback(_put_back, attempt, journal)
+    try:
+        yield
     except HostError as error:
-        raise RequirementMissed([Missed(Requirement.MACHINE_MEMORY, error.message, error.hint)]) from None
+        raise RequirementMissed([Missed(requirement, error.message, error.hint)]) from None
 
 
 def limit_dirty_pages(attempt: Attempt) -> None:
@@ -159,14 +169,8 @@ def limit_dirty_pages(attempt: Attempt) -> None:
     attempt.dirty_limits = {"requested": wanted, "in_force": limits.read()}
     if not wanted:
         return
-    if not OF_OURS.exists():
-        reason = "vm.dirty_bytes is set only in a guest that pagecage made, and this machine is none"
-        raise RequirementMissed([Missed(Requirement.DIRTY_LIMITS, reason, "use HOST=vm")])
-    attempt.cleanup.callback(_put_back, attempt, limits)
-    try:
+    with _guest_changed(attempt, limits, Requirement.DIRTY_LIMITS, "vm.dirty_bytes is set only in"):
         attempt.dirty_limits["in_force"] = limits.set(wanted)
-    except HostError as error:
-        raise RequirementMissed([Missed(Requirement.DIRTY_LIMITS, error.message, error.hint)]) from None
 
 
 def prepare_slice(attempt: Attempt) -> None:
