@@ -94,3 +94,13 @@ def freshly(top: Path, *words: str) -> Completed:
     """The same with an interpreter of its own, as a shell would start it."""
     argv = [sys.executable, "-m", "pagecage.cli.main", *words]
     return run(argv, check=False, cwd=top, env=environment(top), timeout_seconds=60)
+
+
+def refused(top: Path, *words: str, status: int = 2) -> str:
+    """What is said of bad input: it ends with 2, shows no traceback, prints no data and starts nothing."""
+    done = pagecage(top, *words)
+    assert done.status == status, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert not (top / "runs").exists()
+    return " ".join(done.stderr.split())

@@ -9,7 +9,7 @@ import pytest
 
 from pagecage.plan import plan_from_json
 from pagecage.version import VERSION
-from tests.checkout import PLAIN, copy, freshly, pagecage, top
+from tests.checkout import PLAIN, copy, freshly, pagecage, refused, top
 from tests.tree import ROOT
 
 __all__ = ["copy", "top"]
@@ -18,16 +18,6 @@ VERBS = (
     *("cage", "probe", "replay", "sweep", "shell", "publish"),
 )
 ASKED = (ROOT / "experiments/smoke.toml").read_text()
-
-
-def refused(top: Path, *words: str, status: int = 2) -> str:
-    """What is said of bad input: it ends with 2, shows no traceback, prints no data and starts nothing."""
-    done = pagecage(top, *words)
-    assert done.status == status, done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert not (top / "runs").exists()
-    return " ".join(done.stderr.split())
 
 
 def write(top: Path, **changes: str) -> None:

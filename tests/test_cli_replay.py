@@ -9,20 +9,11 @@ import pytest
 from pagecage.agent.program import GATE
 from pagecage.cli.replay_end import exit_code, shell_status
 from pagecage.errors import PagecageError
-from tests.checkout import copy, pagecage, top
+from tests.checkout import copy, pagecage, refused, top
 from tests.fixtures.records import make_record
 
 __all__ = ["copy", "top"]
 HERE = ("--host", "local")
-
-
-def refused(top: Path, *words: str, status: int = 2) -> str:
-    done = pagecage(top, *words)
-    assert done.status == status, done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert not (top / "runs").exists()
-    return " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pagecage.cli.cage_import import import_cage
 from pagecage.cli.cage_order import Ordered, Positive, bought, profile_of_order
 from pagecage.cli.cage_save import new_name, save_profile
 from pagecage.cli.choose import definitions
+from pagecage.cli.form import Json
 from pagecage.cli.places import TOP
 from pagecage.definitions.offers import read_offers
 from pagecage.errors import EXIT_OK, PagecageError, nearest
@@ -21,7 +22,6 @@ CAGES = TOP / "cgroups"
 app = App(name="cage", help="Cloud volumes and customers' files as cages: list, show, import.")
 app.command(import_cage, name="import")
 _error = Console(stderr=True, highlight=False)
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, and data alone, on standard output.")]
 
 
 @app.command(name="list")

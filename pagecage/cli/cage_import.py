@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 
 from pagecage.cli.cage_order import Ordered, profile_of_order
 from pagecage.cli.cage_save import new_name, save, save_profile
+from pagecage.cli.form import Json
 from pagecage.cli.places import TOP
 from pagecage.definitions.cages import cage_of_tables
 from pagecage.definitions.offers import read_offers
@@ -26,7 +27,6 @@ from pagecage.units import exact_size
 
 CAGES = TOP / "cgroups"
 _MOST_IGNORED = 12
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, and data alone, on standard output.")]
 
 
 @Parameter(name="*")

@@ -9,6 +9,8 @@ from cyclopts import Parameter
 
 from pagecage.errors import PagecageError
 
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, and data alone, on standard output.")]
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)

@@ -11,18 +11,17 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
-from rich.console import Console
 
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
 from pagecage.cli.choose import Wishes, definitions
 from pagecage.cli.compare import compare
-from pagecage.cli.form import Form
+from pagecage.cli.form import Form, Json
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import publish_site, render, show_answers, show_claims, show_run
+from pagecage.cli.say import say
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.plan import plan_to_json
 from pagecage.runs import find_run
@@ -63,12 +62,6 @@ for _name, (_where, _about) in _LATER.items():
 for _verb in (compare, bundle, render_bundle):
     app.command(_verb)
 app.register_install_completion_command()
-_error = Console(stderr=True, highlight=False)
-Json = Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")]
-
-
-def _say(text: str) -> None:
-    _error.print(text, soft_wrap=True, markup=False)
 
 
 @app.command(name="list")
@@ -96,7 +89,7 @@ def plan(name: str, wishes: Wishes = Wishes(), *, as_json: Json = False) -> int:
     from pagecage.cli import carry_out
     from pagecage.cli.preview import plan_lines, trial_commands
 
-    made, host = carry_out.plan_for(name, wishes, _command(), _say)
+    made, host = carry_out.plan_for(name, wishes, _command(), say)
     host.stop()
     if as_json:
         print(json.dumps(plan_to_json(made)))
@@ -136,12 +129,12 @@ def run(
         raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
     if dry_run:
         return plan(name, wishes, as_json=as_json)
-    job = carry_out.resumed(name, wishes, yes, _say) if resume else carry_out.new(name, wishes, _command(), yes, _say)
-    status = carry_out.carry_out(job, _say)
-    page = render(job.folder.path, _say)
+    job = carry_out.resumed(name, wishes, yes, say) if resume else carry_out.new(name, wishes, _command(), yes, say)
+    status = carry_out.carry_out(job, say)
+    page = render(job.folder.path, say)
     print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
-    _say(f"report: {os.path.relpath(page)}")
-    return replay_end.exit_code(job, status, _say)
+    say(f"report: {os.path.relpath(page)}")
+    return replay_end.exit_code(job, status, say)
 
 
 @app.command
@@ -157,7 +150,7 @@ def show(name: str, form: Form = Form(), *, html: bool = False) -> int:  # noqa:
     """
     folder = find_run(RUNS, name)
     if html:
-        print(render(folder.path, _say))
+        print(render(folder.path, say))
     else:
         print(show_run(folder.path, form.options()), end="")
     return EXIT_OK
@@ -175,7 +168,7 @@ def publish(*runs: str, out: Path = TOP / "site") -> int:
         The folder that becomes the site; one that was there before is replaced when the new one is whole.
     """
     chosen = [find_run(RUNS, name).path for name in runs]
-    print(os.path.relpath(publish_site(RUNS, chosen, out, _say)))
+    print(os.path.relpath(publish_site(RUNS, chosen, out, say)))
     return EXIT_OK
 
 
@@ -241,10 +234,10 @@ def main() -> int:
     try:
         return int(app(sys.argv[1:], exit_on_error=False, print_error=True, result_action="return_value") or EXIT_OK)
     except PagecageError as error:
-        _say(f"pagecage: {error}")
+        say(f"pagecage: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        _say("interrupted")
+        say("interrupted")
         return EXIT_INTERRUPTED
     except CycloptsError:
         return EXIT_USAGE

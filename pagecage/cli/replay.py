@@ -8,7 +8,6 @@ import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 
 from pagecage.campaign import check_memory_floor
 from pagecage.cli.carry_out import Job, carry_out
@@ -18,13 +17,13 @@ from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.replay_end import exit_code, is_all_missed
 from pagecage.cli.replay_plan import ReplayWishes, plan_for
 from pagecage.cli.report import render, show_run
+from pagecage.cli.say import say
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
 from pagecage.hosts.kit import make_kit
 from pagecage.plan import Plan
 from pagecage.runs import RunFolder
 
-_error = Console(stderr=True, highlight=False)
 _STDOUT, _STDERR = 1, 2
 EXAMPLES = """Examples:
 
@@ -36,10 +35,6 @@ EXAMPLES = """Examples:
 
 Exit codes: the program's own where it failed, else those of `pagecage --help`."""
 app = App(name="replay", help_epilogue=EXAMPLES)
-
-
-def _say(text: str) -> None:
-    _error.print(text, soft_wrap=True, markup=False)
 
 
 @app.default
@@ -67,7 +62,7 @@ def replay(
         Print the plan and its commands, and start nothing.
     """
     typed = shlex.join(["pagecage", *sys.argv[1:]])
-    plan, host = plan_for(cage, command, wishes, typed, _say)
+    plan, host = plan_for(cage, command, wishes, typed, say)
     if dry_run:
         return _preview(plan, host)
     try:
@@ -77,9 +72,9 @@ def replay(
     except BaseException:
         host.stop()
         raise
-    status = carry_out(job, _say, _STDERR if as_json else _STDOUT)
+    status = carry_out(job, say, _STDERR if as_json else _STDOUT)
     _report(job, as_json)
-    return exit_code(job, status, _say)
+    return exit_code(job, status, say)
 
 
 def _preview(plan: Plan, host: Host) -> int:
@@ -95,10 +90,10 @@ def _report(job: Job, as_json: bool) -> None:
     if is_all_missed(job):
         return
     if not job.streams_output:
-        page = render(job.folder.path, _say)
+        page = render(job.folder.path, say)
         print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
-        _say(f"report: {os.path.relpath(page)}")
+        say(f"report: {os.path.relpath(page)}")
         return
     table = show_run(job.folder.path, Form(as_json=as_json).options())
     print(table, end="", file=sys.stdout if as_json else sys.stderr)
-    _say(f"report: pagecage show {job.plan.run_id} --html")
+    say(f"report: pagecage show {job.plan.run_id} --html")

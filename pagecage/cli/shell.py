@@ -9,29 +9,24 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 
 from pagecage.agent.shell import ShellOrder, order_to_json
 from pagecage.cage import Cage
 from pagecage.cli.choose import choose_host, definitions
 from pagecage.cli.places import TOP
+from pagecage.cli.say import say
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host, HostNeed
 from pagecage.hosts.kit import make_kit
 from pagecage.process import spawn
 from pagecage.units import parse_size_bytes
 
-_error = Console(stderr=True, highlight=False)
 EXAMPLES = """Examples:
 
   pagecage shell customer
   pagecage shell tenth --data-size 1GiB --host vm"""
 app = App(name="shell", help_epilogue=EXAMPLES)
 _ANY_NEED = HostNeed(0, 0)
-
-
-def _say(text: str) -> None:
-    _error.print(text, soft_wrap=True, markup=False)
 
 
 @app.default
@@ -60,9 +55,9 @@ def shell(
     chosen = definitions().cage(cage, size_bytes)
     if not os.isatty(0):
         raise PagecageError("a shell needs a terminal", f"pagecage replay {cage} --no-control -- COMMAND")
-    kit, machine = make_kit(TOP), choose_host(host, data_dir or Path.cwd(), _say)
+    kit, machine = make_kit(TOP), choose_host(host, data_dir or Path.cwd(), say)
     try:
-        machine.prepare(_ANY_NEED, _say)
+        machine.prepare(_ANY_NEED, say)
         machine.start()
         machine.push([kit.agent], machine.spool_dir)
         return _run(machine, chosen)

@@ -8,7 +8,6 @@ import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from rich.console import Console
 
 from pagecage.cli.carry_out import Job, begun, carry_out
 from pagecage.cli.form import Form
@@ -17,21 +16,17 @@ from pagecage.cli.preview import plan_lines
 from pagecage.cli.replay_end import exit_code
 from pagecage.cli.replay_plan import ReplayWishes
 from pagecage.cli.report import render, show_run
+from pagecage.cli.say import say
 from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.kit import make_kit
 
-_error = Console(stderr=True, highlight=False)
 EXAMPLES = """Examples:
 
   pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000,2000 --treatment load=lazy-random
   pagecage sweep customer --vary IOReadBandwidthMax=100MB,400MB --cold data -- grep -r needle data
   pagecage sweep tenth --vary MemoryMax=64MiB,256MiB --cold big.db -- sqlite3 big.db 'select count(*) from t'"""
 app = App(name="sweep", help_epilogue=EXAMPLES)
-
-
-def _say(text: str) -> None:
-    _error.print(text, soft_wrap=True, markup=False)
 
 
 @app.default
@@ -66,7 +61,7 @@ def sweep(
     make_kit(TOP)
     typed = shlex.join(["pagecage", *sys.argv[1:]])
     asked = SweepWishes(base, what, vary, own, wishes)
-    plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, _say)
+    plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, say)
     if not dry_run:
         return _carried_out(begun(plan, host, yes), as_json)
     host.stop()
@@ -75,8 +70,8 @@ def sweep(
 
 
 def _carried_out(job: Job, as_json: bool) -> int:
-    status = carry_out(job, _say)
-    page = render(job.folder.path, _say)
+    status = carry_out(job, say)
+    page = render(job.folder.path, say)
     print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
-    _say(f"report: {os.path.relpath(page)}")
-    return exit_code(job, status, _say)
+    say(f"report: {os.path.relpath(page)}")
+    return exit_code(job, status, say)
