@@ -20,7 +20,7 @@ from analysis.compare import compare
 from analysis.gates import parse_gate
 from analysis.load import load_run
 from analysis.scorecard import as_json as scorecard_json
-from analysis.scorecard import scorecard
+from analysis.scorecard import newest_runs, scorecard
 from analysis.scorecard_show import show_scorecard
 from analysis.show import as_json, show
 from analysis.sides import load_sides
@@ -74,7 +74,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _claims(arguments: argparse.Namespace) -> None:
-    card = scorecard(TOP / "experiments", arguments.runs, arguments.experiment)
+    card = scorecard(TOP / "experiments", newest_runs(arguments.runs), arguments.experiment)
     if arguments.json:
         _print_json(scorecard_json(card))
     else:
@@ -82,7 +82,7 @@ def _claims(arguments: argparse.Namespace) -> None:
 
 
 def _answers(arguments: argparse.Namespace) -> None:
-    found = answers(TOP / "experiments", arguments.runs)
+    found = answers(TOP / "experiments", newest_runs(arguments.runs))
     if arguments.json:
         _print_json(answers_json(found))
     elif arguments.markdown:

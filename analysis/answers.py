@@ -10,7 +10,6 @@ from typing import Any
 
 from analysis.findings import Finding, find
 from analysis.load import Run
-from analysis.scorecard import newest_runs
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,8 @@ class Answers:
     runs: Mapping[str, Run]
 
 
-def answers(experiments: Path, runs: Path) -> Answers:
-    """Every question of experiments/questions.csv with the findings of the newest runs."""
-    newest = newest_runs(runs)
+def answers(experiments: Path, newest: Mapping[str, Run]) -> Answers:
+    """Every question of experiments/questions.csv with the findings of the newest runs, by experiment."""
     said = [(finding.question, told) for run in newest.values() for finding, told in _findings(run)]
     rows = csv.DictReader((experiments / "questions.csv").read_text(encoding="utf-8").splitlines())
     asked = (Answer(**row, said=tuple(told for question, told in said if question == row["id"])) for row in rows)

@@ -56,8 +56,8 @@ def count(rows: Any) -> dict[str, int]:
     return {**{verdict: told[verdict] for verdict in VERDICTS}, "all": told.total()}
 
 
-def scorecard(experiments: Path, runs: Path, only: str | None = None) -> Scorecard:
-    """The scorecard from the definitions, the articles and runs/latest-*.
+def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = None) -> Scorecard:
+    """The scorecard from the definitions, the articles and the newest runs, by experiment.
 
     Raises PagecageError when `only` is no experiment of any row.
     """
@@ -65,7 +65,7 @@ def scorecard(experiments: Path, runs: Path, only: str | None = None) -> Scoreca
     if only and not any(only in row.experiments for row in rows):
         known = sorted({name for row in rows for name in row.experiments})
         raise PagecageError(f"no published figure belongs to {only!r}", f"one of {', '.join(known)}")
-    ground = _Ground(read_definitions(experiments), newest_runs(runs))
+    ground = _Ground(read_definitions(experiments), newest)
     scored = (_score(row, ground, (only,) if only else row.experiments) for row in rows if _is_asked(row, only))
     return Scorecard(tuple(scored), read_titles(experiments))
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from analysis.load import Run, load_run
-from analysis.scorecard import newest_runs
 from pagecage.errors import PagecageError
 
 
-def chosen(runs: Path, named: Sequence[Path]) -> dict[str, Run]:
+def chosen(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:
     """Runs by experiment, in the order of their names; those at smoke size, which show little, come last.
 
     Raises PagecageError when there is none, when a folder is no run, or when two are of one experiment: a site has
     one page for each.
     """
-    found = _named(named) if named else newest_runs(runs)
+    found = _named(named) if named else newest
     if not found:
         raise PagecageError("there is no run to publish", "make experiment NAME=constrained-random")
     return dict(sorted(found.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))

@@ -18,7 +18,7 @@ from analysis.answers_page import markdown
 from analysis.load import Run
 from analysis.report import HERE as ANALYSIS
 from analysis.report import export, render
-from analysis.scorecard import Scorecard, scorecard
+from analysis.scorecard import newest_runs, scorecard
 from analysis.site import pages
 from analysis.site.chosen import chosen
 from analysis.site.links import within
@@ -34,11 +34,11 @@ _BUILD_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Site:
-    """What goes into a site: the project's folder, its runs, the scorecard of all of them."""
+    """What goes into a site: the project's folder, the runs that get a page, and the newest of every experiment."""
 
     top: Path
     runs: Mapping[str, Run]
-    card: Scorecard
+    newest: Mapping[str, Run]
 
 
 def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
@@ -51,13 +51,14 @@ def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
     _check_replaceable(out)
     if find_spec("myst_nb") is None:
         raise PagecageError("what makes the site is not installed here", "make publish", EXIT_HOST)
-    site = Site(top, chosen(runs, named), scorecard(top / "experiments", runs))
+    newest = newest_runs(runs)
+    site = Site(top, chosen(newest, named), newest)
     for run in site.runs.values():
         _ensure_report(run)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pagecage-site-", dir=out.parent) as scratch:
         source, made = Path(scratch) / "source", Path(scratch) / "made"
-        _lay_out(site, runs, source)
+        _lay_out(site, source)
         _build(source, made)
         _replace(made, out, Path(scratch) / "before")
     return out / "index.html"
@@ -74,7 +75,7 @@ def _ensure_report(run: Run) -> None:
         render(run.path)
 
 
-def _lay_out(site: Site, runs: Path, source: Path) -> None:
+def _lay_out(site: Site, source: Path) -> None:
     """The folder that Sphinx reads."""
     for name in ("_static", "_extra", "reports", "docs"):
         (source / name).mkdir(parents=True)
@@ -84,10 +85,11 @@ def _lay_out(site: Site, runs: Path, source: Path) -> None:
         shutil.copy(_THEME / name, source / "_static")
     for name, run in site.runs.items():
         _lay_out_report(source, name, run)
-    documents = _lay_out_documents(site.top, source)
-    (source / "index.md").write_text(pages.index(site.runs, site.card, documents))
-    (source / "scorecard.md").write_text(pages.scorecard_page(site.card, site.runs))
-    (source / "answers.md").write_text(markdown(answers(site.top / "experiments", runs)))
+    documents, experiments = _lay_out_documents(site.top, source), site.top / "experiments"
+    card = scorecard(experiments, site.newest)
+    (source / "index.md").write_text(pages.index(site.runs, card, documents))
+    (source / "scorecard.md").write_text(pages.scorecard_page(card, site.runs))
+    (source / "answers.md").write_text(markdown(answers(experiments, site.newest)))
 
 
 def _lay_out_report(source: Path, name: str, run: Run) -> None:

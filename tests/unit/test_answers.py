@@ -38,7 +38,7 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_every_question_of_a_definition_is_asked_and_every_asked_one_has_a_number() -> None:
-    asked = [answer.id for answer in answers(EXPERIMENTS, Path("nowhere")).questions]
+    asked = [answer.id for answer in answers(EXPERIMENTS, newest_runs(Path("nowhere"))).questions]
     assert asked == [f"Q{number:02}" for number in range(1, 39)]
     definitions = read_definitions(EXPERIMENTS).values()
     used = {found["question"] for table in definitions for found in table.get("findings", []) if found["question"]}
@@ -46,13 +46,13 @@ def test_every_question_of_a_definition_is_asked_and_every_asked_one_has_a_numbe
 
 
 def test_without_runs_every_question_is_open() -> None:
-    found = answers(EXPERIMENTS, Path("nowhere"))
+    found = answers(EXPERIMENTS, newest_runs(Path("nowhere")))
     assert all(answer.is_open for answer in found.questions)
     assert markdown(found).count("Open: no run here has answered it.") == 38
 
 
 def test_a_proven_figure_answers(runs: Path) -> None:
-    found = answers(EXPERIMENTS, runs)
+    found = answers(EXPERIMENTS, newest_runs(runs))
     [answer] = [answer for answer in found.questions if not answer.is_open]
     assert answer.id == "Q24"
     page = markdown(found)
@@ -65,7 +65,7 @@ def test_an_excluded_figure_answers_nothing(tmp_path: Path) -> None:
         if record["cache"]["requested"] == "cold":
             record["cache"]["resident_bytes_before"] = 4096
 
-    found = answers(EXPERIMENTS, made(tmp_path, spoil))
+    found = answers(EXPERIMENTS, newest_runs(made(tmp_path, spoil)))
     assert all(answer.is_open for answer in found.questions)
     assert "At random" not in markdown(found)
 
@@ -86,5 +86,5 @@ def test_data_and_data_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_page_of_the_documents_asks_every_question() -> None:
     page = (ROOT / "docs/answers.md").read_text()
-    for answer in answers(EXPERIMENTS, Path("nowhere")).questions:
+    for answer in answers(EXPERIMENTS, newest_runs(Path("nowhere"))).questions:
         assert f"## {answer.id}: {answer.question}" in page

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.articles import Row, complaints, read_definitions, read_rows
-from analysis.scorecard import VERDICTS, count, scorecard
+from analysis.scorecard import VERDICTS, count, newest_runs, scorecard
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
@@ -49,6 +49,10 @@ def make_place(tmp_path, rules=""):
     return experiments, runs
 
 
+def scorecard_of(experiments, runs, only=None):
+    return scorecard(experiments, newest_runs(runs), only)
+
+
 def by_id(card):
     return {row.id: row for row in card.rows}
 
@@ -65,14 +69,14 @@ def test_the_files_have_the_columns_that_are_promised_and_no_quotes_of_an_articl
 
 
 def test_every_row_has_a_verdict_and_the_sum_is_392():
-    card = scorecard(ROOT / "experiments", ROOT / "no runs here")
+    card = scorecard_of(ROOT / "experiments", ROOT / "no runs here")
     totals = count(card.rows)
     assert totals["all"] == sum(totals[verdict] for verdict in VERDICTS) == 392
     assert sum(told["all"] for told in card.totals().values()) == 392
 
 
 def test_a_run_answers_for_its_experiments_rows(place):
-    rows = by_id(scorecard(*place))
+    rows = by_id(scorecard_of(*place))
     assert rows["003-178"].verdict == "not_comparable"
     assert rows["003-178"].measured == pytest.approx(0.062, abs=0.01)
     assert rows["003-178"].run == "20261121T100000Z-constrained-random-vm"
@@ -81,10 +85,10 @@ def test_a_run_answers_for_its_experiments_rows(place):
 
 
 def test_where_a_rows_own_experiment_was_not_run_another_that_tests_it_answers(place):
-    row = by_id(scorecard(*place))["003-177"]
+    row = by_id(scorecard_of(*place))["003-177"]
     assert (row.experiment, row.verdict) == ("other", "not_comparable")
     assert row.run == "20261121T100000Z-constrained-random-vm"
-    alone = by_id(scorecard(*place, "other"))
+    alone = by_id(scorecard_of(*place, "other"))
     assert list(alone) == ["003-177"]
     assert (alone["003-177"].verdict, alone["003-177"].why) == ("not_run", "its experiment has not been run here")
 
@@ -95,7 +99,7 @@ def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
     old = 'id = "003-178"\nsays = "none, heap, random"\npublished = 3.6\nunit = "s"\nresponse = "full_pass_seconds"'
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, old.replace("full_pass", "read")))
-    row = by_id(scorecard(experiments, runs))["003-178"]
+    row = by_id(scorecard_of(experiments, runs))["003-178"]
     assert (row.verdict, row.why, row.measured) == ("not_run", "its rule is newer than the newest run", None)
 
 
@@ -103,9 +107,9 @@ def test_a_row_without_a_rule_and_one_without_an_experiment_say_so(place):
     experiments, runs = place
     file = experiments / "constrained-random.toml"
     file.write_text(file.read_text().replace('id = "003-178"', 'id = "003-999"'))
-    assert by_id(scorecard(experiments, runs))["003-178"].why == "its experiment has no rule for it yet"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].why == "its experiment has no rule for it yet"
     file.unlink()
-    assert by_id(scorecard(experiments, runs))["003-178"].why == "its experiment is not built yet"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].why == "its experiment is not built yet"
 
 
 def test_a_claim_about_the_definition_needs_no_run(place):
@@ -114,32 +118,32 @@ def test_a_claim_about_the_definition_needs_no_run(place):
         '[[claims]]\nid = "003-177"\nrule = "config"\nkey = "sizes.full.files"\npublished = 8\n'
         "[sizes.full]\nfiles = 8\n"
     )
-    row = by_id(scorecard(experiments, runs))["003-177"]
+    row = by_id(scorecard_of(experiments, runs))["003-177"]
     assert (row.verdict, row.measured, row.run) == ("held", 8, None)
     (experiments / "other.toml").write_text((experiments / "other.toml").read_text().replace("files = 8", "files = 7"))
-    assert by_id(scorecard(experiments, runs))["003-177"].verdict == "not_held"
+    assert by_id(scorecard_of(experiments, runs))["003-177"].verdict == "not_held"
 
 
 def test_a_run_that_has_just_begun_hides_no_older_one(place):
     experiments, runs = place
     (runs / "latest-constrained-random").unlink()
     (runs / "latest-constrained-random").symlink_to("gone")
-    assert by_id(scorecard(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
     newer = build_run(runs / "20261121T110000Z-constrained-random-vm")
-    assert by_id(scorecard(experiments, runs))["003-178"].run == newer.name
+    assert by_id(scorecard_of(experiments, runs))["003-178"].run == newer.name
     (newer / "records.jsonl").write_text("")
-    assert by_id(scorecard(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
 
 
 def test_a_run_that_cannot_be_read_is_no_run(place):
     experiments, runs = place
     (runs / "20261121T100000Z-constrained-random-vm/plan.json").unlink()
-    assert by_id(scorecard(experiments, runs))["003-178"].verdict == "not_run"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].verdict == "not_run"
 
 
 def test_an_unknown_experiment_is_a_sentence(place):
     with pytest.raises(PagecageError, match="nosuch"):
-        scorecard(*place, "nosuch")
+        scorecard_of(*place, "nosuch")
 
 
 def test_the_terminal_tells_every_row_and_its_sums(place, capsys, monkeypatch):
