@@ -1,6 +1,6 @@
 //! Kinds of options that every workload's command line is made of.
 
-use crate::Handshake;
+use crate::{Failure, Handshake};
 use clap::builder::PossibleValuesParser;
 use clap::{value_parser, Arg, ArgAction, ArgMatches};
 use std::path::PathBuf;
@@ -26,6 +26,15 @@ pub fn named<T: Copy>(choices: &[Choice<T>], name: &str) -> T {
 #[must_use]
 pub fn number(name: &'static str, least: u64) -> Arg {
     Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(least..))
+}
+
+/// A number of bytes, threads or the like, as this machine counts what it holds in memory.
+///
+/// # Errors
+/// [`Failure::BadArguments`] where it is larger than any memory, on a machine of 32 bits.
+pub fn length(number: u64) -> Result<usize, Failure> {
+    usize::try_from(number)
+        .map_err(|_| Failure::BadArguments(format!("{number} is too large for this machine")))
 }
 
 /// An option that takes a path.

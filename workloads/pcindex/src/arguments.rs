@@ -3,7 +3,7 @@
 use crate::load::Load;
 use clap::{value_parser, Arg, ArgMatches, Command};
 use contract::command_line::{optional, parse, value};
-use contract::options::{self, choice, flag, named, number, Choice};
+use contract::options::{self, choice, flag, length, named, number, Choice};
 use contract::{Failure, Handshake};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -131,11 +131,6 @@ fn lookups(text: &str) -> Result<Lookups, String> {
         return Ok(Lookups(None));
     }
     text.parse().map(|count| Lookups(Some(count))).map_err(|_| "neither a number nor \"all\"".to_owned())
-}
-
-fn length(number: u64) -> Result<usize, Failure> {
-    usize::try_from(number)
-        .map_err(|_| Failure::BadArguments(format!("{number} is too large for this machine")))
 }
 
 fn command() -> Command {

@@ -10,7 +10,7 @@ use crate::source::Kind;
 use clap::ArgMatches;
 use contract::bytesum::{self, Sum};
 use contract::command_line::{optional, optional_path, parse, value};
-use contract::options::{handshake, named};
+use contract::options::{handshake, length, named};
 use contract::{Failure, Handshake};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -174,9 +174,4 @@ fn expected(matches: &ArgMatches) -> Expected {
     let sidecar = optional_path(matches, "expect-sidecar").map(Expected::Sidecar);
     let sum = optional(matches, "expect-checksum").map(Expected::Sum);
     sidecar.or(sum).unwrap_or(Expected::Nothing)
-}
-
-fn length(number: u64) -> Result<usize, Failure> {
-    usize::try_from(number)
-        .map_err(|_| Failure::BadArguments(format!("{number} is too large for this machine")))
 }

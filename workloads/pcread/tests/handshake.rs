@@ -2,60 +2,24 @@
 
 mod common;
 
-use common::Dataset;
-use serde_json::Value;
-use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::time::Duration;
+use common::{Dataset, PROGRAM};
+use testbed::Talk;
 
-struct Talk {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Lines<BufReader<ChildStdout>>,
+fn talk_about(data: &Dataset, arguments: &str) -> Talk {
+    Talk::start(PROGRAM, &data.arguments(arguments))
 }
 
-impl Talk {
-    fn start(data: &Dataset, arguments: &str) -> Self {
-        let mut child = data.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { stdin: child.stdin.take(), lines, child }
-    }
-
-    fn say(&mut self, word: &str) {
-        self.stdin.as_mut().unwrap().write_all(word.as_bytes()).unwrap();
-    }
-
-    fn hear(&mut self, kind: &str) -> Value {
-        let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
-        assert_eq!(line["type"], kind, "{line}");
-        line
-    }
-
-    fn is_running(&mut self) -> bool {
-        std::thread::sleep(Duration::from_millis(100));
-        self.child.try_wait().unwrap().is_none()
-    }
-
-    /// What the kernel says of the waiting process, `proc_pid_status(5)`.
-    fn resident_bytes(&self, kind: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let found = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
-        found.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
-    }
-
-    fn close_and_wait(mut self) -> (Option<i32>, String) {
-        self.stdin = None;
-        let mut stderr = String::new();
-        assert!(self.lines.next().is_none(), "nothing may follow the end");
-        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        (self.child.wait().unwrap().code(), stderr)
-    }
+/// What the kernel says of the waiting process, `proc_pid_status(5)`.
+fn resident_bytes(talk: &Talk, kind: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", talk.child.id())).unwrap();
+    let found = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
+    found.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 #[test]
 fn ready_go_samples_end_and_exit_when_stdin_closes() {
     let data = Dataset::new("talk");
-    let mut talk = Talk::start(&data, "--passes 2 --pattern random --threads 2");
+    let mut talk = talk_about(&data, "--passes 2 --pattern random --threads 2");
     assert_eq!(talk.hear("ready")["pid"], talk.child.id());
     assert!(talk.is_running(), "it must wait for go");
     talk.say("go\n");
@@ -70,7 +34,7 @@ fn ready_go_samples_end_and_exit_when_stdin_closes() {
 #[test]
 fn stdin_closed_before_go_is_a_quiet_end() {
     let data = Dataset::new("closed");
-    let mut talk = Talk::start(&data, "--threads 3");
+    let mut talk = talk_about(&data, "--threads 3");
     talk.hear("ready");
     assert_eq!(talk.close_and_wait(), (Some(0), String::new()));
 }
@@ -78,7 +42,7 @@ fn stdin_closed_before_go_is_a_quiet_end() {
 #[test]
 fn another_word_than_go_is_refused() {
     let data = Dataset::new("word");
-    let mut talk = Talk::start(&data, "");
+    let mut talk = talk_about(&data, "");
     talk.hear("ready");
     talk.say("stop\n");
     let (code, stderr) = talk.close_and_wait();
@@ -89,9 +53,9 @@ fn another_word_than_go_is_refused() {
 #[test]
 fn the_heap_is_filled_before_ready() {
     let data = Dataset::new("filled");
-    let mut talk = Talk::start(&data, "--source heap");
+    let mut talk = talk_about(&data, "--source heap");
     talk.hear("ready");
-    assert!(talk.resident_bytes("RssAnon:") >= common::SIZE_BYTES);
+    assert!(resident_bytes(&talk, "RssAnon:") >= common::SIZE_BYTES);
     talk.say("go\n");
     let sample = talk.hear("sample");
     assert!(
@@ -106,9 +70,9 @@ fn the_heap_is_filled_before_ready() {
 fn populating_maps_every_page_before_ready() {
     let data = Dataset::new("populate");
     let mapped_bytes = |advice: &str| {
-        let mut talk = Talk::start(&data, advice);
+        let mut talk = talk_about(&data, advice);
         talk.hear("ready");
-        let found = talk.resident_bytes("RssFile:");
+        let found = resident_bytes(&talk, "RssFile:");
         assert_eq!(talk.close_and_wait().0, Some(0));
         found
     };
@@ -120,7 +84,7 @@ fn populating_maps_every_page_before_ready() {
 #[test]
 fn a_wrong_sum_is_said_in_the_end_line_and_by_the_exit_code() {
     let data = Dataset::new("late");
-    let mut talk = Talk::start(&data, "--expect-checksum 1");
+    let mut talk = talk_about(&data, "--expect-checksum 1");
     talk.hear("ready");
     talk.say("go\n");
     talk.hear("sample");

@@ -60,7 +60,7 @@ fn a_part_of_the_articles_order_is_counted_too() {
 fn the_self_test_tells_a_plan_that_leaves_bytes_out() {
     let data = Dataset::new("selftests");
     for plan in ["--pattern prime-stride --threads 3", "--pattern random --block-bytes 7"] {
-        assert_eq!(data.read(&format!("--self-test {plan}")).end()["ok"], true, "{plan}");
+        assert_eq!(data.read(&format!("--self-test {plan}")).last("self_test")["ok"], true, "{plan}");
     }
     for plan in ["--pattern seed-overflow", "--partition seed-bug --threads 2"] {
         data.read(&format!("--self-test {plan}")).assert_refused(1, "would be visited");

@@ -158,7 +158,8 @@ fn more_threads_than_pages_still_cover_all() {
 #[test]
 fn the_self_test_proves_coverage_without_reading() {
     let data = Dataset::new("selftest");
-    let line = data.read("--self-test --pattern random --block-bytes 100 --threads 3").end().clone();
+    let line =
+        data.read("--self-test --pattern random --block-bytes 100 --threads 3").last("self_test").clone();
     assert_eq!(line["ok"], true);
     assert_eq!(line["distinct_bytes"], SIZE_BYTES);
     assert_eq!(line["bytes"], SIZE_BYTES);

@@ -47,7 +47,7 @@ fn memory_that_cannot_be_had_is_exit_code_77() {
     let reader = format!("{} --file {} --source heap", env!("CARGO_BIN_EXE_pcread"), data.file.display());
     let limited = format!("ulimit -v 65536; exec {reader}");
     let output = Command::new("sh").args(["-c", &limited]).stdin(Stdio::null()).output().unwrap();
-    Run::of(&output).assert_refused(77, "cannot map");
+    Run::of("pcread", &output).assert_refused(77, "cannot map");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_file_cut_short_meanwhile_is_a_sentence_and_no_crash() {
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
     std::fs::OpenOptions::new().write(true).open(&data.file).unwrap().set_len(4096).unwrap();
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    Run::of(&child.wait_with_output().unwrap()).assert_refused(1, "truncated");
+    Run::of("pcread", &child.wait_with_output().unwrap()).assert_refused(1, "truncated");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_file_cut_short_is_a_sentence_for_readers_too() {
             .unwrap();
         std::fs::OpenOptions::new().write(true).open(&data.file).unwrap().set_len(4096).unwrap();
         std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"go\n").unwrap();
-        common::Run::of(&child.wait_with_output().unwrap()).assert_refused(1, "cannot read");
+        common::Run::of(common::PROGRAM, &child.wait_with_output().unwrap()).assert_refused(1, "cannot read");
     }
 }
 

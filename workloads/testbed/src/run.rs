@@ -40,9 +40,15 @@ impl Run {
     /// The closing line of a run that went well.
     #[must_use]
     pub fn end(&self) -> &Value {
+        self.last("end")
+    }
+
+    /// The last line of a run that went well, which must be of this type.
+    #[must_use]
+    pub fn last(&self, kind: &str) -> &Value {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         let last = self.lines.last().unwrap();
-        assert_eq!(last["type"], "end", "{last}");
+        assert_eq!(last["type"], kind, "{last}");
         last
     }
 
