@@ -23,9 +23,10 @@ fn a_mapped_file_is_there_once_and_copies_are_there_each() {
     let length = SIZE_BYTES as f64;
     let (mapped, mapped_each) = bytes("--method populate-read");
     let (copied, _) = bytes("--method read");
-    assert!((length..1.8 * length).contains(&mapped), "{mapped}");
-    assert!(mapped_each > 2.9 * length, "{mapped_each}");
-    assert!(copied > 2.9 * length, "{copied}");
+    // The program's own pages are in both sums, so that the difference tells: three copies less one.
+    let more = copied - mapped;
+    assert!((1.8 * length..2.2 * length).contains(&more), "{copied} {mapped}");
+    assert!(mapped >= length && mapped_each > 2.9 * length, "{mapped} {mapped_each}");
 }
 
 #[test]
