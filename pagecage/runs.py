@@ -56,9 +56,13 @@ class RunFolder:
             raise PagecageError(f"{self.path.name}/plan.json was changed after it was written", "start a new run")
         return plan
 
+    def records(self) -> list[Record]:
+        """Every record, in the order in which they came."""
+        return list(read_records(self.records_path))
+
     def last_records(self) -> dict[str, Record]:
         """The last record of each trial: the one that counts."""
-        return {record.trial_id: record for record in read_records(self.records_path)}
+        return {record.trial_id: record for record in self.records()}
 
     def remaining(self, plan: Plan) -> tuple[Trial, ...]:
         """Trials of the plan without a final record, in order; none of blocks that its stopping rule made needless."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +21,11 @@ class Stream:
     def _write(self, header: dict[str, Any], body: bytes = b"") -> None:
         with self._lock:
             self._out.write(json.dumps(header, separators=(",", ":")).encode() + b"\n" + body)
-            self._out.flush()
+            self._pass_on(header)
+
+    def _pass_on(self, header: dict[str, Any]) -> None:
+        """Let the other end see what was written, at once."""
+        self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
         """Progress: nothing depends on it but what a person sees, and the outer host's sampling."""
@@ -43,3 +48,20 @@ class Stream:
     def record(self, record: Record) -> None:
         """A trial's record; always after its traces."""
         self._write({"frame": "record", "record": record_to_json(record)})
+
+
+_WITHIN_A_TRIAL = ("phase", "go", "end")
+
+
+class StoredStream(Stream):
+    """Writes into a file that somebody fetches while it grows.
+
+    It grows between trials alone and is forced to the disk then, so that neither the fetching nor a late write-back
+    falls into a measured part, and what was finished survives the host's crash.
+    """
+
+    def _pass_on(self, header: dict[str, Any]) -> None:
+        if header["frame"] == "trace" or header.get("event") in _WITHIN_A_TRIAL:
+            return
+        self._out.flush()
+        os.fsync(self._out.fileno())

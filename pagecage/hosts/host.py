@@ -33,10 +33,18 @@ class MachineState:
     details: dict[str, Any]
 
 
-class Host(Protocol):
-    """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
+class Watched(Protocol):
+    """What taking in an agent's stream asks of a host: its name, and the machine around it."""
 
     name: str
+
+    def outer_sample(self) -> dict[str, Any] | None:
+        """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
+
+
+class Host(Watched, Protocol):
+    """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
+
     data_dir: str
     """Directory on the host whose disk is measured and limited."""
     spool_dir: str
@@ -66,9 +74,6 @@ class Host(Protocol):
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
-
-    def outer_sample(self) -> dict[str, Any] | None:
-        """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
 
     def stop(self) -> None:
         """End what start() began. Never raises for a machine that is already gone."""

@@ -13,7 +13,7 @@ from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.caretaker import release
 from pagecage.hosts.vm.data_disk import drop_if_broken
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep
-from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.host import Making, VmHost
 from pagecage.hosts.vm.image import Image
 from pagecage.hosts.vm.lock import Lock, in_use, is_held, read_holder
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
@@ -64,14 +64,14 @@ def status(cache: Cache | None = None) -> GuestStatus:
     )  # fmt: skip
 
 
-def up(progress: Progress, cache: Cache | None = None) -> None:
+def up(progress: Progress, cache: Cache | None = None, making: Making = Making()) -> None:
     """Restore the guest and leave it running. Raises PagecageError when a run uses it."""
     cache = cache or Cache.of_user()
     running = read_guest(cache)
     if running is not None and running.kept:
         progress(f"the guest is up already, on port {running.port}")
         return
-    host = VmHost(cache=cache, kept=True)
+    host = VmHost(cache=cache, kept=True, making=making)
     try:
         host.prepare(_ANY_NEED, progress)
         progress("restoring the guest")
