@@ -14,10 +14,10 @@ from tests.tree import ROOT, files
 
 # A module imports only what stands to its left, or its own package. A new module is put where it belongs.
 ORDER = (
-    *("version", "errors", "units", "process"),
+    *("version", "errors", "units", "process", "playbook"),
     *("token_bucket", "cage", "cage_toml", "command", "trial", "experiment", "record", "volumes"),
     *("covering", "sweep", "plan", "requirements", "interval", "verdicts", "stopping", "agent"),
-    *("definitions", "imports", "runs", "bundle", "hosts", "replay"),
+    *("definitions", "imports", "runs", "bundle", "hosts", "fleet", "replay"),
     *("intake", "campaign", "cli"),
 )
 AGENT_MAY = {

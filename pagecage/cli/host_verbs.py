@@ -12,7 +12,7 @@ from rich.console import Console
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
 
-app = App(name="host", help="Look after the embedded guest: up, down, shell, status, rebuild.")
+app = App(name="host", help="Make hosts fit for experiments, and look after the embedded guest.")
 _error = Console(stderr=True, highlight=False)
 Vm = Annotated[Literal["vm"], Parameter(help="the only host that can be brought up and down")]
 
@@ -57,4 +57,15 @@ def status(name: Vm = "vm", *, json_: Annotated[bool, Parameter(name="--json", n
 def rebuild(name: Vm = "vm") -> int:
     """Throw image and saved state away and make them again; datasets stay."""
     guest.rebuild(_say)
+    return EXIT_OK
+
+
+@app.command
+def inventory() -> int:
+    """Print the guest as an inventory of Ansible's: the group vm, empty while none runs."""
+    from pagecage.hosts.vm.fitting import GUEST, guest_variables
+
+    target = guest.running_target()
+    hosts = {GUEST: guest_variables(target)} if target else {}
+    print(json.dumps({"vm": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}}))
     return EXIT_OK

@@ -51,7 +51,7 @@ app = App(
 )  # fmt: skip
 _LATER = {
     "cage": ("cage:app", "List, show and import cages: cloud volumes, and what a customer's tools print."),
-    "host": ("host_verbs:app", "Make, look at and remove the guest."),
+    "host": ("host_verbs:app", "Make hosts fit, and look after the guest."),
     "probe": ("probe:probe", "Measure what a disk gives under the limits it stands under, in one file."),
     "replay": ("replay:app", "Run any program in one or several cages and without limits."),
     "shell": ("shell:app", "Open a shell in a cage."),
