@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError
-from pagecage.process import PIPE, Completed, replay, run, spawn
+from pagecage.process import DEVNULL, PIPE, Completed, replay, run, spawn
 
 MEND = ". Mend: "
 """In a message of our roles, what stands between the sentence and the command that mends it."""
@@ -19,13 +22,17 @@ _RESULTS = {"v2_runner_on_ok": "ok", "v2_runner_on_failed": "failed", "v2_runner
 
 @dataclass(frozen=True)
 class Event:
-    """A task that has ended on a host: `outcome` is ok, failed or unreachable, `message` why (empty for ok)."""
+    """A task that has ended on a host: `outcome` is ok, failed or unreachable, `message` why (empty for ok).
+
+    `stdout` is what a command printed there; empty for what is none.
+    """
 
     host: str
     task: str
     outcome: str
     changed: bool
     message: str
+    stdout: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,19 +107,47 @@ def play(playbook: Playbook, tell: Callable[[Event], None] = lambda _: None) -> 
 
     Raises HostError when it could not begin at all (no host matched, a variable is wrong).
     """
-    playbook.scratch.mkdir(parents=True, exist_ok=True)
-    settings = {**ansible_settings(playbook.project_dir), "ANSIBLE_HOME": str(playbook.scratch / "ansible")}
-    errors = playbook.log.with_suffix(".err")
-    with playbook.log.open("w") as log, errors.open("wb") as err:
-        # Standard input stays: with --ask-become-pass Ansible asks whoever sits there.
-        process = spawn(playbook.argv(), stdin=None, stdout=PIPE, stderr=err, env=settings)
-        assert process.stdout is not None
-        ends = _follow(process.stdout, log, tell)
-        status = process.wait()
-    if not ends:
-        done = Completed(tuple(playbook.argv()), status, playbook.log.read_text(), errors.read_text())
-        raise HostError(f"{playbook.name} did not begin: {_reason(done)}", f"read {errors}")
-    return ends
+    # Standard input stays: with --ask-become-pass Ansible asks whoever sits there.
+    return Playing(playbook, apart=False).follow(tell)
+
+
+class Playing:
+    """A playbook that has begun, by ansible-playbook as a child of ours.
+
+    One that plays `apart` is beyond the terminal's Ctrl-C, and is asked to end when the thread that began it does.
+    """
+
+    def __init__(self, playbook: Playbook, *, apart: bool) -> None:
+        self._playbook, self._errors = playbook, playbook.log.with_suffix(".err")
+        playbook.scratch.mkdir(parents=True, exist_ok=True)
+        settings = {**ansible_settings(playbook.project_dir), "ANSIBLE_HOME": str(playbook.scratch / "ansible")}
+        argv = [*(["setpriv", "--pdeathsig", "TERM"] if apart else []), *playbook.argv()]
+        with self._errors.open("wb") as errors:
+            self._process = spawn(
+                argv, stdin=DEVNULL if apart else None, stdout=PIPE, stderr=errors, env=settings, new_session=apart
+            )
+
+    def follow(self, tell: Callable[[Event], None] = lambda _: None) -> Mapping[str, HostEnd]:
+        """Tell each finished task as it happens, to the end; how it ended on each host.
+
+        Raises HostError when it could not begin at all (no host matched, a variable is wrong).
+        """
+        assert self._process.stdout is not None
+        with self._playbook.log.open("w") as log, self._process.stdout as lines:
+            ends = _follow(lines, log, tell)
+        status = self._process.wait()
+        if not ends:
+            said = self._playbook.log.read_text(), self._errors.read_text()
+            done = Completed(tuple(self._playbook.argv()), status, *said)
+            raise HostError(f"{self._playbook.name} did not begin: {_reason(done)}", f"read {self._errors}")
+        return ends
+
+    def end(self) -> None:
+        """End it, whatever it does; safe when it has ended."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+            self._process.wait()
 
 
 def _follow(lines: IO[bytes], log: IO[str], tell: Callable[[Event], None]) -> dict[str, HostEnd]:
@@ -148,7 +183,8 @@ def _events(parsed: Mapping[str, Any]) -> Iterator[Event]:
         return
     for host, result in parsed["hosts"].items():
         message = "" if outcome == "ok" else message_of(result)
-        yield Event(host, parsed["task"]["name"], outcome, bool(result.get("changed")), message)
+        stdout = str(result.get("stdout") or "")
+        yield Event(host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout)
 
 
 def message_of(result: Mapping[str, Any]) -> str:

@@ -17,8 +17,8 @@ ORDER = (
     *("version", "errors", "units", "process", "playbook"),
     *("token_bucket", "cage", "cage_toml", "command", "trial", "experiment", "record", "volumes"),
     *("covering", "sweep", "plan", "requirements", "interval", "verdicts", "stopping", "agent"),
-    *("definitions", "imports", "runs", "bundle", "hosts", "fleet", "replay"),
-    *("intake", "campaign", "cli"),
+    *("definitions", "imports", "runs", "bundle", "hosts", "replay"),
+    *("intake", "campaign", "fleet", "cli"),
 )
 AGENT_MAY = {
     *("errors", "units", "process", "token_bucket", "cage", "command", "trial", "record", "requirements", "agent"),

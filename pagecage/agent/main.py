@@ -1,4 +1,4 @@
-"""The agent's entry: `run` and `serve` take a request, `shell` a person, `facts` describes, `sweep` undoes a killed run."""
+"""The agent's entry: `run` and `serve` take a request, `shell` a person, `facts` describes, `sweep` tidies up."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from pagecage.agent.shell import order_from_json, run_shell
 from pagecage.agent.stream import StoredStream, Stream
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 
-
-_USAGE = (
-    "usage: agent.pyz run | serve REQUEST STREAM | shell ORDER | facts DATA_DIR [user] | sweep SPOOL_DIR [user]"
-)
+_USAGE = "usage: agent.pyz run | serve REQUEST STREAM | shell ORDER | facts DATA_DIR [user] | sweep SPOOL_DIR [user]"
 
 
 def _end_with_controller(inbox: Inbox) -> None:

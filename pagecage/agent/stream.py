@@ -20,12 +20,8 @@ class Stream:
 
     def _write(self, header: dict[str, Any], body: bytes = b"") -> None:
         with self._lock:
-            self._out.write(json.dumps(header, separators=(",", ":")).encode() + b"\n" + body)
-            self._pass_on(header)
-
-    def _pass_on(self, header: dict[str, Any]) -> None:
-        """Let the other end see what was written, at once."""
-        self._out.flush()
+            self._out.write(_frame(header, body))
+            self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
         """Progress: nothing depends on it but what a person sees, and the outer host's sampling."""
@@ -60,8 +56,13 @@ class StoredStream(Stream):
     falls into a measured part, and what was finished survives the host's crash.
     """
 
-    def _pass_on(self, header: dict[str, Any]) -> None:
-        if header["frame"] == "trace" or header.get("event") in _WITHIN_A_TRIAL:
-            return
-        self._out.flush()
-        os.fsync(self._out.fileno())
+    def _write(self, header: dict[str, Any], body: bytes = b"") -> None:
+        with self._lock:
+            self._out.write(_frame(header, body))
+            if header["frame"] != "trace" and header.get("event") not in _WITHIN_A_TRIAL:
+                self._out.flush()
+                os.fsync(self._out.fileno())
+
+
+def _frame(header: dict[str, Any], body: bytes) -> bytes:
+    return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body

@@ -33,16 +33,29 @@ class MachineState:
     details: dict[str, Any]
 
 
+class Sized(Protocol):
+    """What choosing a size asks of a host, or of a group of them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in plans and records."""
+
+    def is_emulated(self, progress: Progress) -> bool:
+        """Whether instructions will be translated (TCG): asked before prepare(), because the size may depend on it."""
+
+
 class Watched(Protocol):
     """What taking in an agent's stream asks of a host: its name, and the machine around it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called in plans and records."""
 
     def outer_sample(self) -> dict[str, Any] | None:
         """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
 
 
-class Host(Watched, Protocol):
+class Host(Watched, Sized, Protocol):
     """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
 
     data_dir: str
@@ -53,9 +66,6 @@ class Host(Watched, Protocol):
     @property
     def user(self) -> bool:
         """Whether units are made by the user's own systemd instead of the system's."""
-
-    def is_emulated(self, progress: Progress) -> bool:
-        """Whether instructions will be translated (TCG): asked before prepare(), because the size may depend on it."""
 
     def prepare(self, need: HostNeed, progress: Progress) -> None:
         """Make everything that start() needs (image, saved state); slow once, nothing afterwards."""

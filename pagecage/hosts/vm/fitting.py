@@ -83,3 +83,9 @@ def guest_variables(target: SshTarget) -> dict[str, object]:
         "ansible_python_interpreter": "/usr/bin/python3",
     }  # fmt: skip
     return {**connection, **GUEST_SETTINGS}
+
+
+def kept_variables(target: SshTarget) -> dict[str, object]:
+    """The same of one guest among several: nobody holds a connection open, so Ansible opens one and shares it."""
+    shared = f"-o ControlMaster=auto -o ControlPersist=60s -o ControlPath={target.control_path}"
+    return {**guest_variables(target), "ansible_ssh_args": shared}

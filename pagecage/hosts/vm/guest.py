@@ -69,14 +69,14 @@ def status(cache: Cache | None = None) -> GuestStatus:
     )  # fmt: skip
 
 
-def up(progress: Progress, cache: Cache | None = None, making: Making = Making()) -> None:
+def up(progress: Progress, cache: Cache | None = None, making: Making | None = None) -> None:
     """Restore the guest and leave it running. Raises PagecageError when a run uses it."""
     cache = cache or Cache.of_user()
     running = read_guest(cache)
     if running is not None and running.kept:
         progress(f"the guest is up already, on port {running.port}")
         return
-    host = VmHost(cache=cache, kept=True, making=making)
+    host = VmHost(cache=cache, kept=True, making=making or Making())
     try:
         host.prepare(_ANY_NEED, progress)
         progress("restoring the guest")

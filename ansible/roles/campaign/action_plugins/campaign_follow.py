@@ -49,7 +49,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if os.getppid() != parent:
                     raise AnsibleActionFail("whoever started this has gone")
                 time.sleep(PAUSE_SECONDS if answer.is_working else 0)
-        return {**result, "changed": True, "status": answer.status, "said": answer.said}
+        told = f"its agent ended with status {answer.status}{': ' + answer.said if answer.said else ''}"
+        return {**result, "changed": True, "stdout": told}
 
     def _be_alone(self, to: IO[bytes]) -> None:
         try:
