@@ -19,7 +19,7 @@ from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, HostErro
 from pagecage.fleet.campaign import FleetCampaign
 from pagecage.fleet.folder import FleetFolder, find_fleet
 from pagecage.fleet.inventory import FleetHost, find_group
-from pagecage.fleet.lane import Lane, Place
+from pagecage.fleet.lane import Lane
 from pagecage.fleet.look import Seen, look, unlike
 from pagecage.fleet.plans import host_plans
 from pagecage.fleet.play import Stage, make_stage
@@ -70,11 +70,13 @@ def hosts_of(group: str) -> tuple[FleetHost, ...]:
     """The hosts of a group. Raises PagecageError for one that no inventory has."""
     try:
         return find_group(group)
-    except HostError:
-        raise
     except PagecageError as error:
         close = nearest(group, list(HOSTS))
-        hint = close if close.startswith("did you mean") else f"auto, local, vm, or a group: {error.hint}"
+        if close.startswith("did you mean"):
+            raise PagecageError(f"there is no host {group!r}", close) from None
+        if isinstance(error, HostError):
+            raise
+        hint = f"auto, local, vm, or a group: {error.hint}"
         raise PagecageError(f"there is no host {group!r}, and {error.message}", hint) from None
 
 
@@ -124,7 +126,8 @@ def resumed(name: str, wishes: Wishes, own: FleetWishes, say: Say) -> FleetJob:
 
 def _able(stage: Stage, group: str, hosts: tuple[FleetHost, ...], skip: bool, say: Say) -> tuple[Seen, ...]:
     """The hosts that can serve. Refuses when one cannot, and when one does not answer unless these are skipped."""
-    say(f"looking at {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
+    if hosts:
+        say(f"looking at {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
     found = look(stage, group, hosts)
     for error in found.unfit.values():
         raise error
@@ -191,8 +194,7 @@ def carry_out(job: FleetJob, say: Say) -> int:
     streams = job.folder.path / "streams"
     streams.mkdir(exist_ok=True)
     with FleetProgress(counts, guess / max(1, max(map(len, lacking.values()), default=1))) as progress:
-        places = [Place(one.host.name, one.data_dir, one.is_emulated) for one in job.seen]
-        lanes = [Lane(place, plans[place.name], folders[place.name], streams, progress) for place in places]
+        lanes = [Lane(one.place, plans[one.host.name], folders[one.host.name], streams, progress) for one in job.seen]
         try:
             FleetCampaign(job.stage, job.folder, lanes, make_kit(TOP), progress).run()
         except KeyboardInterrupt:

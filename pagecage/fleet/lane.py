@@ -12,7 +12,7 @@ from typing import Any
 
 from pagecage.agent.request import Request, request_to_json
 from pagecage.errors import HostError
-from pagecage.fleet.play import SPOOL, Order
+from pagecage.fleet.play import Order
 from pagecage.hosts.host import MachineState
 from pagecage.intake import FrameReader, Intake
 from pagecage.plan import Plan
@@ -26,10 +26,11 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Place:
-    """A host as one run sees it: its name, where it measures, whether its instructions are translated."""
+    """A host as one run sees it: its name, where it measures and works, whether its instructions are translated."""
 
     name: str
     data_dir: str
+    spool_dir: str
     emulated: bool
 
     def outer_sample(self) -> None:
@@ -76,11 +77,12 @@ class Lane:
 
     def write_request(self, path: Path, agent_sha256: str) -> None:
         """What the agent is asked for: every trial that is worth trying."""
+        spool = self.place.spool_dir
         harness = {key: self.plan.document["harness"][key] for key in ("version", "git_revision")}
         state = MachineState(None, None, self.place.emulated, {})
         request = Request(
             run_id=self.plan.run_id, plan_sha256=self.plan.sha256, host=self.name, data_dir=self.place.data_dir,
-            spool_dir=SPOOL, records_path=f"{SPOOL}/{self.plan.run_id}.jsonl", programs_dir=f"{SPOOL}/bin",
+            spool_dir=spool, records_path=f"{spool}/{self.plan.run_id}.jsonl", programs_dir=f"{spool}/bin",
             user=False, machine=vars(state), harness={**harness, "agent_sha256": agent_sha256},
             trials=self.worth_trying(), attempts=self.folder.next_attempts(),
         )  # fmt: skip

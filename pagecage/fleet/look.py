@@ -10,10 +10,13 @@ from typing import Any
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.inventory import FleetHost
+from pagecage.fleet.lane import Place
 from pagecage.fleet.play import Stage, check_names
 from pagecage.playbook import Event
 from pagecage.requirements import check_host
 
+SPOOL = "/dev/shm/pagecage"
+"""As role campaign has it where an inventory says nothing else."""
 _FACTS_TASK = "campaign : Say what the host is"
 _ALIKE = ("kernel", "machine", "cpus", "cpu_model", "disk.filesystem", "disk.knobs.rotational", "disk.knobs.scheduler")
 """Facts that hosts must share for one plan to be spread over them."""
@@ -33,9 +36,11 @@ class Seen:
         return "QEMU TCG" in (self.facts["cpu_model"] or "")
 
     @property
-    def data_dir(self) -> str:
-        """Where it measures."""
-        return str(self.host.variables["pagecage_data_dir"])
+    def place(self) -> Place:
+        """The host as a run sees it."""
+        told = self.host.variables
+        spool_dir = str(told.get("campaign_spool", SPOOL))
+        return Place(self.host.name, str(told["pagecage_data_dir"]), spool_dir, self.is_emulated)
 
 
 @dataclass(frozen=True)

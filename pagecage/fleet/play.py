@@ -15,8 +15,6 @@ from pagecage.fleet.inventory import FleetHost, inventory_dir
 from pagecage.hosts.kit import Kit
 from pagecage.playbook import Playbook, Playing
 
-SPOOL = "/dev/shm/pagecage"
-"""As role campaign has it: agent, workloads and traces lie in memory."""
 _KIT = "kit"
 """The file beside the agent by which a host knows what it has."""
 
@@ -46,7 +44,7 @@ class Stage:
         """fleet.yml limited to these hosts, with its variables in a file of the scratch folder."""
         told = {
             "campaign_kit": str(self.archive), "campaign_kit_sha256": self.archive_sha256,
-            "campaign_spool": SPOOL, "campaign_orders": {host: asdict(order) for host, order in orders.items()},
+            "campaign_orders": {host: asdict(order) for host, order in orders.items()},
         }  # fmt: skip
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)

@@ -8,13 +8,15 @@ most_bytes=4194304
 
 show() { systemctl show --property="$1" --value "$unit"; }
 length() { stat --format=%s "$stream" 2> /dev/null || echo 0; }
-works() { case $(show ActiveState) in active | activating | deactivating | reloading) return 0 ;; *) return 1 ;; esac; }
+works() { case $state in active | activating | deactivating | reloading) return 0 ;; *) return 1 ;; esac; }
 
+state=$(show ActiveState)
 if [ "$(length)" -le "$offset" ] && works; then
     timeout "$seconds" tail --follow=name --retry --bytes=+$((offset + 1)) --pid="$(show MainPID)" "$stream" 2> /dev/null |
         head -c 1 > /dev/null || :
+    state=$(show ActiveState)
 fi
-# Asked before the bytes are read: when it had ended by then, they are all there.
+# It was asked before the bytes are read: when the unit had ended by then, they are all there.
 if works; then echo working; else echo ended; fi
 show ExecMainStatus
 tail --lines=1 "$said" 2> /dev/null | tr -d '\n' || :
