@@ -12,6 +12,7 @@ SIZE ?= auto
 CAGE ?=
 REPEATS ?=
 RESUME ?=
+FLEET ?=
 ARGS ?=
 RUN ?=
 RUNS ?=
@@ -19,7 +20,7 @@ OUT ?= site
 TESTS ?=
 UPGRADE ?=
 CMD ?=
-export PYTHON NAME HOST SIZE CAGE REPEATS RUN CMD
+export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD
 
 python := .venv/bin/python
 pagecage := .venv/bin/pagecage
@@ -37,7 +38,7 @@ help: ## Show this help
 ##@ Run
 experiment: ## Run one experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
-	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(ARGS)
+	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay: build/.stamp-ready ## Run any program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
 	@eval "set -- $$CMD"; exec $(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(ARGS) -- "$$@"
 shell: build/.stamp-ready ## Open a shell in a cage (CAGE=...)
@@ -85,7 +86,8 @@ distclean: clean ## The same, and the guest's cache (runs stay: they are measure
 #- make replay CAGE=customer CMD='grep -r needle data' ARGS='--cold data'
 #- make shell CAGE=customer HOST=vm
 #-
-#- HOST is auto, local or vm; SIZE is auto, smoke, emulated, default or full. RESUME=1 finishes the newest run of NAME.
+#- HOST is auto, local, vm or a group of ansible/inventory, on which FLEET is replicate (the whole plan on every host) or
+#- spread (its repeats dealt over hosts that are alike); SIZE is auto, smoke, emulated, default or full. RESUME=1 finishes the newest run of NAME.
 #- ARGS is handed to `pagecage` as it stands. When a command fails make itself ends with 2;
 #- `.venv/bin/pagecage` used by hand keeps its own status (docs/FORMAT.md lists them).
 

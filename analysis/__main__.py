@@ -11,12 +11,13 @@ from typing import Any
 
 from rich.console import Console
 
-from analysis import compare_show, show_export
+from analysis import compare_show, fleet_show, show_export
 from analysis.answers import answers
 from analysis.answers import as_json as answers_json
 from analysis.answers_page import markdown
 from analysis.answers_show import show_answers
 from analysis.compare import compare
+from analysis.fleet import is_fleet, load_fleet
 from analysis.gates import parse_gate
 from analysis.load import load_run
 from analysis.scorecard import as_json as scorecard_json
@@ -41,12 +42,20 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _render(arguments: argparse.Namespace) -> None:
+    if is_fleet(arguments.run_dir):
+        from analysis.fleet_page import write_report
+
+        sys.stdout.write(f"{write_report(load_fleet(arguments.run_dir))}\n")
+        return
     from analysis.report import render
 
     sys.stdout.write(f"{render(arguments.run_dir)}\n")
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    if is_fleet(arguments.run_dir):
+        _show_fleet(arguments)
+        return
     run = load_run(arguments.run_dir)
     if arguments.json:
         _print_json(as_json(run))
@@ -56,13 +65,23 @@ def _show(arguments: argparse.Namespace) -> None:
         show(run, Console())
 
 
+def _show_fleet(arguments: argparse.Namespace) -> None:
+    fleet = load_fleet(arguments.run_dir)
+    if arguments.json:
+        _print_json(fleet_show.as_json(fleet))
+    elif arguments.csv or arguments.markdown:
+        sys.stdout.write(fleet_show.as_csv(fleet) if arguments.csv else fleet_show.as_markdown(fleet))
+    else:
+        fleet_show.show(fleet, Console())
+
+
 def _compare(arguments: argparse.Namespace) -> int:
     gates = [parse_gate(text) for text in arguments.fail_if]
     made = compare(load_sides(arguments.run_dirs, arguments.include), gates, anyway=arguments.anyway)
     if arguments.html:
-        from analysis.compare_page import write_page
+        from analysis.compare_page import page, write_page
 
-        write_page(made, arguments.html)
+        write_page(page(made), arguments.html)
     if arguments.json:
         _print_json(compare_show.as_json(made))
     elif arguments.csv or arguments.markdown:

@@ -86,7 +86,7 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     if not common:
         raise PagecageError("these runs have no treatment in common", "compare runs of one experiment and size")
     responses = _responses(runs, gates)
-    rows = tuple(_row(runs, treatment, response) for response in responses for treatment in common)
+    rows = tuple(make_row(runs, treatment, response) for response in responses for treatment in common)
     _check_figures(runs, rows)
     overall = {response: _overall(runs, common, response) for response in responses}
     judged = tuple(one for gate in gates for row in rows if row.response == gate.response for one in _judge(gate, row))
@@ -107,7 +107,8 @@ def _responses(runs: Sequence[Run], gates: Sequence[Gate]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
 
 
-def _row(runs: Sequence[Run], treatment: Treatment, response: str) -> Row:
+def make_row(runs: Sequence[Run], treatment: Treatment, response: str) -> Row:
+    """One treatment in all runs, each against the first."""
     values = [figures(run, treatment, response) for run in runs]
     cells = tuple(make_cell(run, treatment, response) for run in runs)
     floors = [noise_floor(run, treatment, response) for run in runs]
@@ -153,8 +154,9 @@ def _state(cell: Cell) -> str:
 
 
 def letter(place: int) -> str:
-    """A, B, C for the first, second, third run."""
-    return LETTERS[place]
+    """A, B, C for the first, second, third run; AA after Z."""
+    before, place = divmod(place, len(LETTERS))
+    return (letter(before - 1) if before else "") + LETTERS[place]
 
 
 def _check_figures(runs: Sequence[Run], rows: Sequence[Row]) -> None:

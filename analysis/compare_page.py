@@ -26,11 +26,11 @@ _DECADE = 10
 _APART = tuple(COLOURS[place] for place in (0, 4, 2, 3, 5, 1, 6))
 
 
-def write_page(comparison: Comparison, target: Path) -> None:
-    """Write the page aside, then move it to its name. Raises PagecageError where that is not possible."""
+def write_page(content: str, target: Path) -> None:
+    """Write a page aside, then move it to its name. Raises PagecageError where that is not possible."""
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        aside.write_text(page(comparison))
+        aside.write_text(content)
         aside.replace(target)
     except OSError as error:
         raise PagecageError(f"{target} cannot be written: {error.strerror}", "name another --html") from None
@@ -40,12 +40,16 @@ def write_page(comparison: Comparison, target: Path) -> None:
 
 def page(comparison: Comparison) -> str:
     """The whole page."""
-    names = " against ".join(run.plan["run_id"] for run in comparison.runs)
+    return html_page(" against ".join(run.plan["run_id"] for run in comparison.runs), _parts(comparison))
+
+
+def html_page(title: str, parts: Iterable[str]) -> str:
+    """A page that loads nothing, with our style."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<title>{escape(names)}</title>\n'
-        f"<style>\n{_CSS.read_text()}</style>\n</head>\n<body>\n<main>\n{''.join(_parts(comparison))}</main>\n</body>\n</html>\n"
+        f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
+        f"<style>\n{_CSS.read_text()}</style>\n</head>\n<body>\n<main>\n{''.join(parts)}</main>\n</body>\n</html>\n"
     )
 
 
@@ -53,13 +57,13 @@ def _parts(comparison: Comparison) -> Iterator[str]:
     yield f"<h1>{escape(comparison.runs[0].plan['experiment'])}, compared</h1>\n"
     for one in comparison.obstacles:
         yield f'<div class="notice warn"><strong>Compared anyway, {one.what}.</strong> {escape(one.because)}</div>\n'
-    yield _table(["run", "", "size"], _runs(comparison))
+    yield html_table(["run", "", "size"], _runs(comparison))
     for response in comparison.responses:
         rows = [row for row in comparison.rows if row.response == response]
         yield f"<h2>{escape(title(response))}</h2>\n"
-        if figure := _figure(comparison, rows):
+        if figure := ratio_figure(comparison, rows):
             yield figure
-        yield _table(header(comparison, response), lines(comparison, response))
+        yield html_table(header(comparison, response), lines(comparison, response))
         yield f'<p class="source">{escape(about(comparison, response))}</p>\n'
     if comparison.judgements:
         yield "<h2>Gates</h2>\n"
@@ -67,11 +71,11 @@ def _parts(comparison: Comparison) -> Iterator[str]:
             (verdict, gate, run, why, "; ".join(where))
             for (verdict, gate, run, why), where in judged(comparison).items()
         )
-        yield _table(["", "gate", "run", "because", "in"], told)
+        yield html_table(["", "gate", "run", "because", "in"], told)
     yield "<h2>What differs</h2>\n"
     letters = [letter(place) for place in range(len(comparison.runs))]
     rows_of = ((one.name, *one.values) for one in comparison.differences)
-    yield _table(["", *letters], rows_of) if comparison.differences else f"<p>{NOTHING_DIFFERS}</p>\n"
+    yield html_table(["", *letters], rows_of) if comparison.differences else f"<p>{NOTHING_DIFFERS}</p>\n"
 
 
 def _runs(comparison: Comparison) -> Iterator[Sequence[str]]:
@@ -80,7 +84,8 @@ def _runs(comparison: Comparison) -> Iterator[Sequence[str]]:
         yield letter(place), run.plan["run_id"], f"{run.plan['size']}{emulated}"
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def html_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; the lines of a cell after its first stand in small below it."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
     whole = f'<table class="pagecage"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
@@ -93,7 +98,7 @@ def _cell(text: str) -> str:
     return first + "".join(f"<small>{line}</small>" for line in rest)
 
 
-def _figure(comparison: Comparison, rows: Sequence[Row]) -> str | None:
+def ratio_figure(comparison: Comparison, rows: Sequence[Row]) -> str | None:
     """Ratios with their intervals on a log axis, the noise floor as a band around 1."""
     drawn = [row for row in rows if any(change.ratio and change.ratio.low > 0 for change in row.changes)]
     if not drawn:

@@ -51,7 +51,7 @@ def _told(run: Run) -> Iterator[tuple[str, str]]:
     yield "workload sha256", _all(record.workload.get("sha256") for record in records)
     yield "disk", _all((record.device or {}).get("name") for record in records)
     yield "emulated", _all(record.emulated for record in records)
-    yield from sorted(_facts(run).items())
+    yield from sorted(facts_of(run).items())
     for treatment, trial in _trials(run).items():
         cage = trial.get("cage") or {}
         yield f"cage of {treatment}", _limits(cage)
@@ -61,7 +61,8 @@ def _told(run: Run) -> Iterator[tuple[str, str]]:
             yield f"{key} of {treatment}", str(trial.get(key))
 
 
-def _facts(run: Run) -> dict[str, str]:
+def facts_of(run: Run) -> dict[str, str]:
+    """What its host is, by names with dots; of many machine states all values are told."""
     flat = [dict(flatten(facts)) for facts in run.facts]
     names = dict.fromkeys(name for facts in flat for name in facts if name not in _PASSING)
     return {name: _all(facts.get(name) for facts in flat) for name in names}
@@ -111,7 +112,7 @@ def _between(first: Run, other: Run) -> Iterator[Obstacle]:
         yield Obstacle("experiment", f"one is about {first.response}, the other about {other.response}")
     yield from _unlike(first, other, "dataset", _data, "read other data")
     yield from _unlike(first, other, "program", _program, "run another program, or with other arguments")
-    kernels = [_facts(run).get("kernel", "not known") for run in (first, other)]
+    kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
     if kernels[0] != kernels[1]:
         yield Obstacle("kernel", f"kernel {kernels[0]} against {kernels[1]}")
     emulated = [_all(trial.record.emulated for trial in run.trials) for run in (first, other)]

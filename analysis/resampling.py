@@ -28,6 +28,13 @@ def drawn_ratios(
     return [float(value) for value in np.sort(np.exp(means[np.isfinite(means)]))]
 
 
+def drawn_medians(blocks: Sequence[Sequence[float]], resamples: int, seed: int) -> list[float]:
+    """Medians of resamples of one treatment, in order: blocks are drawn, then as many values of each as it has."""
+    draw = np.random.default_rng(seed)
+    chosen = draw.integers(len(blocks), size=(resamples, len(blocks)))
+    return [float(value) for value in np.sort(_medians(blocks, chosen, draw))]
+
+
 def _drawn_medians(blocks: Sequence[Block], names: Sequence[str], resamples: int, draw: np.random.Generator) -> Any:
     """A row a resample, a column a treatment; all treatments of a resample come from the same blocks."""
     chosen = draw.integers(len(blocks), size=(resamples, len(blocks)))

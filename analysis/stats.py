@@ -117,6 +117,31 @@ def _drawn(*sides: Sequence[float]) -> Interval:
     return float(interval.low), float(interval.high)
 
 
+def pooled(blocks: Sequence[Sequence[float]]) -> Summary:
+    """The median of all values of several blocks, each of which has some. Raises ValueError on none.
+
+    Hierarchical bootstrap (percentiles): whole blocks are drawn, then what is in them. With fewer than six blocks the
+    ends are the least and the greatest of their medians: so few say nothing about blocks that were not there.
+    """
+    middles = [statistics.median(block) for block in blocks]
+    if not middles:
+        raise ValueError("no values")
+    values = [value for block in blocks for value in block]
+    middle, n = statistics.median(values), len(values)
+    if len(blocks) < FEWEST:
+        return Summary(n, middle, min(middles), max(middles), "range of medians")
+    from analysis.resampling import drawn_medians
+
+    low, high = _percentiles(drawn_medians(blocks, RESAMPLES, SEED))
+    return Summary(n, middle, low, high, "95 %")
+
+
+def _percentiles(drawn: Sequence[float]) -> Interval:
+    """The ends of the interval that leaves as much out on either side."""
+    low, high = (drawn[round(share * (len(drawn) - 1))] for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    return low, high
+
+
 def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> Summary | None:
     """The geometric mean of all treatments' ratios of medians; None where no treatment has figures on both sides.
 
@@ -132,8 +157,7 @@ def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> Summary | No
     n, middle = min(len(over), len(under)), statistics.geometric_mean(ratios)
     if n < FEWEST:
         return Summary(n, middle, min(ratios), max(ratios), "range")
-    drawn = drawn_ratios(over, under, names, RESAMPLES, SEED)
-    low, high = (drawn[round(share * (len(drawn) - 1))] for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    low, high = _percentiles(drawn_ratios(over, under, names, RESAMPLES, SEED))
     return Summary(n, middle, low, high, "95 %")
 
 

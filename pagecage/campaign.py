@@ -14,7 +14,7 @@ from pagecage.agent.request import Request, request_to_json
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import Host, HostNeed, MachineState
 from pagecage.hosts.kit import Kit
-from pagecage.intake import Intake
+from pagecage.intake import FrameReader, Intake
 from pagecage.interval import FEWEST
 from pagecage.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
@@ -150,7 +150,9 @@ class Campaign:
         argv = self._host.command(["python3", f"{self._host.spool_dir}/agent.pyz", "run"])
         with tempfile.TemporaryFile() as said:
             process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=said, new_session=True)
-            intake = Intake(process, self._folder, self._host, state, self._listener)
+            assert process.stdout is not None
+            frames = FrameReader(process.stdout.fileno())
+            intake = Intake(frames, process.stdin, self._folder, self._host, state, self._listener)
             try:
                 _send(process, self._request(group, state))
                 intake.take_all()

@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.host import Host, MachineState
+from pagecage.hosts.host import MachineState, Watched
 from pagecage.plan import Plan
-from pagecage.process import Process
 from pagecage.record import Record, record_from_json
 from pagecage.runs import RunFolder
 from pagecage.trial import Trial
@@ -67,19 +66,23 @@ def _header(line: bytes) -> dict[str, Any]:
 
 
 class Intake:
-    """One agent's stream, from its first frame to its last. `tried` counts the trials begun."""
+    """One agent's stream, from its first frame to its last. `tried` counts the trials begun.
+
+    `answers` is the agent's standard input, None where nobody can answer it. A stream that is read once more adds
+    nothing to the folder: records that are there already stay as they are.
+    """
 
     def __init__(
         self,
-        process: Process[bytes],
+        frames: FrameReader,
+        answers: IO[bytes] | None,
         folder: RunFolder,
-        host: Host,
+        host: Watched,
         state: MachineState,
         listener: Callable[[Mapping[str, Any]], None],
     ) -> None:
-        assert process.stdout is not None
-        self._process = process
-        self._frames = FrameReader(process.stdout.fileno())
+        self._frames, self._answers = frames, answers
+        self._known = {(record.trial_id, record.attempt) for record in folder.records()}
         self._folder, self._host, self._state, self._listener = folder, host, state, listener
         self._traces: dict[str, str] = {}
         self._outer: dict[str, Any] = {}
@@ -138,8 +141,8 @@ class Intake:
         """Send a piece of standard input to the agent; from any thread. One that has gone needs none."""
         line = json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode() + b"\n"
         with suppress(OSError, ValueError):
-            assert self._process.stdin is not None
-            self._process.stdin.write(line)
+            assert self._answers is not None
+            self._answers.write(line)
 
     def _sample_outer(self, when: str) -> None:
         try:
@@ -151,5 +154,7 @@ class Intake:
         around = self._outer if self._outer.get("before") and self._outer.get("after") else None
         whole = replace(record, traces=self._traces, outer_host=around)
         self._traces, self._outer, self.open_trial = {}, {}, None
+        if (record.trial_id, record.attempt) in self._known:
+            return
         self._folder.append(whole)
         self._listener({"event": "record", "record": whole})

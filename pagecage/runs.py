@@ -21,6 +21,14 @@ def new_run_id(experiment: str, host: str) -> str:
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{experiment}-{host}"
 
 
+def point_latest(runs: Path, name: str, run_id: str) -> None:
+    """Point the link latest-<name> at a run."""
+    aside = runs / f".latest-{os.getpid()}"
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(run_id)
+    aside.replace(runs / f"latest-{name}")
+
+
 class RunFolder:
     """One folder of runs/. Nothing in it is ever rewritten but the report."""
 
@@ -31,19 +39,20 @@ class RunFolder:
     @classmethod
     def create(cls, runs: Path, plan: Plan) -> RunFolder:
         """Make the folder, write the plan, and point latest-<experiment> at it."""
-        folder = cls(runs / plan.run_id)
+        folder = cls.make(runs / plan.run_id, plan)
+        point_latest(runs, plan.document["experiment"], plan.run_id)
+        return folder
+
+    @classmethod
+    def make(cls, path: Path, plan: Plan) -> RunFolder:
+        """Make the folder at this path and write the plan. Raises PagecageError when it is there already."""
         try:
-            (folder.path / "facts").mkdir(parents=True)
+            (path / "facts").mkdir(parents=True)
         except FileExistsError:
             raise PagecageError(f"runs/{plan.run_id} is there already: two runs in one second", "try again") from None
-        (folder.path / "trials").mkdir()
-        (folder.path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
-        latest = runs / f"latest-{plan.document['experiment']}"
-        aside = runs / f".latest-{os.getpid()}"
-        aside.unlink(missing_ok=True)
-        aside.symlink_to(plan.run_id)
-        aside.replace(latest)
-        return folder
+        (path / "trials").mkdir()
+        (path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
+        return cls(path)
 
     def plan(self) -> Plan:
         """The plan as written. Raises PagecageError when there is none, or its hash shows that it was changed."""
@@ -56,9 +65,13 @@ class RunFolder:
             raise PagecageError(f"{self.path.name}/plan.json was changed after it was written", "start a new run")
         return plan
 
+    def records(self) -> list[Record]:
+        """Every record, in the order in which they came."""
+        return list(read_records(self.records_path))
+
     def last_records(self) -> dict[str, Record]:
         """The last record of each trial: the one that counts."""
-        return {record.trial_id: record for record in read_records(self.records_path)}
+        return {record.trial_id: record for record in self.records()}
 
     def remaining(self, plan: Plan) -> tuple[Trial, ...]:
         """Trials of the plan without a final record, in order; none of blocks that its stopping rule made needless."""

@@ -1,4 +1,4 @@
-"""The agent's entry: `run` serves a request, `shell` a person, `facts` describes, `sweep` undoes a killed run."""
+"""The agent's entry: `run` and `serve` take a request, `shell` a person, `facts` describes, `sweep` tidies up."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from pathlib import Path
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interrupted, Interruption
-from pagecage.agent.request import request_from_json
+from pagecage.agent.request import Request, request_from_json
 from pagecage.agent.session import serve, sweep
 from pagecage.agent.shell import order_from_json, run_shell
-from pagecage.agent.stream import Stream
+from pagecage.agent.stream import StoredStream, Stream
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+
+_USAGE = "usage: agent.pyz run | serve REQUEST STREAM | shell ORDER | facts DATA_DIR [user] | sweep SPOOL_DIR [user]"
 
 
 def _end_with_controller(inbox: Inbox) -> None:
@@ -35,7 +37,19 @@ def _run() -> int:
     interruption.listen()
     inbox = Inbox()
     threading.Thread(target=_end_with_controller, args=(inbox,), daemon=True).start()
-    stream = Stream(sys.stdout.buffer)
+    return _work(request, Stream(sys.stdout.buffer), interruption, inbox)
+
+
+def _serve(request_file: Path, stream_file: Path) -> int:
+    """The same with nobody at the other end: a signal alone ends it, and its frames stay until they are fetched."""
+    request = request_from_json(json.loads(request_file.read_bytes()))
+    interruption = Interruption()
+    interruption.listen()
+    with stream_file.open("xb") as out:
+        return _work(request, StoredStream(out), interruption, Inbox())
+
+
+def _work(request: Request, stream: Stream, interruption: Interruption, inbox: Inbox) -> int:
     try:
         serve(request, stream, interruption, inbox)
     except Interrupted:
@@ -62,9 +76,11 @@ def _shell(order: str) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """`run`, `shell ORDER`, `facts DATA_DIR [user]`, or `sweep SPOOL_DIR [user]`; an exit status of docs/FORMAT.md."""
+    """One of the verbs of `_USAGE`; gives an exit status of docs/FORMAT.md."""
     if argv[:1] == ["run"]:
         return _run()
+    if len(argv) == 3 and argv[0] == "serve":
+        return _serve(Path(argv[1]), Path(argv[2]))
     if len(argv) == 2 and argv[0] == "shell":
         return _shell(argv[1])
     if len(argv) in (2, 3) and argv[0] in ("facts", "sweep"):
@@ -74,5 +90,5 @@ def main(argv: list[str]) -> int:
         else:
             print(json.dumps(sweep(find_systemd(user), Path(argv[1]))))
         return EXIT_OK
-    print("usage: agent.pyz run | shell ORDER | facts DATA_DIR [user] | sweep SPOOL_DIR [user]", file=sys.stderr)
+    print(_USAGE, file=sys.stderr)
     return EXIT_USAGE if argv else EXIT_FAILED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +20,7 @@ class Stream:
 
     def _write(self, header: dict[str, Any], body: bytes = b"") -> None:
         with self._lock:
-            self._out.write(json.dumps(header, separators=(",", ":")).encode() + b"\n" + body)
+            self._out.write(_frame(header, body))
             self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
@@ -43,3 +44,25 @@ class Stream:
     def record(self, record: Record) -> None:
         """A trial's record; always after its traces."""
         self._write({"frame": "record", "record": record_to_json(record)})
+
+
+_WITHIN_A_TRIAL = ("phase", "go", "end")
+
+
+class StoredStream(Stream):
+    """Writes into a file that somebody fetches while it grows.
+
+    It grows between trials alone and is forced to the disk then, so that neither the fetching nor a late write-back
+    falls into a measured part, and what was finished survives the host's crash.
+    """
+
+    def _write(self, header: dict[str, Any], body: bytes = b"") -> None:
+        with self._lock:
+            self._out.write(_frame(header, body))
+            if header["frame"] != "trace" and header.get("event") not in _WITHIN_A_TRIAL:
+                self._out.flush()
+                os.fsync(self._out.fileno())
+
+
+def _frame(header: dict[str, Any], body: bytes) -> bytes:
+    return json.dumps(header, separators=(",", ":")).encode() + b"\n" + body

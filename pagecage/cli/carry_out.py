@@ -139,7 +139,7 @@ def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
 
 def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
     """Setting read_ahead_kb or max_sectors_kb on the disk under / touches every other program, so it is asked for."""
-    if yes or not isinstance(host, LocalHost) or not any(map(_sets_knobs, plan.trials)):
+    if yes or not isinstance(host, LocalHost) or not any(map(sets_knobs, plan.trials)):
         return
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # an unknown disk is refused by prepare()
@@ -150,7 +150,8 @@ def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
         raise PagecageError(f"not confirmed: {question}", "add --yes, or name another --data-dir")
 
 
-def _sets_knobs(trial: Trial) -> bool:
+def sets_knobs(trial: Trial) -> bool:
+    """Whether a trial changes settings of its disk."""
     return trial.read_ahead_kb is not None or _splits(trial)
 
 

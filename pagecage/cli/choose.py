@@ -18,7 +18,7 @@ from pagecage.cli.places import TOP
 from pagecage.definitions.programs import known_programs
 from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import SIZES, Experiment, Level
-from pagecage.hosts.host import Host
+from pagecage.hosts.host import Host, Sized
 from pagecage.hosts.local import LocalHost
 from pagecage.interval import FEWEST
 from pagecage.plan import Choices, Plan, make_plan
@@ -45,7 +45,7 @@ class Wishes:
     Parameters
     ----------
     host
-        auto, local or vm.
+        auto, local, vm, or a group of the inventories in ansible/inventory.
     size
         auto, full, default, emulated or smoke.
     cage
@@ -75,6 +75,26 @@ class Wishes:
     data_dir: Path | None = None
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class FleetWishes:
+    """What the user may choose for a run on a group of hosts.
+
+    Parameters
+    ----------
+    fleet
+        replicate: the whole plan on every host. spread: its repeats dealt over hosts that are alike.
+    skip_unreachable
+        Leave out the hosts that do not answer, instead of starting nothing.
+    mixed
+        Spread even over hosts of different kernels, processors or disks.
+    """
+
+    fleet: Literal["replicate", "spread"] = "replicate"
+    skip_unreachable: bool = False
+    mixed: bool = False
+
+
 def definitions() -> Definitions:
     """This checkout's experiments and cages."""
     from pagecage.definitions.catalogue import Definitions
@@ -87,7 +107,7 @@ def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
     from pagecage.hosts.vm.host import VmHost
 
     if wish not in HOSTS:
-        raise PagecageError(f"there is no host {wish!r}", nearest(wish, list(HOSTS)))
+        raise PagecageError(f"there is no host {wish!r} for this", nearest(wish, list(HOSTS)))
     local = LocalHost(data_dir)
     if wish == "local":
         return local
@@ -100,7 +120,7 @@ def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
     return VmHost(os.environ.get("PAGECAGE_VM_USER", "root"))
 
 
-def choose_size(wish: str, host: Host, say: Say) -> tuple[str, str]:
+def choose_size(wish: str, host: Sized, say: Say) -> tuple[str, str]:
     """The size's name and why."""
     if wish in SIZES:
         return wish, "asked for"
@@ -127,7 +147,7 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
 
 
 def build_plan(
-    wishes: Wishes, experiment: Experiment, host: Host, command: str, say: Say, made: Mapping[str, Cage] | None = None
+    wishes: Wishes, experiment: Experiment, host: Sized, command: str, say: Say, made: Mapping[str, Cage] | None = None
 ) -> Plan:
     """The whole plan, every value resolved. Its cages are those of cgroups/, or `made` ones that stand in no file."""
     size, reason = choose_size(wishes.size, host, say)
@@ -137,8 +157,10 @@ def build_plan(
         host.require_room(room_bytes)
     cages = made or {name: definitions().cage(name, dataset_bytes) for name in experiment.cage_names() | {UNCAGED}}
     fresh = wishes.fresh or experiment.fresh
-    if host.name == "local" and fresh != "never":
-        raise PagecageError(f'fresh = "{fresh}" needs a saved machine state, which host local has not', "use --host vm")
+    if host.name != "vm" and fresh != "never":
+        raise PagecageError(
+            f'fresh = "{fresh}" needs a saved machine state, and host {host.name} has none', "use --host vm"
+        )
     choices = Choices(
         size=size, size_reason=reason, host=host.name, fresh=fresh,
         repeats=choose_repeats(wishes, experiment, size), until_ci=until_ci(wishes),

@@ -7,14 +7,23 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
+from pagecage.hosts.vm.cache import DEFAULT_NAME, Cache, known_caches
+from pagecage.hosts.vm.host import Making
+from pagecage.hosts.vm.machine import CPUS
 
-app = App(name="host", help="Look after the embedded guest: up, down, shell, status, rebuild.")
+app = App(name="host", help="Make hosts fit for experiments, and look after the embedded guest.")
 _error = Console(stderr=True, highlight=False)
 Vm = Annotated[Literal["vm"], Parameter(help="the only host that can be brought up and down")]
+Called = Annotated[
+    str, Parameter(name="--name", help="which guest, where there are several; HOST=vm is the one called vm")
+]
+Suite = Annotated[Literal["bookworm", "trixie"] | None, Parameter(help="the guest's Debian release")]
+Cpus = Annotated[int, Parameter(validator=Number(gte=1, lte=64), help="how many processors it has")]
 
 
 def _say(text: str) -> None:
@@ -22,29 +31,37 @@ def _say(text: str) -> None:
 
 
 @app.command
-def up(name: Vm = "vm") -> int:
-    """Restore the guest and leave it running (make it first, where there is none)."""
-    guest.up(_say)
+def up(host: Vm = "vm", *, called: Called = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS) -> int:
+    """Restore the guest and leave it running (make it first, where there is none).
+
+    Guests of other names have a disk and an image of their own; the group `guests` of the inventory has all that run.
+    """
+    guest.up(_say, Cache.of_user(called), Making(suite, cpus))
     return EXIT_OK
 
 
 @app.command
-def down(name: Vm = "vm") -> int:
+def down(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """End the guest that `up` left running."""
-    guest.down(_say)
+    guest.down(_say, Cache.of_user(called))
     return EXIT_OK
 
 
 @app.command
-def shell(name: Vm = "vm") -> int:
+def shell(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """A root shell in the guest; it is brought up if it is not."""
-    return guest.shell(_say)
+    return guest.shell(_say, Cache.of_user(called))
 
 
 @app.command
-def status(name: Vm = "vm", *, json_: Annotated[bool, Parameter(name="--json", negative=())] = False) -> int:
+def status(
+    host: Vm = "vm",
+    *,
+    called: Called = DEFAULT_NAME,
+    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
     """Say whether the guest runs, for whom, and what is stored of it."""
-    state = asdict(guest.status())
+    state = asdict(guest.status(Cache.of_user(called)))
     if json_:
         print(json.dumps(state, default=str))
         return EXIT_OK
@@ -54,7 +71,20 @@ def status(name: Vm = "vm", *, json_: Annotated[bool, Parameter(name="--json", n
 
 
 @app.command
-def rebuild(name: Vm = "vm") -> int:
+def rebuild(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """Throw image and saved state away and make them again; datasets stay."""
-    guest.rebuild(_say)
+    guest.rebuild(_say, Cache.of_user(called))
+    return EXIT_OK
+
+
+@app.command
+def inventory() -> int:
+    """Print the guests that run as an inventory of Ansible's: the group vm has the one of that name, guests has all."""
+    from pagecage.hosts.vm.fitting import GUEST, guest_variables, kept_variables
+
+    target = guest.running_target()
+    hosts = {GUEST: guest_variables(target)} if target else {}
+    kept = {cache.name: kept_variables(told) for cache in known_caches() if (told := guest.running_target(cache))}
+    listed = {"vm": {"hosts": list(hosts)}, "guests": {"hosts": list(kept)}}
+    print(json.dumps({**listed, "_meta": {"hostvars": {**hosts, **kept}}}))
     return EXIT_OK

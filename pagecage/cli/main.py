@@ -16,13 +16,14 @@ from cyclopts import App, CycloptsError, Parameter
 
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
-from pagecage.cli.choose import Wishes, definitions
+from pagecage.cli.choose import FleetWishes, Wishes, definitions
 from pagecage.cli.compare import compare
 from pagecage.cli.form import Form, Json
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import publish_site, render, show_answers, show_claims, show_run
 from pagecage.cli.say import say
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+from pagecage.fleet.folder import find_fleet
 from pagecage.plan import plan_to_json
 from pagecage.runs import find_run
 from pagecage.version import VERSION
@@ -51,7 +52,7 @@ app = App(
 )  # fmt: skip
 _LATER = {
     "cage": ("cage:app", "List, show and import cages: cloud volumes, and what a customer's tools print."),
-    "host": ("host_verbs:app", "Make, look at and remove the guest."),
+    "host": ("host_verbs:app", "Make hosts fit, and look after the guest."),
     "probe": ("probe:probe", "Measure what a disk gives under the limits it stands under, in one file."),
     "replay": ("replay:app", "Run any program in one or several cages and without limits."),
     "shell": ("shell:app", "Open a shell in a cage."),
@@ -81,14 +82,22 @@ def list_experiments(*, as_json: Json = False) -> int:
 
 
 @app.command
-def plan(name: str, wishes: Wishes = Wishes(), *, as_json: Json = False) -> int:  # noqa: B008 - frozen
+def plan(
+    name: str,
+    wishes: Wishes = Wishes(),  # noqa: B008 - frozen
+    fleet_wishes: FleetWishes = FleetWishes(),  # noqa: B008 - frozen
+    *,
+    as_json: Json = False,
+) -> int:
     """Print the trials of a run in order, and the exact commands of each; no trial is started.
 
     With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
     """
-    from pagecage.cli import carry_out
+    from pagecage.cli import carry_out, fleet
     from pagecage.cli.preview import plan_lines, trial_commands
 
+    if fleet.is_group(wishes.host):
+        return fleet.show_plan(name, wishes, fleet_wishes, _command(), as_json, say)
     made, host = carry_out.plan_for(name, wishes, _command(), say)
     host.stop()
     if as_json:
@@ -104,6 +113,7 @@ def plan(name: str, wishes: Wishes = Wishes(), *, as_json: Json = False) -> int:
 def run(
     name: str,
     wishes: Wishes = Wishes(),  # noqa: B008 - frozen
+    fleet_wishes: FleetWishes = FleetWishes(),  # noqa: B008 - frozen
     *,
     resume: bool = False,
     dry_run: bool = False,
@@ -123,12 +133,14 @@ def run(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
-    from pagecage.cli import carry_out, replay_end
+    from pagecage.cli import carry_out, fleet, replay_end
 
     if dry_run and resume:
         raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
     if dry_run:
-        return plan(name, wishes, as_json=as_json)
+        return plan(name, wishes, fleet_wishes, as_json=as_json)
+    if fleet.is_group(wishes.host):
+        return fleet.run(name, wishes, fleet_wishes, _command(), fleet.Again(resume, yes), Form(as_json=as_json), say)
     job = carry_out.resumed(name, wishes, yes, say) if resume else carry_out.new(name, wishes, _command(), yes, say)
     status = carry_out.carry_out(job, say)
     page = render(job.folder.path, say)
@@ -144,15 +156,16 @@ def show(name: str, form: Form = Form(), *, html: bool = False) -> int:  # noqa:
     Parameters
     ----------
     name
-        A run's id or path, or an experiment's name for its newest run.
+        A run's id or path, an experiment's name for its newest run, or EXPERIMENT@GROUP for the newest of a group.
     html
         Make the report again from the records, and print its path.
     """
-    folder = find_run(RUNS, name)
+    fleet = find_fleet(RUNS, name)
+    path = fleet.path if fleet else find_run(RUNS, name).path
     if html:
-        print(render(folder.path, say))
+        print(render(path, say))
     else:
-        print(show_run(folder.path, form.options()), end="")
+        print(show_run(path, form.options()), end="")
     return EXIT_OK
 
 

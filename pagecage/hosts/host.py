@@ -33,10 +33,31 @@ class MachineState:
     details: dict[str, Any]
 
 
-class Host(Protocol):
+class Sized(Protocol):
+    """What choosing a size asks of a host, or of a group of them."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in plans and records."""
+
+    def is_emulated(self, progress: Progress) -> bool:
+        """Whether instructions will be translated (TCG): asked before prepare(), because the size may depend on it."""
+
+
+class Watched(Protocol):
+    """What taking in an agent's stream asks of a host: its name, and the machine around it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in plans and records."""
+
+    def outer_sample(self) -> dict[str, Any] | None:
+        """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
+
+
+class Host(Watched, Sized, Protocol):
     """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
 
-    name: str
     data_dir: str
     """Directory on the host whose disk is measured and limited."""
     spool_dir: str
@@ -45,9 +66,6 @@ class Host(Protocol):
     @property
     def user(self) -> bool:
         """Whether units are made by the user's own systemd instead of the system's."""
-
-    def is_emulated(self, progress: Progress) -> bool:
-        """Whether instructions will be translated (TCG): asked before prepare(), because the size may depend on it."""
 
     def prepare(self, need: HostNeed, progress: Progress) -> None:
         """Make everything that start() needs (image, saved state); slow once, nothing afterwards."""
@@ -66,9 +84,6 @@ class Host(Protocol):
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
-
-    def outer_sample(self) -> dict[str, Any] | None:
-        """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
 
     def stop(self) -> None:
         """End what start() began. Never raises for a machine that is already gone."""

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagecage.errors import PagecageError
+
 PROJECT_DIR = Path(__file__).resolve().parents[3]
 """The checkout: the guest is made from `containers/` and fitted by `ansible/` of the same version as this code."""
+
+
+DEFAULT_NAME = "vm"
+"""The guest that HOST=vm means."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,29}")
+
+
+def _base() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage"
+
+
+def known_caches() -> list[Cache]:
+    """The caches of all guests that were ever made by this user, by name."""
+    found = [path for path in _base().glob(f"{DEFAULT_NAME}*") if (path / "images").is_dir()]
+    return [Cache(path) for path in sorted(found)]
 
 
 @dataclass(frozen=True)
@@ -17,10 +35,20 @@ class Cache:
     root: Path
 
     @classmethod
-    def of_user(cls) -> Cache:
-        """The directory that the XDG Base Directory Specification gives us: $XDG_CACHE_HOME, or ~/.cache."""
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return cls(Path(base) / "pagecage" / "vm")
+    def of_user(cls, name: str = DEFAULT_NAME) -> Cache:
+        """The directory that the XDG Base Directory Specification gives us: $XDG_CACHE_HOME, or ~/.cache.
+
+        A guest of another name has everything to itself: image, saved states, data disk, lock. Raises PagecageError for
+        a name that is no word.
+        """
+        if not _NAME.fullmatch(name):
+            raise PagecageError(f"{name!r} is no name for a guest", "use letters, digits and dashes")
+        return cls(_base() / (DEFAULT_NAME if name == DEFAULT_NAME else f"{DEFAULT_NAME}-{name}"))
+
+    @property
+    def name(self) -> str:
+        """The guest's name."""
+        return self.root.name.removeprefix(f"{DEFAULT_NAME}-")
 
     @property
     def images(self) -> Path:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, ssh_settings
-from pagecage.process import Completed, run
+from pagecage.playbook import HostEnd, Playbook, play
 
-FITTING_SECONDS = 900
+GUEST = "guest"
+"""The guest's name in inventories."""
 _INPUTS = (
     *(
         "ansible/ansible.cfg",
@@ -28,9 +28,10 @@ _INPUTS = (
 """What is applied to the guest; the roles for the controller and for the agent are not."""
 GUEST_SETTINGS = {
     "pagecage_data_dir": "/data",
+    "pagecage_data_device": "none",
     "pagecage_delegated_users": ["bench"],
 }
-"""What the guest sets of the roles' variables; no data device, because the disk is plugged in at every start."""
+"""What the guest sets of the roles' variables; no data device: the disk is plugged in, and mounted, at every start."""
 
 WITHOUT_AGENT = ("--skip-tags", "agent")
 """Harness and workloads are no part of the saved state: they are pushed at every start, as newest."""
@@ -51,58 +52,40 @@ def _files(path: Path) -> list[Path]:
 
 
 def fit_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Progress) -> None:
-    """Apply site.yml to the guest. Raises HostError naming the task that failed."""
+    """Apply site.yml to the guest. Raises HostError naming what failed."""
     progress("fitting the guest by its Ansible roles (about 60 s, once)")
-    play(project_dir, scratch, target, "site.yml", WITHOUT_AGENT)
+    play_on_guest(project_dir, scratch, target, "site.yml", WITHOUT_AGENT)
 
 
-def play(project_dir: Path, scratch: Path, target: SshTarget, playbook: str, words: Sequence[str] = ()) -> str:
-    """Run one of our playbooks on the guest, with more words for Ansible; returns its output.
+def play_on_guest(
+    project_dir: Path, scratch: Path, target: SshTarget, playbook: str, words: Sequence[str] = ()
+) -> HostEnd:
+    """Run one of our playbooks on the guest, with more words for Ansible; how it ended.
 
-    Raises HostError naming the task that failed.
+    Raises HostError naming what failed.
     """
     inventory = scratch / "inventory.json"
-    inventory.write_text(json.dumps(guest_inventory(target)))
-    argv: list[str | Path] = [
-        playbook_program(project_dir),
-        "-i",
-        inventory,
-        *words,
-        project_dir / "ansible" / playbook,
-    ]
-    settings = {
-        "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_HOME": str(scratch / "ansible"),
-        "LC_ALL": "C.UTF-8", "ANSIBLE_NOCOLOR": "1",
-    }  # fmt: skip
-    done = run(argv, env=settings, timeout_seconds=FITTING_SECONDS, check=False)
-    (scratch / "fitting.log").write_text(done.stdout + done.stderr)
-    if not done.ok:
-        raise _failure(done, scratch / "fitting.log")
-    return done.stdout
+    inventory.write_text(json.dumps({"all": {"hosts": {GUEST: guest_variables(target)}}}))
+    of = Playbook(project_dir, playbook, inventory, scratch, tuple(words))
+    end = play(of)[GUEST]
+    error = end.error(of.log)
+    if error is not None:
+        raise HostError(f"the guest could not be fitted: {error.message}", error.hint)
+    return end
 
 
-def playbook_program(project_dir: Path) -> str:
-    """The project's own ansible-playbook, or the one on PATH. Raises HostError when there is none."""
-    own = project_dir / ".venv-ansible" / "bin" / "ansible-playbook"
-    program = str(own) if own.exists() else shutil.which("ansible-playbook")
-    if program is None:
-        raise HostError("ansible-playbook is not installed", "make setup")
-    return program
-
-
-def guest_inventory(target: SshTarget) -> dict[str, object]:
-    """An inventory with the guest alone in it (JSON, which is YAML); Ansible shares the connection that is open."""
+def guest_variables(target: SshTarget) -> dict[str, object]:
+    """What an inventory says of the guest; Ansible shares the connection that is open."""
     connection = {
         "ansible_host": target.address, "ansible_user": target.user, "ansible_port": target.port,
         "ansible_ssh_common_args": shlex.join(ssh_settings(target)),
         "ansible_ssh_args": f"-o ControlMaster=no -o ControlPath={target.control_path or 'none'}",
         "ansible_python_interpreter": "/usr/bin/python3",
     }  # fmt: skip
-    return {"all": {"hosts": {"guest": {**connection, **GUEST_SETTINGS}}}}
+    return {**connection, **GUEST_SETTINGS}
 
 
-def _failure(done: Completed, log: Path) -> HostError:
-    """Ansible prints the task, then `fatal: [...]` or `[ERROR]: ...` below it."""
-    lines = done.stdout.splitlines() + done.stderr.splitlines()
-    errors = [line for line in lines if line.startswith(("fatal:", "[ERROR]", "ERROR!"))] or lines[-1:] or ["no output"]
-    return HostError(f"the guest could not be fitted: {errors[0][:300]}", f"read {log}, then: pagecage host rebuild vm")
+def kept_variables(target: SshTarget) -> dict[str, object]:
+    """The same of one guest among several: nobody holds a connection open, so Ansible opens one and shares it."""
+    shared = f"-o ControlMaster=auto -o ControlPersist=60s -o ControlPath={target.control_path}"
+    return {**guest_variables(target), "ansible_ssh_args": shared}

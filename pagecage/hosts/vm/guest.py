@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pagecage.errors import HostError
 from pagecage.hosts.host import HostNeed, Progress
-from pagecage.hosts.ssh import ssh_argv
+from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.acceleration import known_acceleration
 from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.caretaker import release
+from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.data_disk import drop_if_broken
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep
-from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.host import Making, VmHost
 from pagecage.hosts.vm.image import Image
 from pagecage.hosts.vm.lock import Lock, in_use, is_held, read_holder
+from pagecage.hosts.vm.machine import SSH_SOCKET
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.process import spawn
@@ -64,14 +69,14 @@ def status(cache: Cache | None = None) -> GuestStatus:
     )  # fmt: skip
 
 
-def up(progress: Progress, cache: Cache | None = None) -> None:
+def up(progress: Progress, cache: Cache | None = None, making: Making | None = None) -> None:
     """Restore the guest and leave it running. Raises PagecageError when a run uses it."""
     cache = cache or Cache.of_user()
     running = read_guest(cache)
     if running is not None and running.kept:
         progress(f"the guest is up already, on port {running.port}")
         return
-    host = VmHost(cache=cache, kept=True)
+    host = VmHost(cache=cache, kept=True, making=making or Making())
     try:
         host.prepare(_ANY_NEED, progress)
         progress("restoring the guest")
@@ -125,6 +130,36 @@ def shell(progress: Progress, cache: Cache | None = None, user: str = "root") ->
     finally:
         if ours:
             down(progress, cache)
+
+
+def running_target(cache: Cache | None = None) -> SshTarget | None:
+    """The root account of the guest that runs now, None where none does.
+
+    Its control path is that of connected(); without one ssh connects by itself.
+    """
+    cache = cache or Cache.of_user()
+    guest = read_guest(cache)
+    if guest is None:
+        return None
+    return replace(root_target(Image(Path(guest.image)), guest.port), control_path=sockets_dir(cache) / SSH_SOCKET)
+
+
+@contextmanager
+def connected(cache: Cache | None = None) -> Iterator[SshTarget]:
+    """Keep one connection to the guest that `up` left running, which everybody who knows its target shares.
+
+    Raises HostError when none runs, or when it does not answer.
+    """
+    cache = cache or Cache.of_user()
+    target = running_target(cache)
+    if target is None:
+        raise HostError("the guest is not running", "pagecage host up vm")
+    connection = Connection(target, sockets_dir(cache), lambda: None)
+    try:
+        connection.wait()
+        yield target
+    finally:
+        connection.close()
 
 
 def rebuild(progress: Progress, cache: Cache | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from pagecage.hosts.vm.fitting import fit_guest, fitting_key
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
 from pagecage.hosts.vm.image import Image, ensure_image
 from pagecage.hosts.vm.lock import Lock, in_use
-from pagecage.hosts.vm.machine import Acceleration, machine_for
+from pagecage.hosts.vm.machine import CPUS, Acceleration, machine_for
 from pagecage.hosts.vm.outer import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
 from pagecage.hosts.vm.recipe import read_recipe
@@ -36,15 +36,26 @@ DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", 
 """
 
 
+@dataclass(frozen=True)
+class Making:
+    """What a guest is made with: a Debian suite (that of containers/versions.env where None) and how many CPUs."""
+
+    suite: str | None = None
+    cpus: int = CPUS
+
+
 class VmHost:
     """The embedded guest. `user` is the account that measures (root, or the ordinary `bench`)."""
 
     name = "vm"
 
-    def __init__(self, user: str = "root", cache: Cache | None = None, *, kept: bool = False) -> None:
+    def __init__(
+        self, user: str = "root", cache: Cache | None = None, *, kept: bool = False, making: Making = Making()
+    ) -> None:  # fmt: skip
         self.data_dir, self.spool_dir = DIRECTORIES[user]
         self._user = user
         self._kept = kept
+        self._making = making
         self._cache = cache or Cache.of_user()
         self._lock = Lock(self._cache.lock_file)
         self._progress: Progress = lambda _: None
@@ -72,7 +83,7 @@ class VmHost:
         """
         require_tools("setpriv", "ssh", "qemu-img", "mke2fs")
         image, acceleration = self._image_and_acceleration(progress)
-        machine = machine_for(need, acceleration)
+        machine = machine_for(need, acceleration, self._making.cpus)
         ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
         fit = partial(fit_guest, PROJECT_DIR, self._cache.scratch)
         self._remake = partial(ensure_state, self._cache, image, machine, fitting_key(PROJECT_DIR), fit, progress)
@@ -82,7 +93,7 @@ class VmHost:
         self._progress = progress
         self._cache.make()
         self._take()
-        image = ensure_image(self._cache, read_recipe(PROJECT_DIR), progress)
+        image = ensure_image(self._cache, read_recipe(PROJECT_DIR, self._making.suite), progress)
         return image, find_acceleration(self._cache, image, progress)
 
     def _take(self) -> None:

@@ -52,11 +52,11 @@ class Machine:
         return (*argv, self.acceleration.qemu_version, host_cpu)
 
 
-def machine_for(need: HostNeed, acceleration: Acceleration) -> Machine:
+def machine_for(need: HostNeed, acceleration: Acceleration, cpus: int = CPUS) -> Machine:
     """The machine that serves a plan: the memory that it asks for, at least 2 GiB, in steps of 256 MiB."""
     step = 256 * MIB
     wanted = max(LEAST_MEMORY_BYTES, need.memory_bytes)
-    return Machine(platform.machine(), -(-wanted // step) * step, CPUS, acceleration)
+    return Machine(platform.machine(), -(-wanted // step) * step, cpus, acceleration)
 
 
 def qemu_program(arch: str) -> str:

@@ -31,14 +31,17 @@ class Recipe:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def read_recipe(project_dir: Path) -> Recipe:
-    """The recipe as the checkout has it. Raises HostError on an architecture for which there is no guest."""
+def read_recipe(project_dir: Path, suite: str | None = None) -> Recipe:
+    """The recipe as the checkout has it, of another Debian `suite` if one is named.
+
+    Raises HostError on an architecture for which there is no guest.
+    """
     arch = _DEBIAN_ARCH.get(platform.machine())
     if arch is None:
         raise HostError(f"there is no guest for {platform.machine()}", "run on x86-64 or arm64, or HOST=local")
     guest = project_dir / "containers" / "guest"
     return Recipe(
-        suite=read_versions(project_dir)["GUEST_SUITE"],
+        suite=suite or read_versions(project_dir)["GUEST_SUITE"],
         arch=arch,
         packages=parse_packages((guest / "packages.txt").read_text(), arch),
         customize=(guest / "customize.sh").read_text(),

@@ -1,0 +1,41 @@
+"""A fleet run as one page that loads nothing: who took part, the table, a figure of the ratios, what each host is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from analysis.compare_page import html_page, html_table, ratio_figure, write_page
+from analysis.fleet import Fleet
+from analysis.fleet_show import NOTHING, about, fact_lines, header, hosts, lines, part_words
+from analysis.wording import title
+
+
+def write_report(fleet: Fleet) -> Path:
+    """Write report.html into the fleet run's folder; its path."""
+    target = fleet.path / "report.html"
+    write_page(html_page(f"{fleet.document['experiment']} · {fleet.document['run_id']}", parts(fleet)), target)
+    return target
+
+
+def parts(fleet: Fleet) -> Iterator[str]:
+    """The page's body."""
+    yield f"<h1>{escape(fleet.document['experiment'])} on {escape(fleet.document['group'])}</h1>\n"
+    if fleet.comparison is not None:
+        yield f"<p>{escape(fleet.comparison.runs[0].definition['question'])}</p>\n"
+    for part in fleet.parts:
+        kind = "notice" if part.is_whole else "notice warn"
+        yield f'<div class="{kind}">{escape(part_words(part))}</div>\n'
+    if fleet.comparison is None:
+        yield f"<p>{NOTHING}</p>\n"
+        return
+    for one in fleet.comparison.obstacles:
+        yield f'<div class="notice warn"><strong>Hosts differ in {one.what}.</strong> {escape(one.because)}</div>\n'
+    yield f"<h2>{escape(title(fleet.comparison.responses[0]))}</h2>\n"
+    if figure := ratio_figure(fleet.comparison, fleet.comparison.rows):
+        yield figure
+    yield html_table(header(fleet), lines(fleet))
+    yield f'<p class="source">{escape(about(fleet))}</p>\n'
+    yield "<h2>What each host is</h2>\n"
+    yield html_table(["", "", *hosts(fleet)], fact_lines(fleet))

@@ -1,0 +1,117 @@
+"""One host's part of a fleet run: what it still lacks, what it is asked for, and what comes of it, frame by frame."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.request import Request, request_to_json
+from pagecage.errors import HostError
+from pagecage.fleet.play import Order
+from pagecage.hosts.host import MachineState
+from pagecage.intake import FrameReader, Intake
+from pagecage.plan import Plan
+from pagecage.runs import RunFolder
+from pagecage.trial import Trial
+
+Listener = Callable[[str, Mapping[str, Any]], None]
+"""Called with a host's name and an event, as campaigns tell them."""
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host as one run sees it: its name, where it measures and works, whether its instructions are translated."""
+
+    name: str
+    data_dir: str
+    spool_dir: str
+    emulated: bool
+
+    def outer_sample(self) -> None:
+        """What is around a host of a fleet is not known."""
+
+
+class Lane:
+    """A host with its plan and its run folder. `refusal` is what its agent said when it could not work at all."""
+
+    def __init__(self, place: Place, plan: Plan, folder: RunFolder, streams: Path, listener: Listener) -> None:
+        self.place, self.plan, self.folder = place, plan, folder
+        self.refusal: HostError | None = None
+        self._streams, self._listener = streams, listener
+        self._tried: Counter[str] = Counter()
+        self._intake: Intake | None = None
+        self._descriptor = -1
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+        return self.place.name
+
+    def lacking(self) -> tuple[Trial, ...]:
+        """Trials without an answer."""
+        return self.folder.remaining(self.plan)
+
+    def worth_trying(self) -> tuple[Trial, ...]:
+        """Those of them that were not tried too often."""
+        return () if self.refusal else tuple(t for t in self.lacking() if self._tried[t.trial_id] < _TRIES)
+
+    def unfinished_round(self) -> int | None:
+        """The round whose frames an earlier pagecage did not fetch to their end."""
+        found = [int(path.suffix[1:]) for path in self._streams.glob(f"{self.name}.*") if path.stem == self.name]
+        return max(found, default=None)
+
+    def begin(self, number: int, request: Path | None) -> Order:
+        """Open a round's stream; what was fetched of it before is taken in anew, and adds nothing twice."""
+        stream = self._streams / f"{self.name}.{number}"
+        self._descriptor = os.open(stream, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        state = MachineState(None, None, self.place.emulated, {})
+        frames = FrameReader(self._descriptor)
+        self._intake = Intake(frames, None, self.folder, self.place, state, self._tell)
+        return Order(self.plan.run_id, number, str(request) if request else "", str(stream))
+
+    def write_request(self, path: Path, agent_sha256: str) -> None:
+        """What the agent is asked for: every trial that is worth trying."""
+        spool = self.place.spool_dir
+        harness = {key: self.plan.document["harness"][key] for key in ("version", "git_revision")}
+        state = MachineState(None, None, self.place.emulated, {})
+        request = Request(
+            run_id=self.plan.run_id, plan_sha256=self.plan.sha256, host=self.name, data_dir=self.place.data_dir,
+            spool_dir=spool, records_path=f"{spool}/{self.plan.run_id}.jsonl", programs_dir=f"{spool}/bin",
+            user=False, machine=vars(state), harness={**harness, "agent_sha256": agent_sha256},
+            trials=self.worth_trying(), attempts=self.folder.next_attempts(),
+        )  # fmt: skip
+        path.write_text(json.dumps(request_to_json(request)))
+
+    def take(self) -> None:
+        """Take in what has come since."""
+        if self._intake is not None and self.refusal is None:
+            try:
+                self._intake.take_all()
+            except HostError as error:
+                self.refusal = error
+
+    def end(self, number: int, why: str | None) -> None:
+        """Close the round. `why` tells that the agent is no more, so that a trial it left open gets its record.
+
+        None tells that the host is out of reach: the agent may still work, so its stream stays, to be gone on with.
+        """
+        self.take()
+        intake, self._intake = self._intake, None
+        os.close(self._descriptor)
+        assert intake is not None
+        self._tried.update(intake.tried)
+        if why is None:
+            return
+        if intake.open_trial is not None:
+            trial = next(trial for trial in self.plan.trials if trial.trial_id == intake.open_trial)
+            intake.abandon(trial, self.plan, why)
+        (self._streams / f"{self.name}.{number}").unlink()
+
+    def _tell(self, event: Mapping[str, Any]) -> None:
+        self._listener(self.name, event)

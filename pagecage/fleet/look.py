@@ -1,0 +1,109 @@
+"""A look at every host before anything starts: who answers, who is fit, what they are, and whether they are alike."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.fleet.inventory import FleetHost
+from pagecage.fleet.lane import Place
+from pagecage.fleet.play import Stage, check_names
+from pagecage.playbook import Event
+from pagecage.requirements import check_host
+
+SPOOL = "/dev/shm/pagecage"
+"""As role campaign has it where an inventory says nothing else."""
+_FACTS_TASK = "campaign : Say what the host is"
+_ALIKE = ("kernel", "machine", "cpus", "cpu_model", "disk.filesystem", "disk.knobs.rotational", "disk.knobs.scheduler")
+"""Facts that hosts must share for one plan to be spread over them."""
+_MEMORY_ALIKE = 0.05
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A host that can serve, and its facts as the agent tells them."""
+
+    host: FleetHost
+    facts: Mapping[str, Any]
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether it is a guest without hardware help, as its CPU model tells."""
+        return "QEMU TCG" in (self.facts["cpu_model"] or "")
+
+    @property
+    def place(self) -> Place:
+        """The host as a run sees it."""
+        told = self.host.variables
+        spool_dir = str(told.get("campaign_spool", SPOOL))
+        return Place(self.host.name, str(told["pagecage_data_dir"]), spool_dir, self.is_emulated)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look found: hosts that can serve, in the group's order, and for each other one why it cannot."""
+
+    seen: tuple[Seen, ...]
+    unreachable: Mapping[str, HostError]
+    unfit: Mapping[str, PagecageError]
+
+
+def look(stage: Stage, group: str, hosts: Sequence[FleetHost]) -> Look:
+    """Ask all hosts at once. Raises PagecageError for an empty group, or one that says too little of a host."""
+    if not hosts:
+        mend = (
+            "pagecage host up vm"
+            if group in ("vm", "guests")
+            else "name its hosts in ansible/inventory (docs/HOSTS.md)"
+        )
+        raise PagecageError(f"the group {group} has no host now", mend)
+    check_names(hosts)
+    for host in hosts:
+        if "pagecage_data_dir" not in host.variables:
+            mend = "say in the inventory which directory lies on the disk to be measured (docs/HOSTS.md)"
+            raise PagecageError(f"{host.name} has no pagecage_data_dir", mend)
+    events: list[Event] = []
+    names = [host.name for host in hosts]
+    ends = stage.begin("look", names, {}).follow(events.append)
+    log = stage.scratch / "look/fleet.log"
+    lost = {e.host for e in events if e.outcome == "unreachable"}
+    errors = {name: ends[name].error(log) for name in names if name in ends}
+    told = {event.host: event.stdout for event in events if event.task == _FACTS_TASK and event.outcome == "ok"}
+    facts = {name: json.loads(text) for name, text in told.items() if not errors.get(name)}
+    unfit = {name: error for name, error in errors.items() if error and name not in lost}
+    unfit |= {name: error for name, one in facts.items() if (error := _unfit(name, group, one))}
+    seen = tuple(Seen(host, facts[host.name]) for host in hosts if host.name in facts and host.name not in unfit)
+    return Look(seen, {name: error for name in lost if (error := errors.get(name))}, unfit)
+
+
+def _unfit(name: str, group: str, facts: Mapping[str, Any]) -> HostError | None:
+    ours = platform.machine()
+    if facts["machine"] != ours:
+        return HostError(f"{name} is {facts['machine']}, and the workloads here are built for {ours}",
+                         f"drive hosts of one architecture, from a controller of theirs: leave {name} out")  # fmt: skip
+    missed = check_host(facts)
+    if missed:
+        return HostError(f"{name} cannot serve: {missed[0].reason}", f"make provision HOST={group}")
+    return None
+
+
+def unlike(seen: Sequence[Seen]) -> Iterator[str]:
+    """What keeps hosts from being alike, a phrase for each fact that differs."""
+    for name in _ALIKE:
+        values = {one.host.name: str(_fact(one.facts, name)) for one in seen}
+        if len(set(values.values())) > 1:
+            yield f"{name} is {', '.join(f'{value} on {host}' for host, value in values.items())}"
+    memory = [one.facts["memory_bytes"] or 0 for one in seen]
+    if memory and min(memory) < max(memory) * (1 - _MEMORY_ALIKE):
+        yield "their memory differs by more than 5 %"
+
+
+def _fact(facts: Mapping[str, Any], name: str) -> Any:
+    value: Any = facts
+    for word in name.split("."):
+        value = value.get(word) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,140 @@
+"""One report over all hosts: columns a host, ratios to the first, facts that differ, hosts that were lost."""
+
+from __future__ import annotations
+
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.__main__ import main
+from analysis.fleet import facts, load_fleet
+from analysis.fleet_show import part_words
+from analysis.stats import pooled
+from pagecage.errors import PagecageError
+from tests.fixtures.fleets import build_fleet
+from tests.unit.test_analysis_report import loads_of
+from tests.unit.test_compare import COLD, times
+
+values = st.lists(st.floats(0.1, 100), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`fast` and `slow` (30 % slower) ran the whole plan, `gone` was lost before its first record."""
+    changes = {"fast": times(1, 1), "slow": times(1.3, 2), "gone": times(1, 3)}
+    return build_fleet(tmp_path_factory.mktemp("fleet") / "rack", changes, lost=["gone"])
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main([str(word) for word in words]) == 0
+    return capsys.readouterr().out
+
+
+def test_each_host_is_a_column_and_the_ratio_is_to_the_first(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(shown(capsys, "show", fleet, "--json"))
+    [row] = [row for row in told["rows"] if row["treatment"] == COLD]
+    assert list(row["hosts"]) == ["fast", "slow"]
+    assert row["hosts"]["fast"]["summary"]["middle"] == pytest.approx(1, rel=0.02)
+    assert row["ratios"]["slow"]["ratio"]["middle"] == pytest.approx(1.3, rel=0.03)
+    assert row["ratios"]["slow"]["word"] == "higher"
+    assert row["all_hosts"] is None, "hosts that each ran the plan are not thrown together"
+
+
+def test_a_lost_host_is_named_with_its_reason(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(shown(capsys, "show", fleet, "--json"))
+    assert [host["host"] for host in told["hosts"]] == ["fast", "slow", "gone"]
+    assert told["hosts"][2] == {
+        "host": "gone", "run_id": None, "planned": 96, "answered": 0, "outcome": "lost",
+        "because": "Connection refused",
+    }  # fmt: skip
+    assert "gone: 0 of 96 trials have their answer; lost: Connection refused" in shown(capsys, "show", fleet)
+
+
+def test_what_differs_between_hosts_is_marked(fleet: Path) -> None:
+    told = {fact.name: fact for fact in facts(load_fleet(fleet))}
+    assert told["hostname"].values == ("fast", "slow")
+    assert {name: fact.differs for name, fact in told.items()} == {
+        "hostname": True, "kernel": False, "cpus": False, "memory_bytes": False, "qemu": False,
+    }  # fmt: skip
+
+
+def test_hosts_of_one_plan_are_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = build_fleet(tmp_path / "spread", {"a": times(1, 1), "b": times(1.2, 2)}, "spread", repeats=3)
+    told = json.loads(shown(capsys, "show", folder, "--json"))
+    [row] = [row for row in told["rows"] if row["treatment"] == COLD]
+    together = row["all_hosts"]
+    assert (together["n"], together["kind"]) == (6, "range of medians")
+    middles = [row["hosts"][host]["summary"]["middle"] for host in ("a", "b")]
+    assert [together["low"], together["high"]] == pytest.approx(middles)
+    assert together["low"] < together["middle"] < together["high"]
+    assert "all hosts" in shown(capsys, "show", folder)
+
+
+@given(st.lists(values, min_size=6, max_size=8))
+def test_an_interval_of_many_blocks_lies_within_what_was_seen(blocks: list[list[float]]) -> None:
+    made = pooled(blocks)
+    flat = [value for block in blocks for value in block]
+    assert min(flat) <= made.low <= made.high <= max(flat)
+    assert (made.n, made.kind) == (len(flat), "95 %")
+
+
+def test_blocks_that_differ_widen_the_interval() -> None:
+    """Thirty values of six blocks: blocks that are alike tell more than blocks that lie apart."""
+    alike, apart = [[1.0, 2.0, 3.0, 4.0, 5.0]] * 6, [[float(n)] * 5 for n in range(1, 7)]
+    assert pooled(apart).high - pooled(apart).low > pooled(alike).high - pooled(alike).low
+
+
+def test_no_block_has_no_median() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        pooled([])
+
+
+def test_the_page_loads_nothing_and_says_what_the_terminal_says(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(shown(capsys, "render", fleet).strip())
+    assert page == fleet / "report.html"
+    text = page.read_text()
+    assert loads_of(text) == []
+    for words in ("A fast", "B slow", "B / A", "lost: Connection refused", "What each host is", "<svg"):
+        assert words in text
+
+
+def test_csv_has_a_line_for_each_treatment_and_host(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(StringIO(shown(capsys, "show", fleet, "--csv"))))
+    assert len(rows) == 24
+    assert {row["host"] for row in rows} == {"fast", "slow"}
+    killed = [row for row in rows if row["cage"] == "tenth" and row["source"] == "heap"]
+    assert {(row["median"], row["killed"]) for row in killed} == {("", "8")}
+
+
+def test_markdown_shows_only_what_differs(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = shown(capsys, "show", fleet, "--markdown")
+    assert "| hostname | ≠ | fast | slow |" in told
+    assert "kernel" not in told
+
+
+def test_a_fleet_without_any_record_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = build_fleet(tmp_path / "none", {"a": times(1)}, lost=["a"], repeats=3)
+    assert "No host has a record yet." in shown(capsys, "show", folder)
+    assert "No host has a record yet." in shown(capsys, "show", folder, "--markdown")
+    assert json.loads(shown(capsys, "show", folder, "--json"))["rows"] == []
+    assert shown(capsys, "show", folder, "--csv").count("\n") == 1
+    assert "No host has a record yet." in Path(shown(capsys, "render", folder).strip()).read_text()
+
+
+def test_a_host_that_has_not_begun_says_so(fleet: Path) -> None:
+    part = load_fleet(fleet).parts[2]
+    assert part_words(part).endswith("lost: Connection refused")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"fleet_version": 2, "run_id": "", "hosts": {}}'])
+def test_a_document_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "fleet.json").write_text(content)
+    with pytest.raises(PagecageError, match=r"fleet\.json"):
+        load_fleet(tmp_path)
