@@ -25,7 +25,7 @@ STANDARD_RESPONSES = frozenset({
     "read_seconds", "covered_fraction", "full_pass_seconds", "bytes_per_second", "device_read_bytes", "device_reads",
     "device_read_bytes_per_second", "device_reads_per_second", "device_bytes_per_read", "device_write_bytes",
     "device_write_bytes_per_second", "amplification", "major_faults", "memory_peak_bytes", "io_stalled_seconds",
-    *TRACED_RESPONSES, *_VMSTAT_RATES,
+    "start_seconds", *TRACED_RESPONSES, *_VMSTAT_RATES,
 })  # fmt: skip
 
 # Of a command: to its exit, and until it serves (pagecage/agent/command_run.py).
@@ -72,7 +72,7 @@ def _of_the_pass(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | Non
     return {
         "read_seconds": seconds, "covered_fraction": covered, "full_pass_seconds": _ratio(seconds, covered),
         "bytes_per_second": _ratio(end.get("bytes"), seconds), "major_faults": _major_faults(end),
-        "memory_peak_bytes": attempt.counters["after"]["cgroup"]["memory.peak"],
+        "memory_peak_bytes": attempt.counters["after"]["cgroup"]["memory.peak"], "start_seconds": attempt.start_seconds,
     }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,6 +69,12 @@ class Host(Protocol):
 
     def outer_sample(self) -> dict[str, Any] | None:
         """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
+
+    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
+        """Hold the measured disk from outside to systemd's I/O properties, to none where there are none.
+
+        Returns those in force as the machine around says. Raises HostError where nothing is around.
+        """
 
     def stop(self) -> None:
         """End what start() began. Never raises for a machine that is already gone."""
