@@ -101,7 +101,7 @@ def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine
         "device_read_bytes": 1048576.0, "device_reads": 8.0, "device_read_bytes_per_second": 2097152.0,
         "device_reads_per_second": 16.0, "amplification": 2.0, "major_faults": 8,
         "device_bytes_per_read": 131072.0, "device_write_bytes": 0.0, "device_write_bytes_per_second": 0.0,
-        "memory_peak_bytes": 4096,
+        "memory_peak_bytes": 4096, "charged_cache_bytes": 4096, "read_bytes_ahead": None, "reads_ahead": None,
     }  # fmt: skip
 
 
