@@ -68,7 +68,7 @@ def _carried(plan: Plan) -> tuple[Carried, ...]:
 
 def _lies_in_memory(trial: Trial) -> bool:
     """Whether its files lie on a disk made in memory: asked for, or for the sake of the cage's latency."""
-    return trial.storage != "data" or trial.cage.latency is not None
+    return trial.storage in ("null_blk", "dm_delay") or trial.cage.latency is not None
 
 
 class Campaign:

@@ -28,6 +28,7 @@ class Level:
     machine_memory_fraction: float | None = None
     dirty_bytes: int | None = None
     dirty_background_bytes: int | None = None
+    driver: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Experiment:
     definition: Mapping[str, Any] = field(default_factory=dict)
     fill: str = "random"
     command: Command | None = None
+    driver: str | None = None
 
     def cage_names(self) -> set[str]:
         """Every cage that a level names, at any size: in its table, or, for the factor `cage`, by its own name."""

@@ -135,7 +135,16 @@ class Intake:
                 self._phase = frame["phase"]
             case "input_wanted":
                 frame["answer"] = partial(self._answer, frame["question"])
+            case "throttle_wanted":
+                self._answer(frame["question"], json.dumps(self._throttle(frame["limits"])).encode())
         self._listener(frame)
+
+    def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
+        """What the machine around the host says it holds the disk to, or why it does not."""
+        try:
+            return {"read_back": self._host.throttle(limits)}
+        except PagecageError as error:
+            return {"error": error.message, "mend": error.hint}
 
     def _answer(self, question: str, piece: bytes) -> None:
         """Send a piece of standard input to the agent; from any thread. One that has gone needs none."""

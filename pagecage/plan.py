@@ -14,7 +14,7 @@ from typing import Any
 from pagecage.cage import UNCAGED, Cage
 from pagecage.covering import Treatment, selected, treatments
 from pagecage.experiment import Experiment, Level, Size
-from pagecage.trial import Dataset, Trial, Workload, trial_from_json, trial_to_json
+from pagecage.trial import DRIVERS, Dataset, Trial, Workload, trial_from_json, trial_to_json
 from pagecage.units import page_floor_bytes
 
 PLAN_VERSION = 1
@@ -92,6 +92,7 @@ def _make_trial(
         storage_latency_us=storage[-1].storage_latency_us if storage else None,
         machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
         dirty_limits=_dirty_limits(levels), writes_bytes=size.writes_bytes,
+        driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pagecage.trial import Trial
+from pagecage.trial import OWN_LIMITS, Trial
 from pagecage.units import format_bytes
 
 _MIN_KERNEL_FOR_BURST = (6, 1)  # before, rewriting io.max could hang throttled I/O (commit a880ae93e5b5)
@@ -34,6 +34,7 @@ class Requirement(StrEnum):
     STORAGE = "storage"
     MACHINE_MEMORY = "machine_memory"
     DIRTY_LIMITS = "dirty_limits"
+    DRIVER = "driver"
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,12 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
     if trial.cage.burst and _kernel(facts) < _MIN_KERNEL_FOR_BURST:
         reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
         missed.append(Missed(Requirement.LIMITS, reason, "use HOST=vm"))
+    if trial.driver in OWN_LIMITS and trial.cage.burst:
+        reason = f"burst credits are played on a slice of ours, and {trial.driver} keeps its limits elsewhere"
+        missed.append(Missed(Requirement.DRIVER, reason, "use --driver docker or systemd-scope"))
+    if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
+        reason = f"{trial.driver} makes no container in whose layer the data could lie"
+        missed.append(Missed(Requirement.DRIVER, reason, "use --driver docker"))
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from pagecage.cage import Cage, cage_from_json, cage_to_json
 from pagecage.command import Command, command_from_json, command_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat")
-STORAGES = ("data", "null_blk", "dm_delay")
+STORAGES = ("data", "null_blk", "dm_delay", "container_layer")
+DriverName = Literal[
+    "systemd-scope", "systemd-service", "docker", "docker-flags", "docker-api", "podman", "qemu-throttle"
+]
+DRIVERS: tuple[str, ...] = get_args(DriverName)
+"""What runs a workload in its cage (pagecage/agent/drivers/); the first unless told otherwise."""
+OWN_LIMITS = ("docker-flags", "docker-api", "qemu-throttle")
+"""Drivers whose limits, or some of them, lie elsewhere than on the trial's slice."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Trial:
     There are `files` files like `dataset`, with the seeds 1 to `files`. `storage` other than "data" is made for the
     trial; `machine_memory_bytes` is what is left of the machine's memory, `dirty_limits` what of vm.dirty_bytes and
     vm.dirty_background_bytes is set for it. The workload writes up to `writes_bytes` files of its own.
+    `driver` is what runs it in its cage.
     """
 
     trial_id: str
@@ -83,6 +91,7 @@ class Trial:
     machine_memory_bytes: int | None = None
     dirty_limits: Mapping[str, int] = field(default_factory=dict)
     writes_bytes: int = 0
+    driver: str = DRIVERS[0]
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:

@@ -22,6 +22,9 @@ from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.credits import CreditPlayer
 from pagecage.agent.device import Disk
 from pagecage.agent.dirty_limits import DirtyLimits
+from pagecage.agent.drivers.driver import Driver
+from pagecage.agent.drivers.engine import Engines
+from pagecage.agent.drivers.scope import SystemdScope
 from pagecage.agent.handshake import Conversation
 from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interruption
@@ -64,6 +67,7 @@ class Bench:
     memory: MachineMemory
     dirty_limits: DirtyLimits
     children: Children
+    engines: Engines
     interruption: Interruption
     stream: Stream
     inbox: Inbox = field(default_factory=Inbox)
@@ -93,6 +97,8 @@ class Attempt:
     collectors: list[Collector] = field(default_factory=list)
     collected: dict[str, Outcome] = field(default_factory=dict)
     conversation: Conversation | Program | None = None
+    driver: Driver = field(default_factory=SystemdScope)
+    start_seconds: float | None = None
     data_disk: Disk | None = None
     argv: list[str] = field(default_factory=list)
     measured: dict[str, float] | None = None

@@ -11,6 +11,7 @@ from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import Disk, resolve_disk
 from pagecage.agent.listening import listens
 from pagecage.agent.workload_run import fill_all, places_of
+from pagecage.cage import Cage
 from pagecage.command import Command
 from pagecage.errors import HostError
 from pagecage.requirements import Missed, Requirement
@@ -75,12 +76,12 @@ def _disk(attempt: Attempt, command: Command) -> Disk | None:
     return disk
 
 
-def calibration_file(attempt: Attempt) -> Path | None:
-    """What calibration reads: a file of ours, or the command's own largest on a disk that is not ours to write to.
+def calibration_file(attempt: Attempt, carried: Cage) -> Path | None:
+    """What calibration of what the slice carries reads: a file of ours, or the command's own largest on another disk.
 
     None where that one is too small, or where its pages are to stay cached (fio drops them as it opens a file).
     """
-    if not attempt.trial.cage.limits_io:
+    if not carried.limits_io:
         return None
     if attempt.disk.maj_min == attempt.bench.disk.maj_min:
         return _file_of_ours(attempt)

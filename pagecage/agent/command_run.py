@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pagecage.agent.attempt import Attempt
+from pagecage.agent.caging import confirm_limits, place_of
 from pagecage.agent.listening import listens
 from pagecage.agent.membership import Member, members, outside
 from pagecage.agent.program import Program, gated
 from pagecage.agent.responses import responses
-from pagecage.agent.systemd import scope_command
 from pagecage.agent.workload_run import oom_kills, read_counters, signal_slice, workload_argv
 from pagecage.command import Command
 
@@ -41,13 +41,17 @@ def run_command(attempt: Attempt) -> None:
     """Start, measure, end; fills in counters, measured, exit, response and outcome."""
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     command, attempt.argv = _command(attempt), workload_argv(attempt)
-    scope = scope_command(attempt.bench.systemd, attempt.unit, gated(attempt.argv))
+    begin, place = time.monotonic(), place_of(attempt)
+    started = attempt.driver.command(place, gated(attempt.argv))
     sink = attempt.bench.stream.output if command.streams_output else None
     directory = Path(command.directory) if command.directory else None
-    program = attempt.conversation = Program(scope, directory, command.ready_when, sink)
+    program = attempt.conversation = Program(started, directory, command.ready_when, sink)
     watched: Watched | None = None
     try:
         if program.wait_at_gate(deadline):
+            attempt.start_seconds = time.monotonic() - begin
+            confirm_limits(attempt)
+            program.follow(attempt.driver.leader(place, program.process.pid))
             watched = _measure(attempt, program, deadline)
     finally:
         _end(attempt, program, watched)
@@ -112,7 +116,7 @@ def _look_outside(attempt: Attempt, program: Program, watched: Watched) -> None:
     """Now and then, since a look costs a walk through its processes."""
     if time.monotonic() >= watched.next_look and attempt.cgroup is not None:
         watched.next_look = time.monotonic() + _MEMBERS_SECONDS
-        watched.outside = outside(program.process.pid, attempt.cgroup)
+        watched.outside = outside(program.leader, attempt.cgroup)
 
 
 def _who_stays(attempt: Attempt, patience_seconds: float) -> list[Member]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
+from pagecage.agent.caging import prepare_driver, prepare_slice
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor
 from pagecage.agent.collectors.blocklat import responses_of
@@ -21,15 +22,13 @@ from pagecage.agent.command_prepare import calibration_file, prepare_command
 from pagecage.agent.command_run import run_command
 from pagecage.agent.credits import CreditPlayer
 from pagecage.agent.dataset import make_dataset
-from pagecage.agent.device import layers_with_queue
+from pagecage.agent.device import layers_with_queue, resolve_disk
 from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import describe_disk
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import OF_OURS, MachineMemory
-from pagecage.agent.storage import make_storage, read_latency_us, remove_storage
-from pagecage.agent.systemd import start_slice, stop_slice, unit_name
+from pagecage.agent.storage import MadeStorage, make_storage, read_latency_us, remove_storage
 from pagecage.agent.workload_run import run_workload
-from pagecage.cage import cloud_to_json, expected_read_back, limits_not_in_force
 from pagecage.errors import HostError, PagecageError
 from pagecage.requirements import Missed, Requirement, check_trial
 
@@ -49,7 +48,10 @@ def check_requirements(attempt: Attempt) -> None:
 def prepare_storage(attempt: Attempt) -> None:
     """Make the disk that the trial asks for, or one as slow to answer as its cage's, where that can be had."""
     trial = attempt.trial
-    if trial.storage != "data":
+    if trial.storage == "container_layer":
+        attempt.made_storage = _beside_layers(attempt)
+        attempt.storage = trial.storage
+    elif trial.storage != "data":
         try:
             _make_storage(attempt, trial.storage, trial.storage_latency_us or 0)
         except (PagecageError, OSError) as error:
@@ -67,6 +69,16 @@ def _make_storage(attempt: Attempt, kind: str, latency_us: int) -> None:
     data_bytes = attempt.trial.dataset_bytes + attempt.trial.writes_bytes
     attempt.made_storage = make_storage(kind, latency_us, data_bytes, spool)
     attempt.storage, attempt.storage_latency_us = kind, latency_us
+
+
+def _beside_layers(attempt: Attempt) -> MadeStorage:
+    """A folder on the disk where the engine keeps the layers of containers, from which a container's can link."""
+    folder = Path(attempt.cage["driver"]["engine"]["data_root"]) / "pagecage-data"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return MadeStorage(resolve_disk(folder), folder)
+    except PagecageError as error:
+        raise RequirementMissed([Missed(Requirement.STORAGE, error.message, error.hint)]) from None
 
 
 def _make_slow_storage(attempt: Attempt, latency_us: int) -> None:
@@ -132,8 +144,9 @@ def calibrate(attempt: Attempt) -> None:
     if attempt.made_storage:
         calibrator = Calibrator(bench.systemd, attempt.disk, attempt.data_dir, bench.interruption)
     is_command = attempt.trial.workload.kind == "command" and not attempt.made_storage
-    read_from = calibration_file(attempt) if is_command else attempt.dataset
-    attempt.cage["calibration"] = dict(calibrator.calibrate(attempt.trial.cage, read_from))
+    carried = attempt.driver.on_slice(attempt.trial.cage)
+    read_from = calibration_file(attempt, carried) if is_command else attempt.dataset
+    attempt.cage["calibration"] = dict(calibrator.calibrate(carried, read_from))
 
 
 def take_memory(attempt: Attempt) -> None:
@@ -171,31 +184,6 @@ def limit_dirty_pages(attempt: Attempt) -> None:
         return
     with _guest_changed(attempt, limits, Requirement.DIRTY_LIMITS, "vm.dirty_bytes is set only in"):
         attempt.dirty_limits["in_force"] = limits.set(wanted)
-
-
-def prepare_slice(attempt: Attempt) -> None:
-    """Make the slice with the limits on it, read them back, and begin sampling it."""
-    bench, trial = attempt.bench, attempt.trial
-    attempt.unit = unit_name(trial.trial_id, attempt.number)
-    attempt.cleanup.callback(stop_slice, bench.systemd, attempt.unit)
-    attempt.cgroup = start_slice(bench.systemd, attempt.unit, trial.cage, attempt.disk.node)
-    maj_min = attempt.disk.maj_min
-    attempt.cage |= {
-        "name": trial.cage.name, "requested": dict(trial.cage.properties), "slice": str(attempt.cgroup),
-        "expected": expected_read_back(trial.cage), "read_back": cgroupfs.read_limits(attempt.cgroup, maj_min),
-        "ancestors": {str(above): cgroupfs.read_limits(above, maj_min) for above in cgroupfs.ancestors(attempt.cgroup)},
-        **cloud_to_json(trial.cage),
-    }  # fmt: skip
-    _require_read_back(attempt)
-
-
-def _require_read_back(attempt: Attempt) -> None:
-    """systemd starts a unit even when it could not apply a limit (a journal line at most), so ask the kernel."""
-    wrong = limits_not_in_force(attempt.cage["expected"], attempt.cage["read_back"], attempt.cage["ancestors"])
-    if wrong:
-        raise RequirementMissed(
-            [Missed(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", "pagecage doctor")]
-        )
 
 
 def start_collectors(attempt: Attempt) -> None:
@@ -273,6 +261,7 @@ def read_totals(attempt: Attempt) -> None:
 
 PHASES: tuple[tuple[str, Callable[[Attempt], None]], ...] = (
     ("requirements", check_requirements),
+    ("driver", prepare_driver),
     ("storage", prepare_storage),
     ("dataset", prepare_dataset),
     ("knobs", set_knobs),

@@ -70,6 +70,7 @@ class Program:
         self._gate = threading.Event()
         self._over = False
         self._exit = os.pidfd_open(self.process.pid)
+        self.leader = self.process.pid
         pipes = zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True)
         self._threads = [threading.Thread(target=self._listen, args=pipe, daemon=True) for pipe in pipes]
         for thread in self._threads:
@@ -80,6 +81,15 @@ class Program:
         while time.monotonic() < deadline and not self._gate.is_set() and not self.exits_within(0):
             self._gate.wait(0.01)
         return self._gate.wait(0)
+
+    def follow(self, leader: int | None) -> None:
+        """Watch the process that stands at the gate for its exit: the program's own, where ours is its client."""
+        if leader is None or leader == self.leader:
+            return
+        with suppress(ProcessLookupError):
+            exit_of = os.pidfd_open(leader)
+            os.close(self._exit)
+            self._exit, self.leader = exit_of, leader
 
     def go(self, source: Source | None) -> None:
         """Open the gate, and feed it; without a source its input is at an end."""

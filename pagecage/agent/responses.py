@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pagecage.agent.ahead import ahead
 from pagecage.agent.attempt import Attempt
 
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout count KiB.
@@ -25,7 +26,7 @@ STANDARD_RESPONSES = frozenset({
     "read_seconds", "covered_fraction", "full_pass_seconds", "bytes_per_second", "device_read_bytes", "device_reads",
     "device_read_bytes_per_second", "device_reads_per_second", "device_bytes_per_read", "device_write_bytes",
     "device_write_bytes_per_second", "amplification", "major_faults", "memory_peak_bytes", "io_stalled_seconds",
-    *TRACED_RESPONSES, *_VMSTAT_RATES,
+    "start_seconds", "charged_cache_bytes", "read_bytes_ahead", "reads_ahead", *TRACED_RESPONSES, *_VMSTAT_RATES,
 })  # fmt: skip
 
 # Of a command: to its exit, and until it serves (pagecage/agent/command_run.py).
@@ -62,7 +63,7 @@ def responses(attempt: Attempt) -> dict[str, float | None]:
     own = end.get("response", {})
     return {
         **(own if wrong_response(own) is None else {}), **_of_the_pass(attempt, end), **_of_the_disk(attempt, end),
-        **_of_the_host(attempt),
+        **_of_the_host(attempt), **_ahead(attempt),
     }  # fmt: skip
 
 
@@ -72,7 +73,8 @@ def _of_the_pass(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | Non
     return {
         "read_seconds": seconds, "covered_fraction": covered, "full_pass_seconds": _ratio(seconds, covered),
         "bytes_per_second": _ratio(end.get("bytes"), seconds), "major_faults": _major_faults(end),
-        "memory_peak_bytes": attempt.counters["after"]["cgroup"]["memory.peak"],
+        "memory_peak_bytes": attempt.counters["after"]["cgroup"]["memory.peak"], "start_seconds": attempt.start_seconds,
+        "charged_cache_bytes": (attempt.counters["after"]["cgroup"]["memory.stat"] or {}).get("file"),
     }  # fmt: skip
 
 
@@ -87,6 +89,13 @@ def _of_the_disk(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | Non
         "device_write_bytes": written, "device_write_bytes_per_second": _ratio(written, seconds),
         "amplification": _ratio(bytes_read, end.get("distinct_bytes")), "io_stalled_seconds": _stalled_seconds(attempt),
     }  # fmt: skip
+
+
+def _ahead(attempt: Attempt) -> dict[str, float | None]:
+    """The head start over the caps; where the cage has no cap there is none."""
+    assert attempt.measured is not None
+    begin, rows = attempt.measured["start_monotonic_seconds"], attempt.sampler.rows() if attempt.sampler else ()
+    return ahead(rows, attempt.trial.cage, begin, begin + attempt.measured["seconds"])
 
 
 def _of_the_host(attempt: Attempt) -> dict[str, float | None]:

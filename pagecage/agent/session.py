@@ -17,6 +17,7 @@ from pagecage.agent.collectors.blocklat import Blocklat
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.device import resolve_disk
 from pagecage.agent.dirty_limits import DirtyLimits
+from pagecage.agent.drivers.engine import Engines
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interrupted, Interruption
@@ -82,7 +83,7 @@ def _bench(
     spool, children = request.spool, Children(request.spool)
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
     tracers = Bpftrace(spool, children), Blocklat(spool, children)
-    calibrator = Calibrator(systemd, disk, data_dir, interruption)
+    calibrator, engines = Calibrator(systemd, disk, data_dir, interruption), Engines(systemd, spool)
     try:
         for tracer in tracers:
             if any(tracer.name in trial.collectors for trial in request.trials):
@@ -90,12 +91,13 @@ def _bench(
                 tracer.begin()
         yield Bench(
             request, facts, disk, systemd, calibrator, *tracers, KnobJournal(spool), MachineMemory(spool),
-            DirtyLimits(spool), children, interruption, stream, inbox,
+            DirtyLimits(spool), children, engines, interruption, stream, inbox,
         )  # fmt: skip
     finally:
         with interruption.held():
             for tracer in tracers:
                 tracer.stop()
+            engines.stop()
             remove_scratch(data_dir)
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from pagecage.agent import cgroupfs, procfs
 from pagecage.agent.attempt import Attempt, RequirementMissed
+from pagecage.agent.caging import confirm_limits, place_of
 from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.dataset import sidecar_of
 from pagecage.agent.fio_job import fio_command, job_text, missing_engine
 from pagecage.agent.fio_report import end_of, read_report
 from pagecage.agent.handshake import Conversation
 from pagecage.agent.responses import responses, wrong_response
-from pagecage.agent.systemd import scope_command
 from pagecage.process import run
 from pagecage.requirements import Missed, Requirement
 
@@ -79,7 +79,7 @@ def run_workload(attempt: Attempt) -> None:
     if not speaks:  # fio's measured part is its whole life, so the counters come first
         attempt.counters["before"] = read_counters(attempt)
     begin = time.monotonic()
-    command = scope_command(attempt.bench.systemd, attempt.unit, attempt.argv)
+    command = attempt.driver.command(place_of(attempt), attempt.argv)
     attempt.conversation = Conversation(command, speaks=speaks)
     try:
         finished = _measure(attempt, attempt.conversation, begin, deadline)
@@ -112,8 +112,12 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
     if speaks:
         if not conversation.wait_for("ready", deadline=deadline):
             return False
+        attempt.start_seconds = time.monotonic() - begin
+        confirm_limits(attempt)
         attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()
+    else:
+        confirm_limits(attempt)
     wall = time.time() - (time.monotonic() - begin)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
     conversation.go()

@@ -10,7 +10,7 @@ from typing import Any
 
 from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor
-from pagecage.cli.choose import Wishes, build_plan, choose_host, definitions, with_cage
+from pagecage.cli.choose import Wishes, build_plan, choose_host, definitions, with_cage, with_driver
 from pagecage.cli.pass_through import PassThrough
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
@@ -61,7 +61,7 @@ def plan_for(name: str, wishes: Wishes, command: str, say: Say) -> tuple[Plan, H
         definitions().cage(wishes.cage, experiment.sizes["full"].total_bytes)
     host = choose_host(wishes.host, wishes.data_dir, say)
     try:
-        plan = build_plan(wishes, with_cage(experiment, wishes.cage), host, command, say)
+        plan = build_plan(wishes, with_driver(with_cage(experiment, wishes.cage), wishes.driver), host, command, say)
         check_memory_floor(plan)
     except BaseException:
         host.stop()
@@ -89,7 +89,7 @@ def begun(plan: Plan, host: Host, yes: bool) -> Job:
 def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
     given = [
-        key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh")
+        key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh", "driver")
         if getattr(wishes, key) != getattr(Wishes(), key)
     ]  # fmt: skip
     if given:

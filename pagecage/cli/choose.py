@@ -25,6 +25,7 @@ from pagecage.plan import Choices, Plan, make_plan
 from pagecage.process import run
 from pagecage.requirements import check_host
 from pagecage.runs import new_run_id
+from pagecage.trial import DriverName
 from pagecage.version import VERSION
 
 if TYPE_CHECKING:  # pydantic, which reads definitions, takes longer to import than most verbs take
@@ -62,6 +63,8 @@ class Wishes:
         How often the host starts from its saved state.
     data_dir
         Directory on the disk to be measured (host local).
+    driver
+        What runs the workload in its cage (docs/CONTAINERS.md).
     """
 
     host: str = "auto"
@@ -73,6 +76,7 @@ class Wishes:
     seed: int | None = None
     fresh: Literal["never", "run", "block", "trial"] | None = None
     data_dir: Path | None = None
+    driver: DriverName | None = None
 
 
 @Parameter(name="*")
@@ -144,6 +148,15 @@ def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
     names = (*kept, cage) if cage not in kept else kept
     levels = {name: table for name, table in experiment.levels.items() if name != "cage"}
     return replace(experiment, factors={**experiment.factors, "cage": names}, levels=levels)
+
+
+def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
+    """The experiment with every workload run by one driver."""
+    if driver is None:
+        return experiment
+    if any(level.driver for table in experiment.levels.values() for level in table.values()):
+        raise PagecageError(f"{experiment.name} sets its drivers itself, in its levels", "leave --driver out")
+    return replace(experiment, driver=driver)
 
 
 def build_plan(

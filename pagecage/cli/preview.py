@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from pagecage.agent.device import Disk
+from pagecage.agent.drivers.driver import Place
+from pagecage.agent.drivers.engine import Engines
+from pagecage.agent.drivers.known import make_driver
 from pagecage.agent.program import gated
-from pagecage.agent.systemd import Systemd, scope_command, slice_commands, unit_name
+from pagecage.agent.systemd import Systemd, slice_commands, unit_name
 from pagecage.agent.workload_run import fill_all
 from pagecage.plan import Plan
 from pagecage.process import replay
@@ -17,11 +22,27 @@ from pagecage.units import format_bytes
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     """The commands of one trial as the host will run them; DISK and DIR are resolved there."""
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
-    for command in slice_commands(systemd, unit, trial.cage, "DISK"):
+    driver = make_driver(trial.driver, Engines(systemd, Path("SPOOL")), _asks_nobody)
+    for command in slice_commands(systemd, unit, driver.on_slice(trial.cage), "DISK"):
         yield replay(command)
-    yield replay(scope_command(systemd, unit, _shown_argv(trial)))
+    for command in driver.shown(_shown_place(trial, systemd, unit), _shown_argv(trial)):
+        yield replay(command)
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
+
+
+def _asks_nobody(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
+    return {}
+
+
+def _shown_place(trial: Trial, systemd: Systemd, unit: str) -> Place:
+    """Where the trial will run, as far as it is known before there is a host."""
+    command, in_layer = trial.workload.command, trial.storage == "container_layer"
+    disk = Disk("DISK", "0:0", "DISK", "ext4", "DIR")
+    return Place(
+        systemd, unit, systemd.parent_cgroup() / unit, trial.cage, disk, Path("SPOOL/bin"), Path("SPOOL"),
+        None if in_layer else Path("DIR"), Path(command.directory) if command and command.directory else None,
+    )  # fmt: skip
 
 
 def _shown_argv(trial: Trial) -> list[str]:

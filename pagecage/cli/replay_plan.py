@@ -25,7 +25,7 @@ from pagecage.replay.carried import FOLDER, Carried, carried_to_json, make_carri
 from pagecage.replay.experiment import SIZE, SIZE_REASON, Replay, make_experiment
 from pagecage.replay.libraries import carried_program
 from pagecage.runs import new_run_id
-from pagecage.trial import COLLECTORS
+from pagecage.trial import COLLECTORS, DriverName
 
 Say = Callable[[str], None]
 Made = Mapping[str, Cage]
@@ -68,6 +68,8 @@ class ReplayWishes:
         Directory on a disk of this machine for what pagecage writes itself (host local).
     seed
         Of the order within blocks; chosen and written down when not given.
+    driver
+        What runs the program in its cage (docs/CONTAINERS.md).
     """
 
     others: Annotated[tuple[str, ...], Parameter(name="--cage")] = ()
@@ -84,6 +86,7 @@ class ReplayWishes:
     collectors: str = "none"
     data_dir: Path | None = None
     seed: int | None = None
+    driver: DriverName | None = None
 
 
 def plan_for(
@@ -104,7 +107,7 @@ def plan_for(
         words = (*(word.replace("{directory}", place) for word in start), *typed[1:])
         replay = Replay(
             typed, translated(words, carried, place), _command(wishes, len(cages), carried, place), cages,
-            wishes.cache if wishes.cold else "any", _collectors(wishes.collectors),
+            wishes.cache if wishes.cold else "any", _collectors(wishes.collectors), wishes.driver,
         )  # fmt: skip
         more = {"carried": carried_to_json(carried + program), "directory": place}
         return _plan(replay, wishes, host, command, more, made), host

@@ -147,7 +147,7 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
         exclude=tuple(table.exclude), claims=tuple(data.get("claims", ())),
         sizes={n: _size(n, s) for n, s in table.sizes.items()},
         definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data, fill=table.fill,
-        command=_command(table.workload),
+        command=_command(table.workload), driver=table.driver,
     )  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def _level(table: LevelTable) -> Level:
         storage=table.storage, storage_latency_us=table.storage_latency_us,
         machine_memory_bytes=memory if isinstance(memory, int) else None,
         machine_memory_fraction=memory.dataset_fraction if isinstance(memory, Fraction) else None,
-        dirty_bytes=table.dirty_bytes, dirty_background_bytes=table.dirty_background_bytes,
+        dirty_bytes=table.dirty_bytes, dirty_background_bytes=table.dirty_background_bytes, driver=table.driver,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pagecage.definitions.cage_tables import Fraction
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source, Strict
 from pagecage.definitions.sizes import SizeBytes
+from pagecage.trial import DriverName
 
 
 def _regular_expression(value: object) -> object:
@@ -26,7 +27,7 @@ RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_sch
 PLACES = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
 Collector = Literal["iostat", "sar", "vmtouch", "bpftrace", "blocklat"]
-Storage = Literal["data", "null_blk", "dm_delay"]
+Storage = Literal["data", "null_blk", "dm_delay", "container_layer"]
 # What the agent writes into a job file itself (pagecage/agent/fio_job.py).
 _OURS_IN_A_JOB = (
     "filename", "directory", "readonly", "invalidate", "group_reporting", "name", "new_group", "output", "stonewall",
@@ -132,6 +133,7 @@ class LevelTable(Strict):
     dirty_background_bytes: SizeBytes | None = Field(
         None, description="vm.dirty_background_bytes for the trial: from here on the kernel writes back"
     )
+    driver: DriverName | None = Field(None, description="what runs the workload in its cage (docs/CONTAINERS.md)")
 
     @model_validator(mode="after")
     def _latency(self) -> LevelTable:
@@ -156,6 +158,7 @@ class ExperimentFile(Strict):
     fresh: Literal["never", "run", "block", "trial"] = "never"
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     collectors: list[Collector] = []
+    driver: DriverName | None = Field(None, description="what runs the workload in its cage (docs/CONTAINERS.md)")
     factors: dict[str, list[str]]
     levels: dict[str, dict[str, LevelTable]] = {}
     exclude: list[dict[str, str]] = []

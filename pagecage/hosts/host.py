@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -84,6 +84,12 @@ class Host(Watched, Sized, Protocol):
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
+
+    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
+        """Hold the measured disk from outside to systemd's I/O properties, to none where there are none.
+
+        Returns those in force as the machine around says. Raises HostError where nothing is around.
+        """
 
     def stop(self) -> None:
         """End what start() began. Never raises for a machine that is already gone."""

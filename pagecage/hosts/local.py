@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,11 @@ class LocalHost:
     def outer_sample(self) -> dict[str, Any] | None:
         """Nothing is around this machine that it could see."""
         return None
+
+    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
+        """Nobody is around this machine to hold its disk."""
+        raise HostError("QEMU holds a disk back only where it runs the host, and this machine is no guest of ours",
+                        "use HOST=vm")  # fmt: skip
 
     def stop(self) -> None:
         """Nothing to stop."""

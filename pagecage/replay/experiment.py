@@ -31,6 +31,7 @@ class Replay:
     cages: tuple[str, ...]
     cache: str
     collectors: tuple[str, ...]
+    driver: str | None = None
 
     @property
     def name(self) -> str:
@@ -53,6 +54,7 @@ def make_experiment(replay: Replay) -> Experiment:
         arguments=replay.argv[1:], min_memory_bytes=0, response=replay.response, repeats=1, fresh="never",
         read_ahead_kb=None, collectors=replay.collectors, factors={"cage": replay.cages}, levels={"cage": levels},
         exclude=(), sizes={SIZE: Size(None, None)}, claims=(), definition=definition, command=replay.command,
+        driver=replay.driver,
         definition_sha256=hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest(),
     )  # fmt: skip
 
@@ -67,6 +69,7 @@ def _definition(replay: Replay) -> dict[str, Any]:
         "factors": {"cage": list(replay.cages)},
         "levels": {"cage": {cage: {"cache": replay.cache} for cage in replay.cages}},
         "sizes": {SIZE: {}}, "claims": [], "findings": _findings(replay),
+        **({"driver": replay.driver} if replay.driver else {}),
     }  # fmt: skip
 
 

@@ -64,6 +64,10 @@ def _calibration(record: Record, name: str) -> Mapping[str, Any]:
 
 def _read_back(record: Record, name: str, cap: int) -> str | None:
     """A sentence when the kernel holds another value than it must hold."""
+    outside = record.cage.get("outside")
+    if outside and name in IO_MAX_KEY:
+        held = outside["read_back"].get(name)
+        return None if held == cap else f"{outside['by']} holds {name} = {held or 'nothing'} where {cap} was to be."
     expected = expected_read_back(Cage("", {name: cap}))[_FILE[name]]
     got = (record.cage.get("read_back") or {}).get(_FILE[name])
     if got == expected:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import HostDied
+from pagecage.errors import HostDied, HostError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
 from tests.fake_host.machine import Machine
 
@@ -68,6 +68,12 @@ class TestHost:
         if self.outer_fails:
             raise HostDied("the guest is gone")
         return {"unix_seconds": float(len(self.calls)), "qemu_cpu_seconds": 1.0}
+
+    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
+        self.calls.append(f"throttle {dict(limits)}")
+        if self.name != "vm":
+            raise HostError("nothing is around it", "use HOST=vm")
+        return dict(limits)
 
     def stop(self) -> None:
         self.calls.append("stop")

@@ -23,6 +23,7 @@ from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.dataset import GENERATOR_VERSION
 from pagecage.agent.device import Disk
 from pagecage.agent.dirty_limits import DirtyLimits
+from pagecage.agent.drivers.engine import Engines
 from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.kernelfs import read_text
@@ -82,6 +83,11 @@ class Machine:
         return self.root / "data"
 
     @property
+    def docker_root(self) -> Path:
+        """Where the engine keeps images and layers."""
+        return self.root / "docker"
+
+    @property
     def records(self) -> Path:
         return self.root / "host-records.jsonl"
 
@@ -91,7 +97,7 @@ class Machine:
         return self.root / "agent.pid"
 
     def make(self) -> None:
-        for path in (self.cgroups, self.control, self.sys, self.spool, self.data):
+        for path in (self.cgroups, self.control, self.sys, self.spool, self.data, self.docker_root / "upper"):
             path.mkdir(parents=True)
         (self.cgroups / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         trees.disk(self.sys, "fakedisk", MAJ_MIN)
@@ -101,7 +107,8 @@ class Machine:
     def environment(self) -> dict[str, str]:
         return {
             "FAKE_LOG": str(self.log), "FAKE_PARENT": str(self.cgroups / systemd.PARENT), "FAKE_NODE": NODE,
-            "FAKE_CONTROL": str(self.control), "FAKE_MAJ_MIN": MAJ_MIN, "FAKE_AGENT": str(os.getpid()),
+            "FAKE_CONTROL": str(self.control), "FAKE_DOCKER_ROOT": str(self.docker_root),
+            "FAKE_MAJ_MIN": MAJ_MIN, "FAKE_AGENT": str(os.getpid()),
             "PATH": f"{HERE / 'bin'}:{os.environ['PATH']}",
         }  # fmt: skip
 
@@ -192,7 +199,8 @@ def make_bench(
         calibrator=Calibrator(manager, disk, machine.data, heard), tracer=Bpftrace(machine.spool, children),
         block_tracer=Blocklat(machine.spool, children),
         knobs=KnobJournal(machine.spool), memory=MachineMemory(machine.spool), dirty_limits=DirtyLimits(machine.spool),
-        children=children, interruption=heard, stream=Stream(out), inbox=inbox or Inbox(),
+        children=children, engines=Engines(manager, machine.spool),
+        interruption=heard, stream=Stream(out), inbox=inbox or Inbox(),
     )  # fmt: skip
 
 

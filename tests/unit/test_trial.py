@@ -11,6 +11,7 @@ from pagecage.cage import Cage
 from pagecage.trial import (
     CACHE_STATES,
     COLLECTORS,
+    DRIVERS,
     STORAGES,
     Dataset,
     Step,
@@ -40,7 +41,7 @@ trials = st.builds(
     storage=st.sampled_from(STORAGES), storage_latency_us=st.none() | st.integers(1, 10**6),
     machine_memory_bytes=st.none() | st.integers(1, 2**50),
     dirty_limits=st.dictionaries(st.sampled_from(["dirty_bytes", "dirty_background_bytes"]), st.integers(8192, 2**40)),
-    writes_bytes=st.integers(0, 2**50),
+    writes_bytes=st.integers(0, 2**50), driver=st.sampled_from(DRIVERS),
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def test_a_plan_written_before_steps_were_known_is_still_read() -> None:
         "machine_memory_bytes",
         "dirty_limits",
         "writes_bytes",
+        "driver",
     ):
         del old[key]
     assert trial_from_json(old).datasets == ()

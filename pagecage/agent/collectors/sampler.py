@@ -59,6 +59,10 @@ class Sampler:
         while not self._rows and time.monotonic() < deadline:
             time.sleep(0.005)
 
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """What was sampled so far."""
+        return tuple(self._rows)
+
     def stop(self) -> Outcome:
         """Take a last sample, close, and write the series; a gap of over a second makes it partial."""
         self._ending.set()

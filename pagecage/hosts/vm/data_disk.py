@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from pagecage.errors import HostError
@@ -14,6 +15,12 @@ from pagecage.units import GIB, format_bytes
 
 LEAST_BYTES = 8 * GIB
 SERIAL = "pagecage-data"
+DEVICE = "data-disk"
+# systemd property -> QEMU's name (block_set_io_throttle in qapi/block-core.json); the totals of both ways stay open.
+_THROTTLE = {
+    "IOReadBandwidthMax": "bps_rd", "IOWriteBandwidthMax": "bps_wr",
+    "IOReadIOPSMax": "iops_rd", "IOWriteIOPSMax": "iops_wr",
+}  # fmt: skip
 AIO_BY_PREFERENCE = ("io_uring", "native", "threads")
 
 
@@ -65,7 +72,7 @@ def plug(monitor: Monitor, path: Path) -> str:
     Raises DataDiskRefused when the file cannot be opened past the host's page cache (it lies on a tmpfs, say).
     """
     aio = _add_block_node(monitor, path)
-    monitor.execute("device_add", driver="virtio-blk-pci", drive="data", id="data-disk", bus=DATA_PORT, serial=SERIAL)
+    monitor.execute("device_add", driver="virtio-blk-pci", drive="data", id=DEVICE, bus=DATA_PORT, serial=SERIAL)
     return aio
 
 
@@ -82,3 +89,17 @@ def _add_block_node(monitor: Monitor, path: Path) -> str:
         f"the data disk cannot be opened past the page cache: {refusal.message}",
         "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)",
     )
+
+
+def throttle(monitor: Monitor, limits: Mapping[str, int]) -> dict[str, int]:
+    """Hold the disk to these systemd properties, or let go of it where there are none; what QEMU says is in force.
+
+    Raises HostError when QEMU refuses, or does not show the disk.
+    """
+    wanted = {name: limits.get(name_of, 0) for name_of, name in _THROTTLE.items()}
+    monitor.execute_as_spelt("block_set_io_throttle", {"id": DEVICE, "bps": 0, "iops": 0, **wanted})
+    for block in monitor.execute("query-block"):
+        if f"/{DEVICE}/" in f"{block.get('qdev', '')}/":
+            inserted = block["inserted"]
+            return {name_of: inserted[name] for name_of, name in _THROTTLE.items() if inserted.get(name)}
+    raise HostError("QEMU does not show the data disk", "pagecage host rebuild vm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from pagecage.hosts.vm.acceleration import find_acceleration, known_acceleration
 from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
 from pagecage.hosts.vm.caretaker import Woken, release, wake
 from pagecage.hosts.vm.connection import Connection
-from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug
+from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug, throttle
 from pagecage.hosts.vm.fitting import fit_guest, fitting_key
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
 from pagecage.hosts.vm.image import Image, ensure_image
@@ -164,6 +164,10 @@ class VmHost:
     def outer_sample(self) -> dict[str, Any]:
         """The machine around the guest, now; `qemu_cpu_seconds` is None when QEMU is gone."""
         return outer_sample(self._running().process_id.pid, self._cache.root)
+
+    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
+        """Have QEMU hold the data disk; what it says is in force."""
+        return throttle(self._running().monitor, limits)
 
     def leave_running(self) -> None:
         """Let go of a `kept` guest: it stays, and whoever comes next finds it by its record."""

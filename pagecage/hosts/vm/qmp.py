@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,9 +49,13 @@ class Monitor:
 
     def execute(self, command: str, **arguments: Any) -> Any:
         """The return value of one QMP command; underscores in argument names stand for QMP's dashes."""
-        dashed = {name.replace("_", "-"): value for name, value in arguments.items()}
+        return self.execute_as_spelt(command, {name.replace("_", "-"): value for name, value in arguments.items()})
+
+    def execute_as_spelt(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        """The same for an older command, whose argument names have underscores."""
+        given = dict(arguments) or None
         try:
-            return self._wait(asyncio.wait_for(self._client.execute(command, dashed or None), _ANSWER_SECONDS))
+            return self._wait(asyncio.wait_for(self._client.execute(command, given), _ANSWER_SECONDS))
         except ExecuteError as error:
             raise HostError(f"QEMU refused {command}: {error}") from None
         except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:

@@ -117,7 +117,8 @@ def test_what_calibration_reads(
     with own.open("wb") as file:
         file.truncate(size)
     monkeypatch.setattr(command_prepare, "make_dataset", lambda *_: Path("ours"))
-    found = calibration_file(attempt_on(machine, (own,), cache, elsewhere))
+    attempt = attempt_on(machine, (own,), cache, elsewhere)
+    found = calibration_file(attempt, attempt.trial.cage)
     assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
 
 

@@ -1,0 +1,29 @@
+"""The disk held back by the machine around the guest (QEMU's drive throttling), everything else by the slice."""
+
+from __future__ import annotations
+
+from pagecage.agent.drivers.driver import Ask, Imposed, Place, io_properties, without
+from pagecage.agent.drivers.scope import SystemdScope
+from pagecage.cage import IO_MAX_KEY, Cage
+
+
+class QemuThrottle(SystemdScope):
+    """A guest cannot set this itself: the controller is asked, and tells what QEMU says is in force."""
+
+    name = "qemu-throttle"
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def on_slice(self, cage: Cage, /) -> Cage:
+        """Memory and CPU: QEMU caps the disk alone."""
+        return without(cage, tuple(IO_MAX_KEY))
+
+    def impose(self, place: Place, /) -> Imposed | None:
+        """Have QEMU hold the data disk, whoever uses it. Raises HostError on a host that has nothing around it."""
+        answer = self._ask("throttle_wanted", {"limits": io_properties(place.cage)})
+        return Imposed("qemu", answer["read_back"])
+
+    def clear(self, _place: Place, /) -> None:
+        """Let go of the disk."""
+        self._ask("throttle_wanted", {"limits": {}})

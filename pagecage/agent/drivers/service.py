@@ -1,0 +1,31 @@
+"""The workload as a service of the slice: systemd itself starts it, as it starts what a customer has installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pagecage.agent.drivers.driver import OnSlice, Place
+from pagecage.agent.membership import members
+
+
+class SystemdService(OnSlice):
+    """`systemd-run --pipe --wait`: a child of systemd's, with our pipes as its standard streams."""
+
+    name = "systemd-service"
+
+    def command(self, place: Place, argv: Sequence[str], /) -> list[str]:
+        """systemd-run as a client that waits; the names of our environment go along, which a service does not inherit.
+
+        A service's memory may be locked as far as ours may: its own bound would be another limit.
+        """
+        manager = ["--user"] if place.systemd.user else []
+        directory = [f"--working-directory={place.directory}"] if place.directory else ["--same-dir"]
+        return [
+            "systemd-run", *manager, "--quiet", "--pipe", "--wait", "--collect", "--service-type=exec",
+            f"--unit={place.name}", f"--slice={place.unit}", "-p", "OOMPolicy=kill", "-p", "LimitMEMLOCK=infinity",
+            *directory, *(f"--setenv={name}" for name in place.environment), "--", *argv,
+        ]  # fmt: skip
+
+    def leader(self, place: Place, _client: int, /) -> int | None:
+        """The first process in the slice: the client stands outside of it."""
+        return next((member.pid for member in members(place.cgroup)), None)

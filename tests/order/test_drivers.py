@@ -1,0 +1,268 @@
+"""One trial by each driver on the fake machine: where it runs, where its limits are, and what of them is believed."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.agent import phases
+from pagecage.agent.attempt import Bench
+from pagecage.agent.drivers.container import limit_options
+from pagecage.agent.inbox import Inbox
+from pagecage.agent.session import run_trial
+from pagecage.agent.stream import Stream
+from pagecage.cage import Bucket, Burst, Cage
+from pagecage.command import Command
+from pagecage.record import Record, read_records
+from pagecage.trial import Trial, Workload
+from tests.fake_host.docker_api import docker_api
+from tests.fake_host.machine import CAGE, NODE, Machine, make_bench, make_trial
+from tests.record_schema import breaches
+
+UNIT = "pagecage-r1_tight.1.slice"
+RUN = "pagecage-run-r1_tight.1"
+
+
+def carry_out(machine: Machine, trial: Trial, bench: Bench | None = None) -> Record:
+    bench = bench or make_bench(machine, io.BytesIO(), trial)
+    try:
+        run_trial(bench, trial, 1)
+    finally:
+        bench.engines.stop()
+    assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
+    assert machine.left() == []
+    return list(read_records(machine.records))[-1]
+
+
+def by(driver: str, **changes: Any) -> Trial:
+    return make_trial(driver=driver, collectors=(), **changes)
+
+
+@pytest.mark.parametrize(("driver", "start"), [
+    ("systemd-scope", f"scope {RUN} in {UNIT}: good.py"),
+    ("systemd-service", f"service {RUN} in {UNIT}: good.py"),
+    ("docker", f"container {RUN} in {UNIT}: good.py"),
+    ("podman", f"container {RUN} in {UNIT}: good.py"),
+])  # fmt: skip
+def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, start: str
+) -> None:
+    if driver == "podman":
+        monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(PODMAN_INFO))
+    record = carry_out(machine, by(driver))
+    assert (record.outcome, record.error) == ("ok", None)
+    assert start in machine.told()
+    assert record.cage["driver"]["name"] == driver
+    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage["expected"]["io.max.rbps"] == "20000000"
+    assert "limited" not in record.cage
+    assert record.response["start_seconds"] is not None
+    assert record.response["start_seconds"] > 0
+
+
+def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:
+    record = carry_out(machine, by("docker"))
+    told = machine.told()
+    of_engine = ["is-active docker.service", "start docker.service", "docker info", "docker import image.tar"]
+    places = [told.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
+    assert places == sorted(places)
+    assert told[-2:] == ["docker image rm", "stop docker.socket"]
+    assert told.index(f"stop {UNIT}") > told.index("docker rm --force") > told.index("workload exits")
+    assert record.cage["driver"]["engine"]["storage_driver"] == "overlay2"
+
+
+def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machine) -> None:
+    record = carry_out(machine, by("docker-flags"))
+    assert (record.outcome, record.error) == ("ok", None)
+    assert record.cage["limited"].endswith(f"{UNIT}/docker-0123abcd.scope")
+    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage["expected"] == {
+        "memory.max": str(8 * 1024**2), "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
+    }  # fmt: skip
+    assert record.cage["calibration"] == {}, "over-driving a slice of ours would prove nothing of Docker's"
+
+
+@pytest.mark.parametrize(("lost", "named"), [("device", "io.max.rbps is max, not 20000000"), ("memory", "memory.max")])
+@pytest.mark.parametrize("driver", ["docker-flags", "docker-api"])
+def test_a_limit_that_docker_loses_without_a_word_is_caught(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, lost: str, named: str
+) -> None:
+    monkeypatch.setenv("FAKE_LOSES", lost)
+    with api(machine, monkeypatch):
+        record = carry_out(machine, by(driver))
+    assert record.outcome == "requirement_missed"
+    assert record.error is not None
+    assert f"{driver} lost them: " in record.error
+    assert named in record.error
+    assert record.missed_requirements[0]["mend"] == "use --driver docker: limits on our own slice"
+    assert "workload go" not in machine.told(), "it was let go although its cage was open"
+
+
+@pytest.mark.parametrize("program", ["fio", "sh"])
+def test_a_lost_limit_is_caught_for_every_kind_of_program(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setenv("FAKE_LOSES", "device")
+    command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=Command())
+    fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
+    record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
+    assert record.outcome == "requirement_missed", record.error
+    assert not (machine.data / "let-go").exists()
+
+
+def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard taken away: what the tests above would not see if it were not there."""
+    monkeypatch.setenv("FAKE_LOSES", "device")
+    monkeypatch.setattr("pagecage.agent.workload_run.confirm_limits", lambda _: None)
+    assert carry_out(machine, by("docker-flags")).outcome == "ok"
+
+
+def api(machine: Machine, monkeypatch: pytest.MonkeyPatch, refuses: str = "") -> Any:
+    path = Path(f"/tmp/pagecage-test-{machine.root.name}.sock")
+    path.unlink(missing_ok=True)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    return docker_api(path, machine.docker_root / "created", refuses)
+
+
+def test_the_api_is_asked_for_the_same_container(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with api(machine, monkeypatch) as bodies:
+        record = carry_out(machine, by("docker-api"))
+    assert (record.outcome, record.error) == ("ok", None)
+    [body] = bodies
+    assert body["HostConfig"]["BlkioDeviceReadBps"] == [{"Path": NODE, "Rate": 20_000_000}]
+    assert body["HostConfig"]["BlkioDeviceReadIOps"] == [{"Path": NODE, "Rate": 500}]
+    assert body["HostConfig"]["CgroupParent"] == UNIT
+    assert body["HostConfig"]["MemorySwap"] == body["HostConfig"]["Memory"] == 8 * 1024**2
+    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+
+
+def test_a_refusal_of_the_api_is_told_in_its_words(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with api(machine, monkeypatch, refuses="stat /dev/fakedisk: no such file or directory"):
+        record = carry_out(machine, by("docker-api"))
+    assert record.outcome == "failed"
+    assert "stat /dev/fakedisk: no such file or directory" in (record.error or "")
+
+
+def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases, "resolve_disk", lambda _: make_bench(machine, io.BytesIO()).disk)
+    folder = machine.docker_root / "pagecage-data"
+    folder.mkdir()
+    for path in machine.data.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    record = carry_out(machine, by("docker", storage="container_layer"))
+    assert (record.outcome, record.error) == ("ok", None)
+    [data] = [path for path in folder.iterdir() if path.suffix == ".bin"]
+    linked = machine.docker_root / "upper" / str(data).lstrip("/")
+    assert linked.stat().st_ino == data.stat().st_ino, "a copy would have pages of its own"
+    assert linked.with_name(data.name + ".json").exists()
+    assert record.device["storage"] == "container_layer"
+    assert f"docker create {RUN} in {UNIT}" in machine.told()
+
+
+PODMAN_INFO = {
+    "host": {"cgroupManager": "systemd", "cgroupVersion": "v2", "security": {"rootless": False},
+             "cgroupControllers": ["cpu", "io", "memory"]},
+    "store": {"graphDriverName": "overlay", "graphRoot": "/var/lib/containers/storage"},
+    "version": {"Version": "5.4.2"},
+}  # fmt: skip
+DOCKER_INFO = {"ServerVersion": "26", "Driver": "overlay2", "CgroupDriver": "systemd", "CgroupVersion": "2",
+               "DockerRootDir": "/var/lib/docker"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("driver", "info", "why"), [
+    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"], "Warnings": ["WARNING: No io.max (rbps) support"]},
+     "rootless docker has no io controller and discards limits on I/O with a warning"),
+    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"]}, "docker is a user's own and this is root's"),
+    ("docker", {**DOCKER_INFO, "CgroupDriver": "cgroupfs"}, "docker makes its cgroups itself (cgroupfs)"),
+    ("docker", {**DOCKER_INFO, "CgroupVersion": "1"}, "docker uses cgroup v1"),
+    ("podman", {**PODMAN_INFO, "host": {**PODMAN_INFO["host"], "cgroupControllers": ["memory"]}},
+     "podman has no io controller"),
+])  # fmt: skip
+def test_an_engine_that_cannot_serve_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, info: dict[str, Any], why: str
+) -> None:
+    monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(info))
+    record = carry_out(machine, by(driver))
+    assert record.outcome == "requirement_missed"
+    assert why in (record.error or "")
+    assert record.missed_requirements[0]["mend"]
+    assert not [line for line in machine.told() if line.startswith("container")]
+
+
+def test_no_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "engine")
+    record = carry_out(machine, by("docker"))
+    assert record.outcome == "requirement_missed"
+    assert "there is no Docker engine here: Failed to start docker.service" in (record.error or "")
+
+
+def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "podman" else found(name))
+    record = carry_out(machine, by("podman"))
+    assert record.error == "podman is not installed on this host"
+    assert record.missed_requirements[0]["mend"] == "apt-get install podman"
+
+
+def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:
+    burst = Cage("b", {"IOReadIOPSMax": 500}, burst=Burst("full", iops=Bucket(1000, 10)))
+    record = carry_out(machine, by("docker-flags", cage=burst))
+    assert record.outcome == "requirement_missed"
+    assert "docker-flags keeps its limits elsewhere" in (record.error or "")
+
+
+class Answering(Stream):
+    """A stream whose reader answers every question at once."""
+
+    def __init__(self, inbox: Inbox, answer: dict[str, Any] | None) -> None:
+        super().__init__(io.BytesIO())
+        self.asked: list[dict[str, int]] = []
+        self._inbox, self._answer = inbox, answer
+
+    def event(self, event: str, **details: Any) -> None:
+        super().event(event, **details)
+        if event == "throttle_wanted":
+            self.asked.append(details["limits"])
+            told = self._answer or {"read_back": details["limits"]}
+            piece = base64.b64encode(json.dumps(told).encode()).decode()
+            self._inbox.put_line(json.dumps({"answers": details["question"], "piece": piece}).encode())
+
+
+def with_qemu(machine: Machine, trial: Trial, answer: dict[str, Any] | None = None) -> tuple[Record, Answering]:
+    inbox = Inbox()
+    stream, bench = Answering(inbox, answer), make_bench(machine, io.BytesIO(), trial, inbox=inbox)
+    return carry_out(machine, trial, Bench(**{**vars(bench), "stream": stream})), stream
+
+
+def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
+    record, stream = with_qemu(machine, by("qemu-throttle"))
+    assert (record.outcome, record.error) == ("ok", None)
+    disk = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
+    assert stream.asked == [disk, {}], "held before the start, let go of afterwards"
+    assert record.cage["outside"] == {"by": "qemu", "read_back": disk}
+    assert record.cage["expected"] == {"memory.max": str(8 * 1024**2), "memory.swap.max": "0"}
+    assert record.cage["requested"] == dict(CAGE.properties)
+
+
+@pytest.mark.parametrize(("answer", "why"), [
+    ({"error": "this machine is no guest of ours", "mend": "use HOST=vm"}, "this machine is no guest of ours"),
+    ({"read_back": {"IOReadBandwidthMax": 7}}, "qemu holds IOReadBandwidthMax at 7"),
+])  # fmt: skip
+def test_what_nobody_outside_holds_is_missed(machine: Machine, answer: dict[str, Any], why: str) -> None:
+    record, _ = with_qemu(machine, by("qemu-throttle"), answer)
+    assert record.outcome == "requirement_missed"
+    assert why in (record.error or "")
+
+
+def test_docker_counts_in_plain_numbers() -> None:
+    cage = Cage("all", {"MemoryMax": 4096, "IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9, "CPUQuota": 150})
+    assert limit_options(cage, "/dev/vdb") == [
+        "--memory=4096", "--memory-swap=-1", "--cpu-period=100000", "--cpu-quota=150000",
+        "--device-write-bps=/dev/vdb:7", "--device-write-iops=/dev/vdb:9",
+    ]  # fmt: skip

@@ -1,0 +1,29 @@
+"""How far a trial ran ahead of its caps, from the sampler's rows."""
+
+from __future__ import annotations
+
+from pagecage.agent.ahead import ahead
+from pagecage.cage import Cage
+
+CAGE = Cage("c", {"IOReadIOPSMax": 100})
+
+
+def rows(*counts: int) -> list[dict[str, object]]:
+    """A row each tenth of a second, with as many reads in all."""
+    return [{"t": n / 10, "io": {"rios": count, "rbytes": 4096 * count}} for n, count in enumerate(counts)]
+
+
+def test_what_is_through_above_cap_times_time_is_ahead() -> None:
+    assert ahead(rows(0, 0, 60, 70, 80), CAGE, 0.0, 1.0) == {"reads_ahead": 50.0, "read_bytes_ahead": None}
+
+
+def test_what_keeps_to_the_cap_is_not_ahead() -> None:
+    assert ahead(rows(0, 9, 18, 27), CAGE, 0.0, 1.0)["reads_ahead"] == 0.0
+
+
+def test_what_was_before_the_measured_part_does_not_count() -> None:
+    assert ahead(rows(0, 500, 500, 500, 510), CAGE, 0.1, 1.0)["reads_ahead"] == 0.0
+
+
+def test_without_a_read_nothing_is_known() -> None:
+    assert ahead(rows(7, 7, 7), CAGE, 0.0, 1.0)["reads_ahead"] is None
