@@ -11,7 +11,7 @@ from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
 from pagecage.agent.calibrate import Calibrator
-from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor
+from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor, why_not_shared
 from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
@@ -26,12 +26,13 @@ from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import describe_disk
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import OF_OURS, MachineMemory
+from pagecage.agent.meters import meters
 from pagecage.agent.storage import make_storage, read_latency_us, remove_storage
 from pagecage.agent.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.workload_run import run_workload
 from pagecage.cage import cloud_to_json, expected_read_back, limits_not_in_force
 from pagecage.errors import HostError, PagecageError
-from pagecage.requirements import Missed, Requirement, check_trial
+from pagecage.requirements import Missed, Requirement, check_trial, may_rewrite_io_max
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
 
@@ -115,7 +116,7 @@ def _count_as_provider(attempt: Attempt) -> list[Carried]:
     if accounting is None:
         return []
     attempt.cleanup.callback(_put_back, attempt, journal)
-    return count_as_provider(accounting, attempt.disk, journal)
+    return count_as_provider(accounting, attempt.disk, journal, why_not_shared(attempt.trial.cage, attempt.bench.facts))
 
 
 def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory | DirtyLimits) -> None:
@@ -206,7 +207,9 @@ def start_collectors(attempt: Attempt) -> None:
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
-    if attempt.trial.cage.burst:  # last, so that it begins when the others record
+    if any(meters(attempt.trial.cage)) and may_rewrite_io_max(
+        attempt.bench.facts
+    ):  # last, so that it begins when the others record
         attempt.credits = CreditPlayer(around, attempt.trial.cage)
         attempt.collectors.append(attempt.credits)
     attempt.cleanup.callback(stop_collectors, attempt)
