@@ -11,7 +11,7 @@ from typing import Any
 from pagecage.trial import OWN_LIMITS, Trial
 from pagecage.units import format_bytes
 
-_MIN_KERNEL_FOR_BURST = (6, 1)  # before, rewriting io.max could hang throttled I/O (commit a880ae93e5b5)
+_MIN_KERNEL_FOR_REWRITING = (6, 1)  # before, rewriting io.max could hang throttled I/O (commit a880ae93e5b5)
 _MIN_SYSTEMD = 244  # `systemctl set-property --runtime` on slices with path-valued I/O limits
 
 
@@ -89,7 +89,7 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
         mend = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
         missed.append(Missed(Requirement.KNOBS, reason, mend))
-    if trial.cage.burst and _kernel(facts) < _MIN_KERNEL_FOR_BURST:
+    if trial.cage.burst and not may_rewrite_io_max(facts):
         reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
         missed.append(Missed(Requirement.LIMITS, reason, "use HOST=vm"))
     if trial.driver in OWN_LIMITS and trial.cage.burst:
@@ -108,6 +108,11 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
         )
         missed.append(Missed(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
     return missed
+
+
+def may_rewrite_io_max(facts: Mapping[str, Any]) -> bool:
+    """Whether this kernel bears io.max being rewritten while something is throttled by it."""
+    return _kernel(facts) >= _MIN_KERNEL_FOR_REWRITING
 
 
 def _kernel(facts: Mapping[str, Any]) -> tuple[int, int]:

@@ -11,6 +11,8 @@ from pagecage.errors import PagecageError
 from pagecage.experiment import Experiment, Level
 from pagecage.units import parse_size_bytes
 
+SWEPT = "sweep-"
+"""The name of an experiment's sweep is this and the experiment's."""
 VARIED = ("MemoryMax", *IO_MAX_KEY, "CPUQuota")
 
 
@@ -84,7 +86,7 @@ def swept(experiment: Experiment, cage: str, vary: Vary, chosen: Mapping[str, st
     levels: dict[str, Mapping[str, Level]] = {name: experiment.levels.get(name, {}) for name in pinned}
     kept = {name: {level: levels[name][level]} for name, level in pinned.items() if level in levels[name]}
     return replace(
-        experiment, name=f"sweep-{experiment.name}", factors=factors, exclude=(), claims=(),
+        experiment, name=f"{SWEPT}{experiment.name}", factors=factors, exclude=(), claims=(),
         levels={**kept, vary.property: {word: Level(cage=name) for word, name in names.items()}},
         definition=_definition(experiment, factors, vary, cage),
     )  # fmt: skip

@@ -21,7 +21,8 @@ STEP = 1.25
 class TokenBucket:
     """`base` and `rate` a second, `capacity` and `credits` in the same unit: I/Os or bytes.
 
-    `credits` below zero are what went through before the cap could be lowered; they are paid back first.
+    `credits` below zero are what went through before the cap could be lowered; they are paid back first. Without any
+    capacity, and with a rate no higher than the base, it is a plain limit.
     """
 
     base: float
@@ -44,6 +45,8 @@ class TokenBucket:
     def least_seconds(self, amount: float) -> float:
         """The least time in which so much can go through from now on."""
         left = max(0.0, self.credits)
+        if self.rate <= self.base:
+            return amount / self.base
         burst_seconds = left / (self.rate - self.base)
         if amount <= self.rate * burst_seconds:
             return amount / self.rate

@@ -15,13 +15,25 @@ from tests.tree import ROOT, files
 # A module imports only what stands to its left, or its own package. A new module is put where it belongs.
 ORDER = (
     *("version", "errors", "units", "process", "playbook"),
-    *("token_bucket", "cage", "cage_toml", "command", "trial", "experiment", "record", "volumes"),
+    *("token_bucket", "shared_limit", "cage", "cage_toml", "command", "trial", "experiment", "record", "volumes"),
     *("covering", "sweep", "plan", "requirements", "interval", "verdicts", "stopping", "agent"),
     *("definitions", "imports", "runs", "bundle", "hosts", "replay"),
     *("intake", "campaign", "fleet", "cli"),
 )
 AGENT_MAY = {
-    *("errors", "units", "process", "token_bucket", "cage", "command", "trial", "record", "requirements", "agent"),
+    *(
+        "errors",
+        "units",
+        "process",
+        "token_bucket",
+        "shared_limit",
+        "cage",
+        "command",
+        "trial",
+        "record",
+        "requirements",
+        "agent",
+    ),
 }
 ANALYSIS_MAY = {"record", "verdicts", "units", "errors", "process", "interval", "stopping", "bundle"}
 # What may be installed for a part of pagecage; the longest name that fits counts.

@@ -6,14 +6,18 @@ writes apart, and adds no time to any of them; providers do otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent.device import Disk, read_knobs
 from pagecage.agent.kernelfs import parse_meminfo, read_text
 from pagecage.agent.knobs import KnobJournal
+from pagecage.agent.meters import shares_all
 from pagecage.cage import Accounting, Cage, Latency
 from pagecage.errors import HostError
+from pagecage.requirements import may_rewrite_io_max
 from pagecage.trial import Trial
 from pagecage.units import KIB, MIB, format_bytes
 
@@ -35,10 +39,13 @@ class Carried:
         return asdict(self)
 
 
-def count_as_provider(accounting: Accounting, disk: Disk, journal: KnobJournal) -> list[Carried]:
+def count_as_provider(
+    accounting: Accounting, disk: Disk, journal: KnobJournal, why_not_shared: str = ""
+) -> list[Carried]:
     """Have the disk split requests where the provider counts another I/O, and say how nearly io.max counts as it does.
 
-    The setting is journalled; whoever calls this has it put back.
+    The setting is journalled; whoever calls this has it put back. `why_not_shared` is empty where the trial's io.max is
+    divided between reads and writes that share a limit (agent/meters.py).
     """
     found = []
     if accounting.io_size_bytes:
@@ -46,8 +53,7 @@ def count_as_provider(accounting: Accounting, disk: Disk, journal: KnobJournal) 
     if accounting.merged:
         found.append(merged(accounting.io_size_bytes, read_knobs(disk).get("read_ahead_kb")))
     if accounting.combined:
-        because = "reads and writes share one limit at the provider; io.max gives each of them the whole of it"
-        found.append(Carried("combined", "looser", because))
+        found.append(combined(why_not_shared))
     return found
 
 
@@ -91,6 +97,22 @@ def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Carried:
         f", so that reading in order by windows of {read_ahead_kb} KiB costs more I/Os here" if read_ahead_kb else ""
     )
     return Carried("merged", "stricter", f"the provider merges neighbours before it counts, io.max does not{window}")
+
+
+def combined(why_not_shared: str) -> Carried:
+    """One limit for reads and writes: io.max is divided between them, or gives each of them the whole."""
+    if why_not_shared:
+        because = "reads and writes share one limit at the provider; io.max gives each of them the whole of it"
+        return Carried("combined", "looser", f"{because} ({why_not_shared})")
+    because = "reads and writes share one limit: io.max is divided between them ten times a second, by what each uses"
+    return Carried("combined", "exact", because)
+
+
+def why_not_shared(cage: Cage, facts: Mapping[str, Any]) -> str:
+    """Why io.max is not divided between reads and writes that share a limit; empty where it is."""
+    if not shares_all(cage):
+        return "the cage does not limit both alike"
+    return "" if may_rewrite_io_max(facts) else f"kernel {facts['kernel']} may hang when io.max is rewritten"
 
 
 def floor_us(cage: Cage) -> int | None:

@@ -1,4 +1,4 @@
-"""Burst credits, which io.max does not know: a thread plays the bucket by rewriting the trial's io.max.
+"""Burst credits and limits that both ways share, which io.max does not know: a thread plays them by rewriting it.
 
 It reads what went through from the slice's io.stat, so that whatever blk-throttle lets pass is charged, and writes only
 when the cap changes by a step: every rewriting starts a new slice of 100 ms (tg_conf_updated in block/blk-throttle.c).
@@ -11,74 +11,35 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.cgroupfs import read_limits
 from pagecage.agent.collectors.collector import Outcome, Surroundings
 from pagecage.agent.kernelfs import parse_nested_keyed
-from pagecage.cage import IO_MAX_KEY, Bucket, Cage
+from pagecage.agent.meters import meters
+from pagecage.cage import IO_MAX_KEY, Cage
 from pagecage.errors import HostError
-from pagecage.token_bucket import TokenBucket, filled
 
 _PERIOD_SECONDS = 0.1
-_COUNTERS = {
-    "iops": {"IOReadIOPSMax": "rios", "IOWriteIOPSMax": "wios"},
-    "bandwidth": {"IOReadBandwidthMax": "rbytes", "IOWriteBandwidthMax": "wbytes"},
-}
-
-
-@dataclass
-class Meter:
-    """One bucket, the io.stat keys that drain it by the systemd properties that it sets, and the cap in force."""
-
-    kind: str
-    counters: dict[str, str]
-    bucket: TokenBucket
-    cap: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """What the bucket is, as it stands in a record."""
-        return {
-            "kind": self.kind, "properties": sorted(self.counters), "base": self.bucket.base, "rate": self.bucket.rate,
-            "capacity": self.bucket.capacity, "credits_at_start": self.bucket.credits,
-        }  # fmt: skip
-
-
-def meters(cage: Cage) -> Iterator[Meter]:
-    """The buckets of a cage: one for both directions where the provider combines them, else one each."""
-    if cage.burst is None:
-        return
-    combined = bool(cage.accounting and cage.accounting.combined)
-    for kind, bucket in (("iops", cage.burst.iops), ("bandwidth", cage.burst.bandwidth)):
-        if bucket is None:
-            continue
-        bursting = {p: key for p, key in _COUNTERS[kind].items() if p in cage.properties and _bursts(cage, p, bucket)}
-        for group in [bursting] if combined else [{prop: key} for prop, key in bursting.items()]:
-            base = min((cage.properties[prop] for prop in group), default=0)
-            if base:
-                yield Meter(kind, group, filled(base, bucket.rate, bucket.credits, cage.burst.start))
-
-
-def _bursts(cage: Cage, prop: str, bucket: Bucket) -> bool:
-    return cage.properties[prop] < bucket.rate
+_MOST_REFUSED = 5
 
 
 class CreditPlayer:
-    """Plays every bucket of a cage from `start` to `stop`; started, stopped and recorded like a collector."""
+    """Plays every meter of a cage from `start` to `stop`; started, stopped and recorded like a collector."""
 
     name = "credits"
 
-    def __init__(self, around: Surroundings, cage: Cage) -> None:
+    def __init__(self, around: Surroundings, cage: Cage, *, keeps_series: bool = True) -> None:
+        self._keeps_series = keeps_series
         self._path = around.directory / "credits.jsonl"
         self._cgroup, self._maj_min = around.cgroup, around.disk.maj_min
         self._meters = list(meters(cage))
         self._about = [meter.to_json() for meter in self._meters]
+        self._what = "burst credits" if any(meter.bursts for meter in self._meters) else "the split of a shared limit"
         self._rows: list[dict[str, Any]] = []
         self._changes: list[dict[str, float]] = []
-        self._overwritten = 0
+        self._overwritten = self._refused = 0
         self._error: str | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
@@ -119,13 +80,13 @@ class CreditPlayer:
         try:
             read, now = self._counters(), time.monotonic()
             for meter in self._meters:
-                used = sum(read.get(key, 0) - self._read.get(key, 0) for key in meter.counters.values())
-                meter.bucket = meter.bucket.after(used, now - self._since)
+                moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in meter.counters.values()}
+                meter.charge(moved, now - self._since)
             self._notice_others()
             self._read, self._since = read, now
             self._put_in_force()
         except (OSError, ValueError, HostError) as error:
-            self._error = f"burst credits ended early: {error}"
+            self._error = f"{self._what} ended early: {error}"
 
     def _counters(self) -> dict[str, int]:
         """io.stat of the slice for the disk; a disk that it has not touched has no line."""
@@ -137,22 +98,39 @@ class CreditPlayer:
         held = read_limits(self._cgroup, self._maj_min)
         for meter in self._meters:
             found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}
-            if any(text != str(meter.cap) for text in found.values()):
-                since = max(self._since, self._changes[-1]["t"])
+            if any(text != str(meter.caps.get(prop)) for prop, text in found.items()):
+                since = max(self._since, self._changes[-1]["t"] if self._changes else self._since)
                 self._changes.append({"t": since, **{p: int(n) for p, n in found.items() if n != "max"}})
-                self._overwritten, meter.cap = self._overwritten + 1, 0
+                self._overwritten, meter.caps = self._overwritten + 1, {}
 
     def _put_in_force(self) -> None:
         changed: dict[str, int] = {}
         for meter in self._meters:
-            if meter.bucket.cap != meter.cap:
-                meter.cap = meter.bucket.cap
-                changed |= dict.fromkeys(meter.counters, meter.cap)
+            wanted = meter.wanted()
+            changed |= {prop: cap for prop, cap in wanted.items() if cap != meter.caps.get(prop)}
+            meter.caps = wanted
         if changed:
-            write_io_max(self._cgroup, self._maj_min, changed)
-            self._changes.append({"t": time.monotonic(), **changed})
-        buckets = [{"credits": round(meter.bucket.credits, 3), "cap": meter.cap} for meter in self._meters]
+            self._write(changed)
+        if not self._keeps_series:
+            return
+        buckets = [{"credits": round(meter.bucket.credits, 3), "caps": meter.caps} for meter in self._meters]
         self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
+
+    def _write(self, changed: dict[str, int]) -> None:
+        """A write that somebody else's follows at once is seen and made again at the next tick; several are no chance.
+
+        systemd sets a slice's values anew when a scope begins in it, which may fall between writing and reading back.
+        """
+        try:
+            write_io_max(self._cgroup, self._maj_min, changed)
+            self._refused = 0
+            self._changes.append({"t": time.monotonic(), **changed})
+        except HostError:
+            self._refused += 1
+            if self._refused >= _MOST_REFUSED:
+                raise
+            for meter in self._meters:
+                meter.caps = {} if meter.counters.keys() & changed.keys() else meter.caps
 
 
 def write_io_max(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:

@@ -12,7 +12,7 @@ from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
 from pagecage.agent.caging import prepare_driver, prepare_slice
 from pagecage.agent.calibrate import Calibrator
-from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor
+from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor, why_not_shared
 from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
@@ -27,10 +27,11 @@ from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import describe_disk
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import OF_OURS, MachineMemory
+from pagecage.agent.meters import meters
 from pagecage.agent.storage import MadeStorage, make_storage, read_latency_us, remove_storage
 from pagecage.agent.workload_run import run_workload
 from pagecage.errors import HostError, PagecageError
-from pagecage.requirements import Missed, Requirement, check_trial
+from pagecage.requirements import Missed, Requirement, check_trial, may_rewrite_io_max
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
 
@@ -127,7 +128,7 @@ def _count_as_provider(attempt: Attempt) -> list[Carried]:
     if accounting is None:
         return []
     attempt.cleanup.callback(_put_back, attempt, journal)
-    return count_as_provider(accounting, attempt.disk, journal)
+    return count_as_provider(accounting, attempt.disk, journal, why_not_shared(attempt.trial.cage, attempt.bench.facts))
 
 
 def _put_back(attempt: Attempt, journal: KnobJournal | MachineMemory | DirtyLimits) -> None:
@@ -194,7 +195,9 @@ def start_collectors(attempt: Attempt) -> None:
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
-    if attempt.trial.cage.burst:  # last, so that it begins when the others record
+    if any(meters(attempt.trial.cage)) and may_rewrite_io_max(
+        attempt.bench.facts
+    ):  # last, so that it begins when the others record
         attempt.credits = CreditPlayer(around, attempt.trial.cage)
         attempt.collectors.append(attempt.credits)
     attempt.cleanup.callback(stop_collectors, attempt)

@@ -6,21 +6,26 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pagecage.agent import cgroupfs
+from pagecage.agent.children import Children
+from pagecage.agent.collectors.collector import Surroundings
+from pagecage.agent.credits import CreditPlayer
 from pagecage.agent.device import Disk, resolve_disk
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.interruption import Interrupted, Interruption
+from pagecage.agent.meters import Meter, meters
 from pagecage.agent.session import alone, sweep
 from pagecage.agent.systemd import scope_command, start_slice, stop_slice, unit_name
-from pagecage.cage import Cage, cage_from_json, cage_to_json, expected_read_back, limits_not_in_force
+from pagecage.cage import IO_MAX_KEY, Cage, cage_from_json, cage_to_json, expected_read_back, limits_not_in_force
 from pagecage.errors import EXIT_INTERRUPTED, HostError
 from pagecage.process import Process, spawn
-from pagecage.requirements import check_host
+from pagecage.requirements import check_host, may_rewrite_io_max
 
 _UNIT = unit_name("shell")
 CAGE_VARIABLE = "PAGECAGE_CAGE"
@@ -57,34 +62,66 @@ def run_shell(order: ShellOrder) -> int:
         interruption.listen()
         # At a terminal Ctrl-C is for what runs in the shell. A handler, since to ignore a signal would be inherited.
         signal.signal(signal.SIGINT, lambda *_: None)
-        if missed := check_host(read_facts(Path(order.directory), order.user)):
+        facts = read_facts(Path(order.directory), order.user)
+        if missed := check_host(facts):
             raise HostError(missed[0].reason, missed[0].mend)
         disk = resolve_disk(Path(order.directory))
         cleanup.callback(stop_slice, systemd, _UNIT)
         cgroup = start_slice(systemd, _UNIT, order.cage, disk.node)
-        _show(order.cage, disk, cgroup)
+        is_played = any(meters(order.cage)) and may_rewrite_io_max(facts)
+        _show(order.cage, disk, cgroup, is_played)
+        if is_played:
+            cleanup.enter_context(_played(order.cage, disk, cgroup))
         argv = scope_command(systemd, _UNIT, [os.environ.get("SHELL") or "/bin/sh"], oom_policy="continue")
         return _wait(spawn(argv, stdin=None, stdout=None, stderr=None, cwd=Path(order.directory),
                            env={CAGE_VARIABLE: order.cage.name}), interruption)  # fmt: skip
 
 
-def _show(cage: Cage, disk: Disk, cgroup: Path) -> None:
+@contextmanager
+def _played(cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
+    """Within it credits drain and refill, and a limit that reads and writes share is divided between them."""
+    with TemporaryDirectory() as folder:
+        around = Surroundings(Path(folder), disk, cgroup, (), Children(Path(folder)))
+        player = CreditPlayer(around, cage, keeps_series=False)
+        player.start()
+        try:
+            yield
+        finally:
+            if player.stop().reason:
+                sys.stderr.write(f"{player.to_json()['error']}\n")
+
+
+def _show(cage: Cage, disk: Disk, cgroup: Path, is_played: bool) -> None:
     """Print what the kernel says is in force. Raises HostError where that is not what was asked for."""
     read_back = cgroupfs.read_limits(cgroup, disk.maj_min)
     above = {str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)}
     if wrong := limits_not_in_force(expected_read_back(cage), read_back, above):
         raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
-    sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back)) + "\n")
+    sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back, is_played)) + "\n")
     sys.stdout.flush()
 
 
-def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str]) -> Sequence[str]:
-    """What stands above the first prompt."""
+def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], is_played: bool = True) -> Sequence[str]:
+    """What stands above the first prompt. `is_played`: io.max is rewritten while the shell is open, as `meters` ask."""
     return [
         f"cage {cage.name} on {disk.node} ({disk.filesystem} at {disk.mount_point})",
         *(f"  {name:<16} {value}" for name, value in _in_force(read_back)),
+        *(f"  {_told(meter, is_played)}" for meter in meters(cage)),
         f"read back from {cgroup}; it is removed when you leave (exit)",
     ]
+
+
+def _told(meter: Meter, is_played: bool) -> str:
+    """What rewrites io.max while the shell is open: credits, and a limit that both directions share."""
+    bucket, names = meter.bucket, " and ".join(f"io.max.{IO_MAX_KEY[prop]}" for prop in meter.counters)
+    shared = " together" if len(meter.counters) > 1 else ""
+    if not is_played:
+        what = "no credits" if meter.bursts else "no limit shared"
+        return f"{names}: {what}, since rewriting io.max may hang this kernel (before 6.1)"
+    if not meter.bursts:
+        return f"{names} share {bucket.base:.0f}: what one leaves of it the other may take"
+    filled = f"{bucket.credits:.0f} of {bucket.capacity:.0f} credits"
+    return f"{names}{shared} {bucket.rate:.0f} while credits last ({filled}), then the base of {bucket.base:.0f}"
 
 
 def _in_force(read_back: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ from pagecage.hosts.kit import make_kit
 from pagecage.hosts.local import LocalHost
 from pagecage.plan import Plan
 from pagecage.runs import RunFolder, find_run
+from pagecage.sweep import SWEPT
 from pagecage.trial import Trial
 from pagecage.units import format_seconds
 
@@ -98,14 +99,17 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     folder = find_run(RUNS, name)
     plan = folder.plan()
     if plan.document.get("replay") is None:
-        _require_same_definition(plan)
+        require_same_definition(plan)
     host = choose_host(plan.document["host"], wishes.data_dir, say)
     _ask_before_knobs(plan, host, yes)
     return Job(plan, folder, host)
 
 
-def _require_same_definition(plan: Plan) -> None:
+def require_same_definition(plan: Plan) -> None:
+    """Refuse to go on where an experiment, or the one that is swept, has changed since its plan was made."""
     name = plan.document["experiment"]
+    if plan.document.get("sweep"):
+        name = name.removeprefix(SWEPT)
     if definitions().experiment(name).definition_sha256 != plan.document["definition_sha256"]:
         raise PagecageError(
             f"experiments/{name}.toml has changed since {plan.run_id} was planned",

@@ -25,7 +25,8 @@ EXAMPLES = """Examples:
 
   pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000,2000 --treatment load=lazy-random
   pagecage sweep customer --vary IOReadBandwidthMax=100MB,400MB --cold data -- grep -r needle data
-  pagecage sweep tenth --vary MemoryMax=64MiB,256MiB --cold big.db -- sqlite3 big.db 'select count(*) from t'"""
+  pagecage sweep tenth --vary MemoryMax=64MiB,256MiB --cold big.db -- sqlite3 big.db 'select count(*) from t'
+  pagecage run sweep-customer-replay --resume"""
 app = App(name="sweep", help_epilogue=EXAMPLES)
 
 

@@ -13,7 +13,8 @@ from pagecage.errors import HostError
 PACKAGE = Path(__file__).resolve().parent.parent
 # The half that runs on the host, and the standard-library modules that it shares with the controller.
 _SHARED = (
-    "__init__.py", "errors.py", "units.py", "process.py", "token_bucket.py", "cage.py", "command.py", "trial.py",
+    "__init__.py", "errors.py", "units.py", "process.py", "token_bucket.py", "shared_limit.py", "cage.py", "command.py",
+    "trial.py",
     "record.py",
     "requirements.py",
 )  # fmt: skip

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pagecage.record import Record
 from pagecage.units import PAGE_BYTES, format_bytes, format_rate, format_seconds
 from pagecage.verdicts.binding import DISK_WAITING
 from pagecage.verdicts.caps import requested_caps
+from pagecage.verdicts.case import Case
 from pagecage.verdicts.cost import amplification
 from pagecage.verdicts.readings import last_known
+from pagecage.verdicts.remarks import drained, merged, together, why_changed
 from pagecage.verdicts.traffic import Traffic, total, traffic
-from pagecage.verdicts.verdict import BindingVerdict
-from pagecage.verdicts.windows import Window
 
 FULL = 0.9
 """From this share of a cap upwards it is called full; below, the program was held by it and did not fill it."""
 WASTEFUL = 1.5
 """Device bytes for each distinct byte asked for, from which on reading less is advised."""
-TOGETHER = 1.03
-"""Reads and writes above this share of a common limit went past it; less is the grace that every limit has."""
 ANOTHER = 0.15
 """A second limit is named from this share of the time."""
 _BY_LIMITS = ("bandwidth", "iops", "memory")
@@ -30,43 +27,10 @@ _IN_WORDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Case:
-    """What a sentence is made from. `held` are the windows that the verdict's limit held, at least one."""
-
-    binding: BindingVerdict
-    cap_property: str | None
-    record: Record
-    cut: tuple[Window, ...]
-    held: tuple[Window, ...]
-    in_order_seconds: float | None
-    drained_seconds: float | None
-
-    @property
-    def share(self) -> float:
-        """Of the measured time."""
-        return self.binding.shares[self.binding.verdict]
-
-    @property
-    def direction(self) -> str:
-        """`read` or `write`: which way the cap lies, or most bytes went."""
-        if self.cap_property:
-            return "write" if "Write" in self.cap_property else "read"
-        return "write" if traffic("write", self.held).bytes > traffic("read", self.held).bytes else "read"
-
-    @property
-    def traffic(self) -> Traffic:
-        """What went through that way while the limit held."""
-        return traffic(self.direction, self.held)
-
-    def of_time(self, key: str) -> float:
-        """The share of the held time that a window's figure makes up; 0 where it is not known."""
-        return (total(key, self.held) or 0.0) / sum(window.seconds for window in self.held)
-
-
 def sentence_of(case: Case) -> str:
-    """One to four sentences: what held, what helps, what else took time, what reading in order would take."""
-    parts = (_TOLD[case.binding.verdict](case), _another(case), _drained(case), _together(case), _in_order(case))
+    """What held, what helps, what else took time, the provider's ways, what reading in order would take."""
+    remarks = (merged(case), drained(case), together(case))
+    parts = (_TOLD[case.binding.verdict](case), _another(case), *remarks, _in_order(case))
     return " ".join(part for part in parts if part)
 
 
@@ -81,7 +45,7 @@ def _iops(case: Case) -> str:
     if went.bandwidth_cap is not None:
         full = went.bytes_per_second >= FULL * went.bandwidth_cap
         helps = f"{helps} only with more bandwidth, which is full too" if full else f"{helps}, more bandwidth does not"
-    return f"{_held(case, f'{cap:,.0f} IOPS', went.ios_per_second / cap)} with {with_what}: {helps}."
+    return f"{_held(case, _count, cap, went.ios_per_second)} with {with_what}: {helps}."
 
 
 def _bandwidth(case: Case) -> str:
@@ -90,13 +54,18 @@ def _bandwidth(case: Case) -> str:
     with_what = f"{_size(went)} {case.direction}s ({went.ios_per_second:,.0f}{beside} I/Os a second)"
     not_so = ", more IOPS do not" if went.iops_cap else ""
     helps = f"more bandwidth or {'reading' if case.direction == 'read' else 'writing'} less helps{not_so}"
-    return f"{_held(case, format_rate(cap), went.bytes_per_second / cap)} with {with_what}: {helps}.{_wasted(case)}"
+    return f"{_held(case, format_rate, cap, went.bytes_per_second)} with {with_what}: {helps}.{_wasted(case)}"
 
 
-def _held(case: Case, cap: str, closeness: float) -> str:
+def _count(ios_per_second: float) -> str:
+    return f"{ios_per_second:,.0f} IOPS"
+
+
+def _held(case: Case, text: Callable[[float], str], in_force: float, rate: float) -> str:
     """Which cap, for how long, and whether it was full; "97 % of the time the 5,000 IOPS cap on reads was full"."""
-    state = "was full" if closeness >= FULL else f"held it ({_percent(closeness)} of it used)"
-    return f"{_percent(case.share)} of the time the {cap} cap on {case.direction}s {state}"
+    state = "was full" if rate >= FULL * in_force else f"held it ({_percent(rate / in_force)} of it used)"
+    cap = f"{text(case.base_cap or in_force)} cap on {case.direction}s{why_changed(case, text(in_force), in_force)}"
+    return f"{_percent(case.share)} of the time the {cap} {state}"
 
 
 def _size(went: Traffic) -> str:
@@ -178,26 +147,6 @@ def _another(case: Case) -> str:
     if others.get(name, 0.0) < ANOTHER:
         return ""
     return f"Another {_percent(others[name])} of the time went to {_IN_WORDS[name]}."
-
-
-def _drained(case: Case) -> str:
-    if case.drained_seconds is None:
-        return ""
-    return f"Its burst credits ran out after {format_seconds(case.drained_seconds)}; only the base was left then."
-
-
-def _together(case: Case) -> str:
-    """Reads and writes that share a limit at the provider and went past it here, where each has its own."""
-    if not (case.record.cage.get("accounting") or {}).get("combined"):
-        return ""
-    read, write = traffic("read", case.cut), traffic("write", case.cut)
-    shares = [
-        (read.ios_per_second + write.ios_per_second) / read.iops_cap if read.iops_cap else 0.0,
-        (read.bytes_per_second + write.bytes_per_second) / read.bandwidth_cap if read.bandwidth_cap else 0.0,
-    ]
-    if max(shares) <= TOGETHER or not read.ios or not write.ios:
-        return ""
-    return f"Reads and writes together came to {max(shares):.2f} of a limit that they share at the provider."
 
 
 def _in_order(case: Case) -> str:

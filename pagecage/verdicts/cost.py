@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pagecage.record import Record
-from pagecage.token_bucket import TokenBucket
-from pagecage.units import format_bytes, format_seconds
-from pagecage.verdicts.readings import io_difference, measured_seconds
-from pagecage.verdicts.verdict import Amplification, Floor
+from collections.abc import Mapping
+from typing import Any
 
-_CAPS = (
-    ("IOReadBandwidthMax", "rbytes"), ("IOReadIOPSMax", "rios"),
-    ("IOWriteBandwidthMax", "wbytes"), ("IOWriteIOPSMax", "wios"),
-)  # fmt: skip
+from pagecage.record import Record
+from pagecage.units import format_bytes, format_seconds
+from pagecage.verdicts.caps import COUNTER, requested_caps
+from pagecage.verdicts.readings import io_difference, measured_seconds
+from pagecage.verdicts.shared import bucket_of
+from pagecage.verdicts.verdict import Amplification, Floor
 
 
 def amplification(record: Record) -> Amplification:
@@ -29,12 +28,9 @@ def amplification(record: Record) -> Amplification:
 
 def floor(record: Record) -> Floor:
     """The largest of bytes / bandwidth cap and I/Os / IOPS cap, burst credits spent first; unknown without caps."""
-    requested, seconds = record.cage.get("requested") or {}, measured_seconds(record)
-    times = []
-    for name, key in _CAPS:
-        cap, moved = requested.get(name), io_difference(record, key)
-        if isinstance(cap, int | float) and cap and moved is not None:
-            times.append((_least_seconds(record, name, moved, cap), name))
+    seconds, caps = measured_seconds(record), requested_caps(record)
+    moved = {name: io_difference(record, key) for name, key in COUNTER.items() if name in caps}
+    times = [(_least_of_group(record, name, moved), name) for name, count in moved.items() if count is not None]
     if not seconds or not times:
         return Floor("unknown", "Without a measured part and an I/O cap there is no least time.")
     least, name = max(times)
@@ -42,10 +38,19 @@ def floor(record: Record) -> Floor:
     return Floor("known", because, least, least / seconds)
 
 
-def _least_seconds(record: Record, name: str, moved: float, cap: float) -> float:
+def least_seconds(record: Record, name: str, moved: float) -> float:
     """The least time for so much under one cap, from the credits that its bucket had when the trial began."""
-    for about in (record.cage.get("credits") or {}).get("buckets") or ():
-        if name in about["properties"]:
-            bucket = TokenBucket(about["base"], about["rate"], about["capacity"], about["credits_at_start"])
-            return bucket.least_seconds(moved)
-    return moved / cap
+    about = _bucket_about(record, name)
+    return bucket_of(about).least_seconds(moved) if about else moved / requested_caps(record)[name]
+
+
+def _least_of_group(record: Record, name: str, moved: Mapping[str, float | None]) -> float:
+    """The same for all that shares the cap."""
+    about = _bucket_about(record, name)
+    together = about["properties"] if about else [name]
+    return least_seconds(record, name, sum(moved.get(one) or 0.0 for one in together))
+
+
+def _bucket_about(record: Record, name: str) -> Mapping[str, Any] | None:
+    played = (record.cage.get("credits") or {}).get("buckets") or ()
+    return next((about for about in played if name in about["properties"]), None)

@@ -8,10 +8,12 @@ from typing import Any
 
 from pagecage.record import Record
 from pagecage.units import KIB
-from pagecage.verdicts.advice import Case, killed, sentence_of
+from pagecage.verdicts.advice import killed, sentence_of
 from pagecage.verdicts.binding import bound
 from pagecage.verdicts.burst import drained_after_seconds
-from pagecage.verdicts.caps import measured_caps
+from pagecage.verdicts.caps import requested_caps
+from pagecage.verdicts.case import Case
+from pagecage.verdicts.cost import least_seconds
 from pagecage.verdicts.readings import measured_seconds
 from pagecage.verdicts.traffic import Second, Traffic, second_by_second, traffic
 from pagecage.verdicts.verdict import BindingVerdict
@@ -67,13 +69,13 @@ def _most(binding: BindingVerdict, cut: Sequence[Window], requested: dict[str, A
 
 def sequential_seconds(record: Record) -> float | None:
     """The least time for reading all files once, in order, by whole read-ahead windows; None without a read cap."""
-    size, caps = record.cache.get("file_bytes"), measured_caps(record)
+    size, caps = record.cache.get("file_bytes"), requested_caps(record)
     if not size:
         return None
     window_kb = (record.device.get("knobs") or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
     ios = size / (KIB * max(4, int(window_kb)))
     needs = {"IOReadBandwidthMax": size, "IOReadIOPSMax": ios}
-    return max((need / caps[name] for name, need in needs.items() if name in caps), default=None)
+    return max((least_seconds(record, name, need) for name, need in needs.items() if name in caps), default=None)
 
 
 def _worth_saying(record: Record) -> float | None:

@@ -7,9 +7,11 @@ from typing import Any
 
 from pagecage.cage import IO_MAX_KEY, MEMORY_FILE, Cage, expected_read_back
 from pagecage.record import Record
-from pagecage.units import format_bytes, format_rate
+from pagecage.token_bucket import HORIZON_SECONDS
+from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.caps import credits_error, measured_caps, rewritings
 from pagecage.verdicts.readings import difference, io_and_seconds, last_known, measured_seconds
+from pagecage.verdicts.shared import shared_limits
 from pagecage.verdicts.verdict import LimitVerdict
 
 FIRST_SLICE_SECONDS = 0.1
@@ -42,7 +44,7 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
         return LimitVerdict("not_applicable", "It ended before its slice was read back.", name, cap)
     observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
     broken = (_read_back(record, name, cap), _credits(record, name), _ancestor(record, name, cap))
-    for found in (*broken, _overrun(record, name, cap)):
+    for found in (*broken, _overrun(record, name, cap), _shared_overrun(record, name)):
         if found:
             return LimitVerdict("leaky", found, name, cap, observed, calibrated)
     word, because = _proof(record, name, cap)
@@ -160,6 +162,20 @@ def _overrun(record: Record, name: str, cap: float) -> str | None:
     return None
 
 
+def _shared_overrun(record: Record, name: str) -> str | None:
+    """A sentence when reads and writes took more of a limit that was divided between them than the provider allows."""
+    for limit in shared_limits(record):
+        if limit.was_split and name in limit.properties and limit.least_seconds > _in_time(limit.seconds):
+            took = f"{format_seconds(limit.least_seconds)} of it in {format_seconds(limit.seconds)}"
+            return f"Reads and writes share the limit of {amount(name, limit.base)} and took {took}."
+    return None
+
+
+def _in_time(seconds: float) -> float:
+    """How long a shared limit may have been filled for in so many seconds: dividing it lags by the horizon."""
+    return (seconds + HORIZON_SECONDS + FIRST_SLICE_SECONDS) * GRACE
+
+
 def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     """`enforced` or `never_reached`, for a limit that was read back right and kept."""
     if name == "MemorySwapMax" and cap == 0:
@@ -200,7 +216,7 @@ def _reached(record: Record, name: str, cap: float) -> str | None:
 
 
 def _told(record: Record, name: str, cap: float) -> str:
-    """The cap, and what credits made of it."""
+    """The cap, and what credits or the other direction made of it."""
     in_force = _in_force(record, name, cap)
-    burst = f" (with its burst credits {amount(name, in_force)} on average)" if in_force != cap else ""
-    return f"{amount(name, cap)}{burst}"
+    why = "with its burst credits" if in_force > cap else "beside the other direction"
+    return f"{amount(name, cap)}{f' ({why} {amount(name, in_force)} on average)' if in_force != cap else ''}"

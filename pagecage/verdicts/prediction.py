@@ -14,7 +14,7 @@ from typing import Any
 from pagecage.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.binding import WAITING, bound
-from pagecage.verdicts.caps import COUNTER
+from pagecage.verdicts.caps import COUNTER, rewritings
 from pagecage.verdicts.windows import Window, whole_part
 
 
@@ -39,8 +39,8 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
     cut = whole_part(record, series)
     if not cut:
         return Prediction(None, "the measured part did not end")
-    if record.cage.get("credits"):
-        return Prediction(None, "its burst credits changed the cap while it ran")
+    if _is_played(record):
+        return Prediction(None, "burst credits or a shared limit changed the cap while it ran")
     filled = _filled(record, cut)
     times = [(_free_seconds(record, window), _needed(window, caps) / filled) for window in cut]
     covered = record.response.get("covered_fraction") or 1.0
@@ -48,6 +48,12 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
     seconds = sum(map(max, times)) / covered
     because = f"without caps it would need {format_seconds(free)}, and it fills {filled:.0%} of a cap"
     return Prediction(seconds, because, held / covered / seconds)
+
+
+def _is_played(record: Record) -> bool:
+    """Whether credits could raise a cap, or something did rewrite one while it ran."""
+    buckets = (record.cage.get("credits") or {}).get("buckets") or ()
+    return any(one["rate"] > one["base"] for one in buckets) or any(rewritings(record, name) for name in COUNTER)
 
 
 def _needed(window: Window, caps: Mapping[str, float]) -> float:

@@ -66,8 +66,8 @@ def _combined(profile: Profile) -> Iterator[str]:
     combined = profile.accounting.combined if profile.accounting else None
     if combined:
         yield (
-            "Reads and writes share each limit at the provider. The kernel limits them apart, so a program that does "
-            "both at once may get up to twice as much in the cage."
+            "Reads and writes share each limit at the provider. In a replay it is divided between them by what each "
+            "uses; alone either has all of it."
         )
     elif combined is None and profile.published:
         yield "Whether reads and writes share a limit the provider does not say."

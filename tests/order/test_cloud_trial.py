@@ -51,7 +51,7 @@ def test_credits_are_played_and_recorded(machine: Machine) -> None:
     assert record.cage["read_back"]["io.max.riops"] == "500", "the base is what systemd was told"
     assert record.collectors["credits"]["status"] == "ok"
     [trace] = [frame["body"] for frame in frames_of(out.getvalue()) if frame.get("name") == "credits.jsonl"]
-    assert json.loads(trace.splitlines()[0])["buckets"] == [{"credits": 100000, "cap": 2000}]
+    assert json.loads(trace.splitlines()[0])["buckets"] == [{"credits": 100000, "caps": {"IOReadIOPSMax": 2000}}]
     assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
     assert machine.left() == []
 
@@ -77,6 +77,18 @@ def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Mac
     assert [line for line in machine.told() if line.startswith("max_sectors_kb")] == [
         "max_sectors_kb 256", "max_sectors_kb 1280",
     ]  # fmt: skip
+
+
+def test_a_limit_that_both_ways_share_is_divided_without_credits_too(machine: Machine) -> None:
+    both = {**LIGHT.properties, **dict.fromkeys(("IOReadIOPSMax", "IOWriteIOPSMax"), 500)}
+    cage = Cage("shared", both, accounting=Accounting(None, None, True))
+    record = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="6.12.0")
+    assert carried(record) == {"combined": "exact"}
+    assert record.cage["credits"]["buckets"][0]["properties"] == ["IOReadIOPSMax", "IOWriteIOPSMax"]
+    assert record.cage["credits"]["changes"] == []
+    assert record.collectors["credits"]["status"] == "ok"
+    old = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="5.15.0")
+    assert (old.outcome, carried(old), "credits" in old.cage) == ("ok", {"combined": "looser"}, False)
 
 
 def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

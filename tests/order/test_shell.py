@@ -8,14 +8,16 @@ import pty
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pagecage.agent.shell import ShellOrder, order_to_json
-from pagecage.cage import Cage
+from pagecage.cage import Bucket, Burst, Cage
 from pagecage.hosts.kit import agent_bytes
 from pagecage.process import Process, spawn
+from pagecage.requirements import may_rewrite_io_max
 from tests.fake_host.machine import CAGE, Machine
 
 ON_FAKES = Path(__file__).resolve().parents[1] / "fake_host/agent_on_fakes.py"
@@ -69,6 +71,25 @@ def test_limits_are_shown_and_leaving_removes_them(machine: Machine) -> None:
     assert "cage tight on /dev/fakedisk" in said
     assert "io.max.rbps      20000000" in said
     assert "memory.max       8388608" in said
+    assert machine.left() == []
+
+
+def test_credits_are_played_while_it_is_open(machine: Machine) -> None:
+    base = {**CAGE.properties, "IOReadIOPSMax": 500}
+    burst = replace(CAGE, properties=base, burst=Burst("full", iops=Bucket(2000, 100_000)))
+    terminal = Terminal(machine, burst)
+    terminal.wait_for("removed when you leave")
+    terminal.type(f"cat {machine.cgroups}/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n")
+    terminal.wait_for("seen-42")
+    terminal.type("exit\n")
+    assert terminal.end() == 0
+    said = terminal.said.decode()
+    if may_rewrite_io_max({"kernel": os.uname().release}):
+        assert "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500" in said
+        assert "riops=2000" in said
+    else:
+        assert "io.max.riops: no credits, since rewriting io.max may hang this kernel" in said
+        assert "riops=500" in said
     assert machine.left() == []
 
 

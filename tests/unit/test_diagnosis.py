@@ -223,28 +223,6 @@ def _idle(row, rows, moment):
     return {**row, "io": last["io"], "disk": last["disk"], "pressure": last["pressure"], "cpu": cpu}
 
 
-def test_credits_that_ran_out_are_told():
-    record, rows = stored("iops")
-    start = record.measured["start_monotonic_seconds"]
-    changes = [{"t": start - 1, "IOReadIOPSMax": 1000}, {"t": start + 12.5, "IOReadIOPSMax": 500}]
-    record = replace(record, cage={**record.cage, "credits": {"buckets": [], "changes": changes, "error": None}})
-    found = told(record, rows)
-    assert "Its burst credits ran out after 12.5 s; only the base was left then." in found.sentence
-    assert found.seconds[5].read.iops_cap == 1000
-    assert found.seconds[20].read.iops_cap == 500
-    assert found.read.iops_cap == pytest.approx(500 * (1 + 12.5 / 40), rel=0.02)
-
-
-def test_reads_and_writes_past_a_limit_that_they_share_are_told():
-    record, rows = stored("iops")
-    both = [{**row, "io": {**row["io"], "wbytes": row["io"].get("rbytes", 0), "wios": row["io"].get("rios", 0) * 0.6}}
-            for row in rows]  # fmt: skip
-    shared = replace(record, cage={**record.cage, "accounting": {"io_size_bytes": None, "combined": True}})
-    assert "Reads and writes together came to 1.60 of a limit that they share" in told(shared, both).sentence
-    assert "together" not in told(shared, rows).sentence
-    assert "together" not in told(record, both).sentence
-
-
 def test_sequential_reading_that_memory_cannot_hold():
     record, rows = stored("iops")
     sentence = told(with_caps(record, MemoryMax=67_108_864), rows).sentence

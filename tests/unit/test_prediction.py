@@ -74,11 +74,20 @@ def test_a_part_that_did_not_end_tells_nothing():
     assert (found.seconds, found.because) == (None, "the measured part did not end")
 
 
-def test_a_cap_that_credits_changed_is_not_predicted():
+BUCKET = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10, "credits_at_start": 0, "base": 500}
+
+
+@pytest.mark.parametrize(
+    ("rate", "changed_after", "is_predicted"), [(1000, None, False), (500, 1.0, False), (500, None, True)]
+)
+def test_a_cap_that_was_rewritten_is_not_predicted(rate, changed_after, is_predicted):
     record, series = stored("iops")
-    played = {"buckets": [], "changes": [], "overwritten": 0, "error": None}
-    bursting = replace(record, cage={**record.cage, "credits": played})
-    assert predict(bursting, series, TENTH).because == "its burst credits changed the cap while it ran"
+    start = record.measured["start_monotonic_seconds"]
+    changes = [{"t": start + changed_after, "IOReadIOPSMax": 400}] if changed_after else []
+    played = {"buckets": [{**BUCKET, "rate": rate}], "changes": changes, "overwritten": 0, "error": None}
+    found = predict(replace(record, cage={**record.cage, "credits": played}), series, TENTH)
+    assert (found.seconds is not None) == is_predicted
+    assert ("changed the cap while it ran" in found.because) != is_predicted
 
 
 @pytest.mark.parametrize("name", ENDED)

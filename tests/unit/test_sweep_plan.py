@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pagecage.cli.carry_out import require_same_definition
 from pagecage.cli.replay_plan import ReplayWishes
 from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
@@ -45,6 +47,15 @@ def test_an_experiments_treatment_under_each_value() -> None:
         "property": "IOReadIOPSMax", "factor": "IOReadIOPSMax", "values": {"250": 250, "500": 500, "1000": 1000},
         "own": "500", "cage": "customer-tenth",
     }  # fmt: skip
+
+
+def test_a_sweep_that_was_cut_off_goes_by_the_definition_of_what_it_sweeps() -> None:
+    plan = plan_of(asked("customer-replay", treatment=("load=lazy-random",), size="smoke"))
+    assert plan.document["experiment"] == "sweep-customer-replay"
+    require_same_definition(plan)
+    changed = replace(plan, document={**plan.document, "definition_sha256": "0" * 64})
+    with pytest.raises(PagecageError, match=r"experiments/customer-replay\.toml has changed"):
+        require_same_definition(changed)
 
 
 def test_a_command_under_each_value(tmp_path: Any) -> None:

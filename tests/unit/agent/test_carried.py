@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent import knobs
-from pagecage.agent.carried import count_as_provider, floor_us, io_size, latency, merged, why_no_floor
+from pagecage.agent.carried import (
+    combined,
+    count_as_provider,
+    floor_us,
+    io_size,
+    latency,
+    merged,
+    why_no_floor,
+    why_not_shared,
+)
 from pagecage.agent.device import Disk
 from pagecage.agent.knobs import KnobJournal
 from pagecage.cage import Accounting, Cage, Latency
@@ -67,9 +76,20 @@ def test_what_is_merged_there_and_not_here() -> None:
     assert merged(None, None).state == "stricter"
 
 
-def test_one_limit_for_both_directions_is_looser_here(machine: Machine) -> None:
+def test_one_limit_for_both_directions_is_divided_between_them(machine: Machine) -> None:
     told = count_as_provider(Accounting(None, True, True), DISK, KnobJournal(machine.spool))
-    assert [(one.what, one.state) for one in told] == [("merged", "stricter"), ("combined", "looser")]
+    assert [(one.what, one.state) for one in told] == [("merged", "stricter"), ("combined", "exact")]
+
+
+def test_one_limit_that_cannot_be_divided_is_looser_here() -> None:
+    both = Cage("c", {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}, accounting=Accounting(None, None, True))
+    assert why_not_shared(both, {"kernel": "6.12.0"}) == ""
+    old = why_not_shared(both, {"kernel": "5.15.0"})
+    assert "kernel 5.15.0 may hang" in old
+    alone = why_not_shared(replace(both, properties={"IOReadIOPSMax": 500}), {"kernel": "6.12.0"})
+    assert alone == "the cage does not limit both alike"
+    assert combined(alone).state == "looser"
+    assert alone in combined(alone).because
 
 
 def test_nothing_known_is_nothing_told(machine: Machine) -> None:

@@ -1,0 +1,165 @@
+"""Programs that this project did not write, in cages of four clouds: what is said of them is what iostat shows."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sqlite3
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.process import run
+from pagecage.record import Record
+from pagecage.units import MIB
+from pagecage.verdicts.caps import COUNTER, requested_caps
+from pagecage.verdicts.judge import Verdicts
+from tests.vm.test_experiment import CommandLine, verdicts
+
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
+CAGES = ("aws-gp3-tenth", "aws-gp2-tenth", "azure-p10-tenth", "gcp-pd-balanced-tenth")
+WITHIN = 0.12
+"""iostat's seconds begin before the program and end after it, and the first of them lacks what went before."""
+POINTS = """WITH RECURSIVE r(i, x) AS (SELECT 1, 1 UNION ALL SELECT i + 1, (x * 1103515245 + 12345) % 2147483648 FROM r
+WHERE i < 500) SELECT count(*), sum(length(body)) FROM r CROSS JOIN t ON t.id = 1 + x % 200000"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run on data of its own making, and the kind of cap that is to hold it in every cage."""
+
+    name: str
+    make: Callable[[Path], Path]
+    command: Callable[[str], tuple[str, ...]]
+    status: int = 0
+
+
+def database(folder: Path) -> Path:
+    """96 MiB of rows, more than the 64 MiB of memory in the cages."""
+    path, words = folder / "big.db", random.Random(1)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, body TEXT)")
+        rows = ((number, words.randbytes(200).hex()) for number in range(1, 220_001))
+        connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    connection.close()
+    assert path.stat().st_size > 80 * MIB
+    return path
+
+
+def repository(folder: Path) -> Path:
+    """A history of 200 commits whose contents do not compress, in one pack of 20 MiB."""
+    path, words = folder / "big.git", random.Random(2)
+    run(["git", "init", "--quiet", "--bare", "--initial-branch=main", path])
+    blocks = []
+    for number in range(200):
+        body = words.randbytes(50_000).hex()
+        head = f"commit refs/heads/main\ncommitter A <a@b> {1_700_000_000 + number} +0000\ndata 2\nx\n"
+        blocks.append(f"{head}M 100644 inline file{number % 40}\ndata {len(body)}\n{body}\n")
+    stream = folder / "history"
+    stream.write_text("".join(blocks))
+    run(["sh", "-c", f"git -C '{path}' fast-import --quiet < '{stream}'"])
+    run(["git", "-C", path, "repack", "-adq", "--depth=0", "--window=0"])
+    return path
+
+
+def tree(folder: Path) -> Path:
+    """1500 files of up to 24 KiB, as in a tree of sources."""
+    words, path = random.Random(3), folder / "tree"
+    for number in range(1500):
+        file = path / f"{number % 30}" / f"{number}.c"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(words.randbytes(30).hex() for _ in range(words.randrange(400))))
+    return path
+
+
+PROGRAMS = (
+    Program("sqlite3", database, lambda db: ("sqlite3", db, "SELECT count(*), sum(length(body)) FROM t")),
+    Program("sqlite3", database, lambda db: ("sqlite3", db, POINTS)),
+    Program("git", repository, lambda git: ("git", "--git-dir", git, "log", "--stat", "main")),
+    Program("grep", tree, lambda folder: ("grep", "-rc", "no such word", folder), status=1),
+)
+
+
+class Replayed(CommandLine):
+    """One program in all four cages and without, with iostat beside it."""
+
+    def __init__(self, runs: Path, program: Program) -> None:
+        super().__init__(runs)
+        self._program, data = program, program.make(runs.parent)
+        options = [word for cage in CAGES[1:] for word in ("--cage", cage)]
+        options += ["--host", "vm", "--copy", str(data), "--cold", str(data), "--copy-program"]
+        self.status, self.said = self.end(
+            "replay", CAGES[0], *options, "--collectors", "iostat", "--", *program.command(str(data))
+        )
+
+    def folder(self) -> Path:
+        return (self.runs / f"latest-replay-{self._program.name}").resolve()
+
+    def iostat(self, record: Record) -> list[Mapping[str, Any]]:
+        text = (self.folder() / record.traces["iostat"]).read_text()
+        return [one["disk"][0] for one in json.loads(text)["sysstat"]["hosts"][0]["statistics"]]
+
+
+@pytest.fixture(scope="module", params=PROGRAMS, ids=["scan", "points", "log", "grep"])
+def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    runs = tmp_path_factory.mktemp("real") / "runs"
+    made = Replayed(runs, request.param)
+    assert made.status == request.param.status, made.said
+    return made
+
+
+def caged(replayed: Replayed) -> list[tuple[Record, Verdicts, list[Mapping[str, Any]]]]:
+    found = [(one, verdicts(replayed, one), replayed.iostat(one)) for one in replayed.records()]
+    return [each for each in found if requested_caps(each[0])]
+
+
+def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
+    """grep without a match ends with 1; every trial has its times and its diagnosis all the same."""
+    records = replayed.records()
+    assert {record.treatment["cage"] for record in records} == {"uncaged", *CAGES}
+    assert {record.exit["status"] for record in records} == {replayed.status}
+    assert ("the program failed in 5 of 5 trials" in replayed.said) == (replayed.status == 1)
+    assert all(record.is_programs_own_failure == (replayed.status == 1) for record in records)
+
+
+def test_every_limit_held(replayed: Replayed) -> None:
+    for record, judged, _ in caged(replayed):
+        assert {limit.verdict for limit in judged.limits} == {"enforced"}, (record.trial_id, judged.limits)
+        assert judged.cache_state_reached.verdict == "reached"
+
+
+def test_what_went_through_is_what_iostat_counted(replayed: Replayed) -> None:
+    """iostat counts requests after neighbours were merged; with those that were merged they are what io.max counted."""
+    for record, judged, seconds in caged(replayed):
+        counted = sum(one["r/s"] + one["rrqm/s"] for one in seconds)
+        read = judged.diagnosis.read
+        assert read is not None
+        print(record.trial_id, f"{counted:.0f} in iostat, {read.ios:.0f}:", judged.diagnosis.sentence)
+        assert counted == pytest.approx(read.ios, rel=WITHIN, abs=max(one["r/s"] + one["rrqm/s"] for one in seconds))
+        most = max(one["rkB/s"] for one in seconds)
+        assert sum(one["rkB/s"] for one in seconds) * 1024 == pytest.approx(read.bytes, rel=WITHIN, abs=most * 1024)
+
+
+def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Replayed) -> None:
+    for record, judged, seconds in caged(replayed):
+        caps, inner = requested_caps(record), seconds[1:-1] or seconds
+        rates = {
+            "IOReadIOPSMax": sum(one["r/s"] + one["rrqm/s"] for one in inner) / len(inner),
+            "IOReadBandwidthMax": sum(one["rkB/s"] for one in inner) / len(inner) * 1024,
+        }
+        fullest = max(rates, key=lambda prop: rates[prop] / caps[prop])
+        if judged.diagnosis.property is None:  # then none was near
+            assert rates[fullest] < 0.9 * caps[fullest], (record.trial_id, rates, judged.diagnosis.sentence)
+            continue
+        assert judged.diagnosis.property == fullest, (record.trial_id, rates, judged.diagnosis.sentence)
+        assert rates[fullest] == pytest.approx(caps[fullest], rel=0.25)
+        told = re.search(r"the ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", judged.diagnosis.sentence)
+        assert told, judged.diagnosis.sentence
+        unit = {"IOPS": 1, "MB/s": 1e6, "kB/s": 1e3}[told[2]]
+        assert float(told[1].replace(",", "")) * unit == pytest.approx(caps[fullest], rel=0.01)
+        assert set(COUNTER) & set(caps)

@@ -1,0 +1,56 @@
+"""Reads and writes that share a limit at the provider: the guest's kernel holds both together to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pagecage.record import Record
+from pagecage.verdicts.judge import Verdicts
+from pagecage.verdicts.readings import io_difference
+from tests.vm.test_experiment import CommandLine, verdicts
+
+pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
+LIMIT, SECONDS = 300, 20  # cgroups/aws-gp3-tenth.toml
+BOTH_WAYS = (
+    "--name=both", "--thread", "--filename=both", "--filesize=16M", "--bs=4k", "--direct=1", "--ioengine=libaio",
+    "--iodepth=16", "--time_based", f"--runtime={SECONDS}",
+)  # fmt: skip
+
+
+class Replays(CommandLine):
+    """fio in one cage, once."""
+
+    def folder(self) -> Path:
+        return (self.runs / "latest-replay-fio").resolve()
+
+
+def measured(runs: Path, cage: str, *how: str) -> tuple[Record, Verdicts]:
+    made = Replays(runs)
+    status, said = made.end("replay", cage, "--no-control", "--host", "vm", "--", "fio", *BOTH_WAYS, *how)
+    assert status == 0, said
+    [record] = made.records()
+    return record, verdicts(made, record)
+
+
+def rates(record: Record) -> tuple[float, float]:
+    assert record.measured is not None
+    seconds = record.measured["seconds"]
+    return tuple((io_difference(record, key) or 0.0) / seconds for key in ("rios", "wios"))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("share", [50, 80])
+def test_both_together_keep_to_the_limit_and_fill_it(tmp_path: Path, share: int) -> None:
+    record, judged = measured(tmp_path, "aws-gp3-tenth", "--rw=randrw", f"--rwmixread={share}")
+    reads, writes = rates(record)
+    print(f"{reads:.0f} reads and {writes:.0f} writes a second of {LIMIT}: {judged.diagnosis.sentence}")
+    assert 0.75 * LIMIT < reads + writes <= 1.05 * LIMIT
+    assert {limit.verdict for limit in judged.limits} == {"enforced"}, judged.limits
+    assert {one["what"]: one["state"] for one in record.cage["carried"]}["combined"] == "exact"
+
+
+def test_apart_they_get_twice_as_much(tmp_path: Path) -> None:
+    """The same cage at a provider who says nothing of sharing: the test above would be red there."""
+    record, _ = measured(tmp_path, "gcp-pd-balanced-tenth", "--rw=randrw")
+    assert sum(rates(record)) > 1.5 * 360
