@@ -21,7 +21,7 @@ def ask(stream: Stream, inbox: Inbox, event: str, details: Mapping[str, Any]) ->
     stream.event(event, question=question, **details)
     piece = inbox.take(question, lambda: time.monotonic() > deadline)
     if piece is None:
-        raise HostError("the controller does not answer", "run it again")
+        raise HostError("no controller answers, which sees the machine around this one", "run it on HOST=vm by itself")
     answer: dict[str, Any] = json.loads(piece)
     if "error" in answer:
         raise HostError(answer["error"], answer.get("mend", ""))

@@ -11,9 +11,13 @@ _LOOK_SECONDS = 0.2
 
 
 class Inbox:
-    """Pieces by the question that they answer, so that one that came too late is not taken for another's."""
+    """Pieces by the question that they answer, so that one that came too late is not taken for another's.
 
-    def __init__(self) -> None:
+    Where nobody `is_heard`, as by an agent that works with nobody at the other end, no question has an answer.
+    """
+
+    def __init__(self, *, is_heard: bool = True) -> None:
+        self._is_heard = is_heard
         self._pieces: queue.Queue[tuple[str, bytes]] = queue.Queue()
 
     def put_line(self, line: bytes) -> None:
@@ -26,8 +30,8 @@ class Inbox:
         self._pieces.put(piece)
 
     def take(self, question: str, is_over: Callable[[], bool]) -> bytes | None:
-        """Wait for the answer to a question; None when `is_over` says that nobody waits any more."""
-        while not is_over():
+        """Wait for the answer to a question; None when there is none, or `is_over` says that nobody waits any more."""
+        while self._is_heard and not is_over():
             try:
                 answers, piece = self._pieces.get(timeout=_LOOK_SECONDS)
             except queue.Empty:

@@ -46,7 +46,7 @@ def _serve(request_file: Path, stream_file: Path) -> int:
     interruption = Interruption()
     interruption.listen()
     with stream_file.open("xb") as out:
-        return _work(request, StoredStream(out), interruption, Inbox())
+        return _work(request, StoredStream(out), interruption, Inbox(is_heard=False))
 
 
 def _work(request: Request, stream: Stream, interruption: Interruption, inbox: Inbox) -> int:

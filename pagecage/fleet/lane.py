@@ -36,6 +36,10 @@ class Place:
     def outer_sample(self) -> None:
         """What is around a host of a fleet is not known."""
 
+    def throttle(self, _limits: Mapping[str, int]) -> dict[str, int]:
+        """Nor can it be told to do anything. Raises HostError."""
+        raise HostError(f"what is around {self.name} is not known, nor told what to do", "use HOST=vm")
+
 
 class Lane:
     """A host with its plan and its run folder. `refusal` is what its agent said when it could not work at all."""

@@ -45,7 +45,7 @@ class Sized(Protocol):
 
 
 class Watched(Protocol):
-    """What taking in an agent's stream asks of a host: its name, and the machine around it."""
+    """What taking in an agent's stream asks of a host: its name, and what the machine around it shows and does."""
 
     @property
     def name(self) -> str:
@@ -53,6 +53,12 @@ class Watched(Protocol):
 
     def outer_sample(self) -> dict[str, Any] | None:
         """The machine around a guest, now: CPU, PSI, disk, QEMU's own use. None where there is nothing around."""
+
+    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
+        """Hold the measured disk from outside to systemd's I/O properties, to none where there are none.
+
+        Returns those in force as the machine around says. Raises HostError where nothing is around.
+        """
 
 
 class Host(Watched, Sized, Protocol):
@@ -84,12 +90,6 @@ class Host(Watched, Sized, Protocol):
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
-
-    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Hold the measured disk from outside to systemd's I/O properties, to none where there are none.
-
-        Returns those in force as the machine around says. Raises HostError where nothing is around.
-        """
 
     def stop(self) -> None:
         """End what start() began. Never raises for a machine that is already gone."""
