@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,11 @@ class Look:
     unfit: Mapping[str, PagecageError]
 
 
-def look(stage: Stage, group: str, hosts: Sequence[FleetHost]) -> Look:
-    """Ask all hosts at once. Raises PagecageError for an empty group, or one that says too little of a host."""
+def look(stage: Stage, group: str, hosts: Sequence[FleetHost], left_working: Collection[str] = ()) -> Look:
+    """Ask all hosts at once; those `left_working` may be busy with an earlier round of ours.
+
+    Raises PagecageError for an empty group, or one that says too little of a host.
+    """
     if not hosts:
         mend = (
             "pagecage host up vm"
@@ -68,7 +71,7 @@ def look(stage: Stage, group: str, hosts: Sequence[FleetHost]) -> Look:
             raise PagecageError(f"{host.name} has no pagecage_data_dir", mend)
     events: list[Event] = []
     names = [host.name for host in hosts]
-    ends = stage.begin("look", names, {}).follow(events.append)
+    ends = stage.look(names, left_working).follow(events.append)
     log = stage.scratch / "look/fleet.log"
     lost = {e.host for e in events if e.outcome == "unreachable"}
     errors = {name: ends[name].error(log) for name in names if name in ends}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -70,3 +71,17 @@ def test_an_empty_group_and_a_host_without_a_directory_are_refused(rack: Rack) -
 
 def test_facts_that_a_look_reads_are_those_that_agents_tell(tmp_path: Path) -> None:
     assert set(FIT) <= set(read_facts(tmp_path, False))
+
+
+def test_a_host_that_somebody_uses_is_refused_unless_it_is_our_own_agent(rack: Rack) -> None:
+    with (rack.top / "left/spool/lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = look(rack.stage(), "rack", rack.hosts())
+        assert found.unfit["left"].message == "left: another run is using this host"
+        assert [one.host.name for one in found.seen] == ["right"]
+        again = look(rack.stage(), "rack", rack.hosts(), ["left"])
+    assert [one.host.name for one in again.seen] == ["right"], "it has no kit, and gets none while it is busy"
+    look(rack.stage(), "rack", rack.hosts())
+    with (rack.top / "left/spool/lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert len(look(rack.stage(), "rack", rack.hosts(), ["left"]).seen) == 2
