@@ -85,3 +85,9 @@ def test_a_host_that_somebody_uses_is_refused_unless_it_is_our_own_agent(rack: R
     with (rack.top / "left/spool/lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert len(look(rack.stage(), "rack", rack.hosts(), ["left"]).seen) == 2
+
+
+def test_a_host_that_greets_is_told_to_be_quiet(rack: Rack) -> None:
+    (rack.top / "left/spool/facts.json").write_text("Welcome!\n{}")
+    found = look(rack.stage(), "rack", rack.hosts())
+    assert found.unfit["left"].hint == "its login must print nothing"
