@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 from rich.console import Console
 
+from pagecage.cli.host_fit import provision, unprovision, verify
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
 
@@ -19,6 +20,10 @@ Vm = Annotated[Literal["vm"], Parameter(help="the only host that can be brought 
 
 def _say(text: str) -> None:
     _error.print(f"{text} ...", soft_wrap=True)
+
+
+for _verb in (provision, verify, unprovision):
+    app.command(_verb)
 
 
 @app.command
