@@ -67,6 +67,12 @@ in_use() { # real name of the device: what uses it now, in words; nothing where 
     findmnt --noheadings --output TARGET --source "$1" | awk -v ours="$data_dir" '$1 != ours { print "mounted at " $1 }'
 }
 
+# Who uses it may not be seen from here (another mount namespace); mke2fs asks the kernel, and makes nothing with -n.
+is_busy() {
+    ! findmnt --mountpoint "$data_dir" --source "$1" > /dev/null || return 1
+    command -v mke2fs > /dev/null && mke2fs -n "$1" < /dev/null 2>&1 | grep -q "in use by the system"
+}
+
 is_ours() { # device
     [ "$(signatures "$1")" = "ext4 $label" ]
 }
@@ -75,6 +81,7 @@ blank_or_ours() {
     mend="name another in pagecage_data_device, or, if nothing on it is needed, run on the host: blkdiscard -f -z $device"
     real=$(readlink -f "$device")
     used=$(in_use "$real" | head -n 1)
+    [ -n "$used" ] || ! is_busy "$real" || used="in use (mke2fs -n says so)"
     held=$(signatures "$real" | head -n 1)
     if [ -n "$used" ]; then
         refuse "$device is $used" "name another in pagecage_data_device"
