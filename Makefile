@@ -20,14 +20,19 @@ OUT ?= site
 TESTS ?=
 UPGRADE ?=
 CMD ?=
-export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD
+DEVICE ?=
+ASK ?=
+ERASE ?=
+export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD DEVICE
 
 python := .venv/bin/python
 pagecage := .venv/bin/pagecage
 target := $(shell uname -m)-unknown-linux-gnu
+device = $(if $(DEVICE),--device "$$DEVICE")
+ask = $(if $(ASK),--ask-password)
 locks := bootstrap controller analysis site dev ansible
 
-.PHONY: help experiment replay shell report publish list doctor setup build test test-long lint lock bench clean distclean FORCE
+.PHONY: help experiment replay shell report publish list doctor provision verify unprovision setup build test test-long lint lock bench clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -51,6 +56,14 @@ list: .venv/.stamp-run ## List the experiments that NAME can be
 	@$(pagecage) list
 doctor: .venv/.stamp-run ## Say what this machine has and lacks for measuring
 	@$(pagecage) doctor
+
+##@ Hosts
+provision: build/.stamp-ready ## Make the hosts of an inventory's group fit (HOST=local, vm or yours; DEVICE=... for one host, ASK=1)
+	@$(pagecage) host provision "$$HOST" $(device) $(ask) $(ARGS)
+verify: build/.stamp-ready ## Say what they lack; changes nothing
+	@$(pagecage) host verify "$$HOST" $(ask) $(ARGS)
+unprovision: build/.stamp-ready ## Put them back as they were (data stay; ERASE=1 destroys them)
+	@$(pagecage) host unprovision "$$HOST" $(ask) $(if $(ERASE),--erase) $(ARGS)
 
 ##@ Check
 test: build/.stamp-test ## Run every test but the long ones, the guest's among them (TESTS="tests/unit -k cage")

@@ -85,8 +85,14 @@ def ansible_program(project_dir: Path, name: str) -> str:
 
 
 def ansible_settings(project_dir: Path) -> dict[str, str]:
-    """The environment that makes Ansible ours: our settings, one event a line, no colour, a locale that it accepts."""
+    """The environment that makes Ansible ours: our settings, one event a line, no colour, a locale that it accepts.
+
+    Who sets ANSIBLE_FORKS or ANSIBLE_SSH_ARGS himself is obeyed. A host that hangs is noticed after a minute.
+    """
+    alive = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+    defaults = {"ANSIBLE_FORKS": "50", "ANSIBLE_SSH_ARGS": alive}
     return {
+        **{name: os.environ.get(name, value) for name, value in defaults.items()},
         "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8",
         "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.jsonl", "PYTHONWARNINGS": "ignore",
     }  # fmt: skip

@@ -105,5 +105,7 @@ def find_run(runs: Path, name: str) -> RunFolder:
     for path in (runs / name, runs / f"latest-{name}", Path(name)):
         if (path / "plan.json").exists():
             return RunFolder(path.resolve())
+        if (path / "hosts").is_dir():
+            raise PagecageError(f"{name} is a run of many hosts", f"name one: {path / 'hosts'}/HOST")
     known = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
     raise PagecageError(f"there is no run {name!r}", f"runs exist of: {', '.join(known) or 'nothing yet'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from pagecage.campaign import check_memory_floor
@@ -120,15 +120,18 @@ def resumed(name: str, wishes: Wishes, own: FleetWishes, say: Say) -> FleetJob:
         raise PagecageError(f"{gone[0]} is no more in {wishes.host}", "put it back into the inventory")
     stage = make_stage(TOP, make_kit(TOP), TOP / "build" / "fleet")
     wanted = tuple(host for name, host in known.items() if name in open_hosts)
-    seen = _able(stage, wishes.host, wanted, own.skip_unreachable, say) if wanted else ()
+    left_working = folder.left_working()
+    seen = _able(stage, wishes.host, wanted, own.skip_unreachable, say, left_working) if wanted else ()
     return FleetJob(stage, folder, seen)
 
 
-def _able(stage: Stage, group: str, hosts: tuple[FleetHost, ...], skip: bool, say: Say) -> tuple[Seen, ...]:
+def _able(
+    stage: Stage, group: str, hosts: tuple[FleetHost, ...], skip: bool, say: Say, left_working: Collection[str] = ()
+) -> tuple[Seen, ...]:
     """The hosts that can serve. Refuses when one cannot, and when one does not answer unless these are skipped."""
     if hosts:
         say(f"looking at {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
-    found = look(stage, group, hosts)
+    found = look(stage, group, hosts, left_working)
     for error in found.unfit.values():
         raise error
     for name, error in found.unreachable.items():

@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
+from pagecage.cli.host_fit import provision, unprovision, verify
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import DEFAULT_NAME, Cache, known_caches
@@ -28,6 +29,10 @@ Cpus = Annotated[int, Parameter(validator=Number(gte=1, lte=64), help="how many 
 
 def _say(text: str) -> None:
     _error.print(f"{text} ...", soft_wrap=True)
+
+
+for _verb in (provision, verify, unprovision):
+    app.command(_verb)
 
 
 @app.command

@@ -70,7 +70,7 @@ class FleetCampaign:
         this = _Round(lanes, orders, time.monotonic())
         interrupted = False
         with ThreadPoolExecutor(1) as pool:
-            playing = self._stage.begin("run", lanes, orders)
+            playing = self._stage.begin("run", orders)
             try:
                 ends = pool.submit(playing.follow, self._events.put)
                 try:
@@ -105,7 +105,7 @@ class FleetCampaign:
     def _stop(self, this: _Round) -> None:
         for name in this.lanes:
             self._listener(name, {"event": "step", "text": "ending the trial at hand"})
-        self._stage.begin("stop", this.lanes, this.orders).follow()
+        self._stage.begin("stop", this.orders).follow()
 
     def _settle(self, this: _Round, ends: Ends, interrupted: bool) -> None:
         """Note how the round ended on each host; one that did not end in order is not asked again in this run."""

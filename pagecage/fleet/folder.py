@@ -74,6 +74,10 @@ class FleetFolder:
         """The run folder of each host, by name, in the order in which they were named."""
         return {host: RunFolder(self.host_path(host)) for host in self.document()["hosts"]}
 
+    def left_working(self) -> set[str]:
+        """Hosts with a round that was not fetched to its end, whose agent may still work at it."""
+        return {path.stem for path in (self.path / "streams").glob("*")}
+
     def add(self, end: RoundEnd) -> None:
         """Note how a round ended, forced to the disk."""
         with self._ends_path.open("a") as file:

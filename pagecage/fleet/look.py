@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,36 +52,52 @@ class Look:
     unfit: Mapping[str, PagecageError]
 
 
-def look(stage: Stage, group: str, hosts: Sequence[FleetHost]) -> Look:
-    """Ask all hosts at once. Raises PagecageError for an empty group, or one that says too little of a host."""
+def look(stage: Stage, group: str, hosts: Sequence[FleetHost], left_working: Collection[str] = ()) -> Look:
+    """Ask all hosts at once; those `left_working` may be busy with an earlier round of ours.
+
+    Raises PagecageError for an empty group, or one that says too little of a host.
+    """
+    _check(group, hosts)
+    events: list[Event] = []
+    names = [host.name for host in hosts]
+    ends = stage.look(names, left_working).follow(events.append)
+    log = stage.scratch / "look/fleet.log"
+    lost = {event.host for event in events if event.outcome == "unreachable"}
+    errors = {name: error for name in names if name in ends and (error := ends[name].error(log))}
+    told = {event.host: event.stdout for event in events if event.task == _FACTS_TASK and event.outcome == "ok"}
+    facts = {name: _facts(text) for name, text in told.items() if name not in errors}
+    unfit: dict[str, PagecageError] = {name: error for name, error in errors.items() if name not in lost}
+    unfit |= {name: error for name, one in facts.items() if (error := _unfit(name, group, one))}
+    seen = tuple(
+        Seen(host, one) for host in hosts if (one := facts.get(host.name)) is not None and host.name not in unfit
+    )
+    return Look(seen, {name: error for name, error in errors.items() if name in lost}, unfit)
+
+
+def _check(group: str, hosts: Sequence[FleetHost]) -> None:
     if not hosts:
-        mend = (
-            "pagecage host up vm"
-            if group in ("vm", "guests")
-            else "name its hosts in ansible/inventory (docs/HOSTS.md)"
-        )
+        mend = "pagecage host up vm" if group == "guests" else "name its hosts in ansible/inventory (docs/HOSTS.md)"
         raise PagecageError(f"the group {group} has no host now", mend)
     check_names(hosts)
     for host in hosts:
         if "pagecage_data_dir" not in host.variables:
             mend = "say in the inventory which directory lies on the disk to be measured (docs/HOSTS.md)"
             raise PagecageError(f"{host.name} has no pagecage_data_dir", mend)
-    events: list[Event] = []
-    names = [host.name for host in hosts]
-    ends = stage.begin("look", names, {}).follow(events.append)
-    log = stage.scratch / "look/fleet.log"
-    lost = {e.host for e in events if e.outcome == "unreachable"}
-    errors = {name: ends[name].error(log) for name in names if name in ends}
-    told = {event.host: event.stdout for event in events if event.task == _FACTS_TASK and event.outcome == "ok"}
-    facts = {name: json.loads(text) for name, text in told.items() if not errors.get(name)}
-    unfit = {name: error for name, error in errors.items() if error and name not in lost}
-    unfit |= {name: error for name, one in facts.items() if (error := _unfit(name, group, one))}
-    seen = tuple(Seen(host, facts[host.name]) for host in hosts if host.name in facts and host.name not in unfit)
-    return Look(seen, {name: error for name in lost if (error := errors.get(name))}, unfit)
 
 
-def _unfit(name: str, group: str, facts: Mapping[str, Any]) -> HostError | None:
+def _facts(text: str) -> Mapping[str, Any] | None:
+    """What the agent told of its host; None where something else stands around it."""
+    try:
+        facts = json.loads(text)
+    except ValueError:
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def _unfit(name: str, group: str, facts: Mapping[str, Any] | None) -> HostError | None:
     ours = platform.machine()
+    if facts is None:
+        return HostError(f"{name} answered with something that are no facts", "its login must print nothing")
     if facts["machine"] != ours:
         return HostError(f"{name} is {facts['machine']}, and the workloads here are built for {ours}",
                          f"drive hosts of one architecture, from a controller of theirs: leave {name} out")  # fmt: skip

@@ -40,22 +40,27 @@ class Stage:
     archive_sha256: str
     words: tuple[str, ...] = field(default=())
 
-    def playbook(self, tag: str, hosts: Iterable[str], orders: Mapping[str, Order]) -> Playbook:
+    def playbook(self, tag: str, hosts: Iterable[str], **told: object) -> Playbook:
         """fleet.yml limited to these hosts, with its variables in a file of the scratch folder."""
-        told = {
+        settings = {
             "campaign_kit": str(self.archive), "campaign_kit_sha256": self.archive_sha256,
-            "campaign_orders": {host: asdict(order) for host, order in orders.items()},
+            **told,
         }  # fmt: skip
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)
         variables = scratch / "variables.json"
-        variables.write_text(json.dumps(told))
+        variables.write_text(json.dumps(settings))
         words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables}", *self.words)
         return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
 
-    def begin(self, tag: str, hosts: Iterable[str], orders: Mapping[str, Order]) -> Playing:
-        """Play it, apart from our terminal."""
-        return Playing(self.playbook(tag, hosts, orders), apart=True)
+    def look(self, hosts: Iterable[str], left_working: Iterable[str]) -> Playing:
+        """Ask hosts what they are; those `left_working` may be busy with an earlier round of ours."""
+        return Playing(self.playbook("look", hosts, campaign_left_working=list(left_working)), apart=True)
+
+    def begin(self, tag: str, orders: Mapping[str, Order]) -> Playing:
+        """Have hosts `run` what they are ordered, or `stop` it; apart from our terminal."""
+        told = {host: asdict(order) for host, order in orders.items()}
+        return Playing(self.playbook(tag, orders, campaign_orders=told), apart=True)
 
 
 def make_stage(project_dir: Path, kit: Kit, scratch: Path, inventory: Path | None = None) -> Stage:

@@ -41,7 +41,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_group_is_its_hosts_and_those_of_its_children(project: Path) -> None:
     known = groups(project)
-    assert {"local", "vm", "example_fleet", "rack", "upper", "lower", "spare"} == set(known)
+    assert {"local", "vm", "guests", "example_fleet", "rack", "upper", "lower", "spare"} == set(known)
     rack = {host.name: host for host in known["rack"]}
     assert list(rack) == ["b.example.org", "a.example.org"]
     assert (rack["b.example.org"].address, rack["a.example.org"].address) == ("192.0.2.2", "a.example.org")
@@ -56,7 +56,7 @@ def test_an_unknown_group_is_told_those_that_are_known(project: Path) -> None:
     assert '"rack"' in told.value.hint
     with pytest.raises(PagecageError) as told:
         find_group("zzz", project)
-    assert "example_fleet, local, lower, rack, spare, upper, vm" in told.value.hint
+    assert "example_fleet, guests, local, lower, rack, spare, upper, vm" in told.value.hint
 
 
 def test_an_inventory_that_cannot_be_read_is_named_in_a_sentence(project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from tests.conftest import children
 from tests.fake_host.machine import Machine
+from tests.fake_host.rack import HERE, Rack
 from tests.record_schema import breaches_under
 from tests.tree import ROOT
 
@@ -47,3 +49,15 @@ def lingering(before: set[int]) -> dict[int, str]:
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.02)
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rack]:
+    made = Rack(tmp_path)
+    made.make()
+    monkeypatch.setenv("FAKE_UNITS", str(tmp_path / "units"))
+    monkeypatch.setenv("PATH", f"{HERE / 'fleet_bin'}:{os.environ['PATH']}")
+    yield made
+    assert not breaches_under(tmp_path)
+    assert [path.name for path in (tmp_path / "units").iterdir() if path.suffix != ".status"
+            and not path.with_name(f"{path.name}.status").exists()] == [], "an agent was left"  # fmt: skip

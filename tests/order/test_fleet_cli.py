@@ -14,9 +14,8 @@ from pagecage.cli.choose import FleetWishes, Wishes
 from pagecage.cli.form import Form
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
-from tests.order.test_fleet import FIT, Rack, rack
+from tests.fake_host.rack import FIT, Rack
 
-__all__ = ["rack"]
 SMOKE = Wishes(host="rack", size="smoke")
 WAYS = FleetWishes()
 START, AGAIN = fleet.Again(resume=False, yes=False), fleet.Again(resume=True, yes=False)

@@ -26,6 +26,13 @@ def test_memory_follows_the_need_in_steps() -> None:
     assert machine_for(HostNeed(10 * GIB, 0), TCG).memory_bytes == 10 * GIB
 
 
+def test_a_guest_has_the_processors_that_it_is_made_with() -> None:
+    assert machine_for(HostNeed(0, 0), TCG).cpus == 2
+    one = machine_for(HostNeed(0, 0), TCG, 1)
+    words = qemu_argv(one, Image(Path("i")), Path("d"), Path("s"), Path("c"))
+    assert words[words.index("-smp") + 1] == "1"
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -29,7 +29,13 @@ def test_key_changes_with_every_ingredient(other: Recipe) -> None:
     assert replace(RECIPE).key == RECIPE.key
 
 
+def test_a_guest_of_another_suite_is_another_image(checkout: Path) -> None:
+    ours, other = read_recipe(checkout), read_recipe(checkout, "bookworm")
+    assert (other.suite, other.packages) == ("bookworm", ours.packages)
+    assert other.key != ours.key
+
+
 def test_guest_holds_what_the_base_role_asks_for(checkout: Path) -> None:
     """The guest has no network: a package that the role wants and the image lacks could not be installed there."""
-    defaults = yaml.safe_load((checkout / "ansible/roles/base/defaults/main.yml").read_text())
-    assert set(defaults["base_packages"]) <= set(read_recipe(checkout).packages)
+    names = yaml.safe_load((checkout / "ansible/roles/base/vars/debian.yml").read_text())
+    assert set(names["base_family_packages"]) <= set(read_recipe(checkout).packages)

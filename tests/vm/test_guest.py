@@ -22,6 +22,7 @@ from pagecage.hosts.vm.host import VmHost
 from pagecage.process import run
 
 pytestmark = pytest.mark.vm
+AGENT_COMES_LATER = ["-e", '{"inspection_agent_dir": ""}']
 RANDOM = ["od", "-An", "-N16", "-tx1", "/dev/urandom"]
 
 
@@ -163,9 +164,9 @@ def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: st
         told(host, "sh", "-c", breaking)
         if complaint:
             with pytest.raises(HostError, match=complaint):
-                play_on_guest(PROJECT_DIR, tmp_path, host.target, "verify.yml")
+                play_on_guest(PROJECT_DIR, tmp_path, host.target, "verify.yml", AGENT_COMES_LATER)
         else:
-            play_on_guest(PROJECT_DIR, tmp_path, host.target, "verify.yml")
+            play_on_guest(PROJECT_DIR, tmp_path, host.target, "verify.yml", AGENT_COMES_LATER)
     finally:
         if complaint:
             host.restart()

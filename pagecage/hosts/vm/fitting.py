@@ -19,9 +19,7 @@ _INPUTS = (
     *(
         "ansible/ansible.cfg",
         "ansible/site.yml",
-        "ansible/roles/base",
-        "ansible/roles/delegation",
-        "ansible/roles/storage",
+        *(f"ansible/roles/{role}" for role in ("survey", "base", "tuning", "delegation", "storage")),
     ),
     *("cgroups/50-pagecage-delegation.conf", "cgroups/pagecage.slice"),
 )

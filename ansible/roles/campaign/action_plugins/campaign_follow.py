@@ -73,8 +73,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _ask(self, offset: int) -> Answer:
         args = self._task.args
-        words = ["sh", "-c", SCRIPT.read_text(), "follow.sh", args["directory"], args["unit"], offset, WAIT_SECONDS]
-        told = self._low_level_execute_command(shlex.join(map(str, words)))
+        words = ["sh", "-s", args["directory"], args["unit"], offset, WAIT_SECONDS]
+        # By standard input, because without any Ansible's ssh asks for a terminal, which alters what comes out.
+        told = self._low_level_execute_command(shlex.join(map(str, words)), in_data=SCRIPT.read_bytes())
         if told["rc"] != 0:
             raise AnsibleActionFail(f"the agent cannot be followed: {told['stderr'].strip() or told['rc']}")
         state, status, said, piece = told["stdout"].split("\n", 3)

@@ -1,0 +1,85 @@
+#!/bin/sh
+# The packages of this host, whichever kind it has.
+#   packages.sh missing NAME...  prints those that are not installed
+#   packages.sh begin FILE       notes what is installed now; FILE will hold what was not
+#   packages.sh python           installs python3, without which Ansible can do nothing
+#   packages.sh end FILE         adds to FILE what was installed since, and keeps no archive of it
+#   packages.sh remove FILE      removes what FILE names, but for what others need, and names that
+# Accounts of the system that came with packages, and that no package takes away again, are treated likewise (FILE.users,
+# FILE.groups).
+set -eu
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive
+PATH=$PATH:/usr/sbin:/sbin
+
+list() { # sorted
+    if command -v dpkg-query > /dev/null; then
+        # shellcheck disable=SC2016 # dpkg's own variables
+        dpkg-query -W -f '${Package} ${db:Status-Status}\n' | sed -n 's/ installed$//p'
+    else
+        rpm -qa --qf '%{NAME}\n'
+    fi | sort -u
+}
+
+missing() {
+    printf '%s\n' "$@" | sort -u > "/tmp/.pagecage-$$"
+    list | comm -13 - "/tmp/.pagecage-$$"
+    rm -f "/tmp/.pagecage-$$"
+}
+
+accounts() { # passwd or group
+    cut -d: -f1 "/etc/$1" | sort
+}
+
+begin() {
+    mkdir -p "${1%/*}"
+    list > "$1.before"
+    accounts passwd > "$1.users.before"
+    accounts group > "$1.groups.before"
+}
+
+add() { # file, what is there now on standard input: what was not there before is added, and is in FILE.new
+    touch "$1"
+    comm -13 "$1.before" - > "$1.new"
+    sort -u -o "$1" "$1.new" "$1"
+    rm -f "$1.before"
+}
+
+end() {
+    accounts passwd | add "$1.users"
+    accounts group | add "$1.groups"
+    list | add "$1"
+    while read -r name; do
+        rm -f "/var/cache/apt/archives/${name}_"*.deb
+    done < "$1.new"
+    rm -f "$1.new" "$1.users.new" "$1.groups.new"
+    [ -s "$1" ] || { rm -f "$1" "$1.users" "$1.groups" && rmdir --ignore-fail-on-non-empty "${1%/*}"; }
+}
+
+python() {
+    if command -v apt-get > /dev/null; then
+        apt-get -q update && apt-get -q install -y --no-install-recommends python3
+    else
+        dnf -q install -y python3 python3-libdnf5
+    fi
+}
+
+forget_accounts() { # file; userdel takes a user's own group along
+    accounts passwd | comm -12 - "$1.users" | xargs -r -n 1 userdel
+    accounts group | comm -12 - "$1.groups" | xargs -r -n 1 groupdel
+}
+
+# dpkg takes none away that something else needs, and goes on with the rest; rpm takes all or none.
+remove() {
+    list | comm -12 - "$1" > "$1.there"
+    if command -v dpkg > /dev/null; then
+        xargs -r dpkg --purge < "$1.there" > "$1.said" 2>&1 || :
+    else
+        xargs -r rpm -e < "$1.there" > "$1.said" 2>&1 || :
+    fi
+    list | comm -12 - "$1.there" > "$1.kept"
+    sed 's/^/kept, because something else needs it: /' "$1.kept"
+    [ -s "$1.kept" ] || forget_accounts "$1"
+    rm -f "$1.there" "$1.said" "$1.kept"
+}
+
+"$@"

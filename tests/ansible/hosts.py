@@ -1,0 +1,70 @@
+"""A root file system to try the roles on, and a blank disk: real ones, made and removed by the test."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pagecage.playbook import HostEnd, Playbook, play
+from pagecage.process import run
+from tests.tree import ROOT
+
+ROOTFS = ROOT / "tests/ansible/rootfs"
+MEMORY = Path("/dev/shm")
+HOST = "rootfs"
+
+
+@contextmanager
+def root_file_system(suite: str) -> Iterator[Path]:
+    """A fresh one of a distribution's release."""
+    place = Path(tempfile.mkdtemp(prefix="pagecage-", dir=MEMORY))
+    try:
+        run([ROOTFS, "make", suite, place / "root"], timeout_seconds=900)
+        yield place / "root"
+    finally:
+        run([ROOTFS, "end", place / "root"])
+        shutil.rmtree(place)
+
+
+@contextmanager
+def disk(directory: Path, mebibytes: int = 160) -> Iterator[str]:
+    """A blank disk: a sparse file behind a loop device; its name."""
+    image = directory / "disk"
+    with image.open("wb") as file:
+        file.truncate(mebibytes << 20)
+    device = run(["losetup", "--find", "--show", "--partscan", image]).stdout.strip()
+    try:
+        yield device
+    finally:
+        run(["losetup", "--detach", device])
+        image.unlink()
+
+
+def by_chroot(root: Path, **settings: Any) -> dict[str, Any]:
+    """The variables of a host that is a folder here."""
+    return {
+        "ansible_connection": "community.general.chroot", "ansible_host": str(root), "ansible_user": "root",
+        "pagecage_data_dir": "/srv/pagecage", "inspection_running": False, **settings,
+    }  # fmt: skip
+
+
+def played(scratch: Path, variables: dict[str, Any], playbook: str = "site.yml", *words: str) -> HostEnd:
+    """How one of our playbooks ended on one host."""
+    inventory = scratch / "hosts.json"
+    inventory.write_text(json.dumps({"all": {"hosts": {HOST: variables}}}))
+    return play(Playbook(ROOT, playbook, inventory, scratch, words))[HOST]
+
+
+def refusal(scratch: Path, variables: dict[str, Any], *words: str) -> tuple[str, str]:
+    """The sentence and the mend with which provisioning is refused."""
+    end = played(scratch, variables, "site.yml", *words)
+    assert end.changed == 0
+    error = end.error(scratch / "site.log")
+    assert error is not None, "it was not refused"
+    assert "\n" not in error.message
+    return error.message, error.hint

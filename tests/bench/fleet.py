@@ -1,0 +1,104 @@
+"""`python -m tests.bench.fleet GROUP`: what a fleet run costs beyond its trials, by hosts and by trials.
+
+The controller's seconds are from the command's start to its end, less what the agents themselves took: from each host's
+first phase to its last, the longest of them. The report is not made.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import median
+
+from pagecage.cage import UNCAGED, Cage
+from pagecage.cli import fleet
+from pagecage.cli.choose import harness
+from pagecage.cli.fleet_progress import FleetProgress
+from pagecage.cli.places import TOP
+from pagecage.errors import PagecageError
+from pagecage.fleet.campaign import FleetCampaign
+from pagecage.fleet.folder import FleetFolder
+from pagecage.fleet.inventory import FleetHost
+from pagecage.fleet.lane import Lane
+from pagecage.fleet.look import look
+from pagecage.fleet.plans import host_plans
+from pagecage.fleet.play import make_stage
+from pagecage.hosts.kit import make_kit
+from pagecage.plan import Plan
+from pagecage.runs import RunFolder
+from pagecage.trial import Trial, Workload, trial_to_json
+from tests.bench.bed import Figure, scratch
+from tests.bench.say import say
+
+FEW, MANY = 4, 24
+MOST_SECONDS_A_HOST = 10.0
+
+
+def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> float:
+    """One fleet run of trials of nothing; what it took beside the agents' own work."""
+    kit = make_kit(TOP)
+    began = time.monotonic()
+    stage = make_stage(TOP, kit, TOP / "build" / "fleet")
+    seen = look(stage, "bench", hosts).seen
+    plans = host_plans(_plan(trials, name), [one.host.name for one in seen], "replicate")
+    folder = FleetFolder.create(scratch(), _plan(trials, name), "bench", "replicate", plans)
+    runs, streams = folder.host_folders(), folder.path / "streams"
+    streams.mkdir()
+    with FleetProgress(dict.fromkeys(plans, (trials, 0)), 1.0) as progress:
+        lanes = [Lane(one.place, plans[one.host.name], runs[one.host.name], streams, progress) for one in seen]
+        FleetCampaign(stage, folder, lanes, kit, progress).run()
+    whole = time.monotonic() - began
+    worked = [_agent_seconds(run, trials) for run in runs.values()]
+    say(f"{len(hosts)} hosts, {trials} trials each: {whole:.1f} s, of which the agents worked {max(worked):.1f} s")
+    return whole - max(worked)
+
+
+def _agent_seconds(run: RunFolder, trials: int) -> float:
+    records = run.records()
+    if len(records) != trials:
+        raise PagecageError(f"{run.path.name} has {len(records)} records of {trials}", "look at its host")
+    phases = [phase for record in records for phase in record.phases]
+    start = min(phase["start_monotonic_seconds"] for phase in phases)
+    return float(max(phase["start_monotonic_seconds"] + phase["seconds"] for phase in phases) - start)
+
+
+def _plan(count: int, name: str) -> Plan:
+    trials = tuple(
+        Trial(
+            trial_id=f"nothing_{n}", experiment="bench", treatment={}, repeat=1, block=1, position=n,
+            workload=Workload("true", (), "command"), cage=Cage(UNCAGED, {}),
+        )
+        for n in range(count)
+    )  # fmt: skip
+    run_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}{name}-bench-fleet"
+    document = {"experiment": "bench", "fresh": "never", "harness": harness(), "command": "", "run_id": run_id}
+    return Plan(run_id, trials, {**document, "host": "bench", "trials": [trial_to_json(trial) for trial in trials]})
+
+
+def main(group: str) -> int:
+    """Measure with one host and with all, with few trials and with many; figures go to build/bench-fleet.json."""
+    hosts = fleet.hosts_of(group)
+    controller_seconds(hosts, 1, "w")  # brings the kit, which a host has from then on
+    one_few = controller_seconds(hosts[:1], FEW, "a")
+    one_many = controller_seconds(hosts[:1], MANY, "b")
+    all_few = controller_seconds(hosts, FEW, "c")
+    all_many = controller_seconds(hosts, MANY, "d")
+    a_host = median((one_few, one_many))
+    trials = f"{FEW} and {MANY} trials of nothing"
+    figures = [
+        Figure("controller seconds, one host", a_host, min(one_few, one_many), max(one_few, one_many),
+               f"under {MOST_SECONDS_A_HOST:.0f}", a_host < MOST_SECONDS_A_HOST, 2, trials),
+        Figure("24 trials / 4 trials, all hosts", all_many / all_few, all_many / all_few, all_many / all_few,
+               "about 1", all_many < 1.5 * all_few, 1, f"{all_few:.1f} and {all_many:.1f} s on {len(hosts)} hosts"),
+    ]  # fmt: skip
+    for figure in figures:
+        say(f"{figure.name}: {figure.ratio:.2f} ({figure.aim}; {figure.says})")
+    (TOP / "build/bench-fleet.json").write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "guests"))

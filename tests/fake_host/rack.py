@@ -1,0 +1,100 @@
+"""Hosts that are folders of this machine: Ansible reaches them by its local connection, and their agent is scripted."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagecage.fleet.campaign import FleetCampaign
+from pagecage.fleet.folder import FleetFolder
+from pagecage.fleet.inventory import FleetHost
+from pagecage.fleet.lane import Lane
+from pagecage.fleet.look import Seen
+from pagecage.fleet.plans import host_plans
+from pagecage.fleet.play import Stage, make_stage
+from pagecage.hosts.kit import Kit
+from pagecage.plan import Plan
+from tests.tree import ROOT
+
+HERE = Path(__file__).resolve().parent
+FIT = {
+    "kernel": "6.12", "machine": platform.machine(), "cpu_model": "a", "cpus": 1, "memory_bytes": 2**31,
+    "systemd": {"pid1": True, "version": 257, "user": False},
+    "cgroup": {"v2": True, "controllers": ["io", "memory"], "manager": "systemd"}, "disk": {"filesystem": "ext4"},
+}  # fmt: skip
+
+
+def agent_archive(path: Path) -> Path:
+    """The scripted agent as one file, as the real one travels."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(HERE / "fleet_agent.py", "__main__.py")
+        archive.write(HERE / "scripted_agent.py", "scripted_agent.py")
+    return path
+
+
+@dataclass
+class Rack:
+    """A group of such hosts, and what was heard of them."""
+
+    top: Path
+    names: tuple[str, ...] = ("left", "right")
+    heard: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    def make(self) -> None:
+        for folder in ("units", *(f"{name}/spool" for name in self.names), *(f"{name}/data" for name in self.names)):
+            (self.top / folder).mkdir(parents=True)
+        for name in self.names:
+            self.tell(name, {})
+            self.is_like(name, **FIT)
+        hosts = {host.name: dict(host.variables) for host in self.hosts()}
+        (self.top / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+
+    def tell(self, name: str, script: Mapping[str, Any]) -> None:
+        (self.top / name / "spool/script.json").write_text(json.dumps(script))
+
+    def is_like(self, name: str, **facts: Any) -> None:
+        (self.top / name / "spool/facts.json").write_text(json.dumps(facts))
+
+    def hosts(self) -> tuple[FleetHost, ...]:
+        return tuple(self.host(name) for name in self.names)
+
+    def host(self, name: str) -> FleetHost:
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        own = {"pagecage_data_dir": f"{self.top / name}/data", "campaign_spool": f"{self.top / name}/spool"}
+        patience = {"campaign_dir": f"{self.top / name}/fleet", "campaign_patience_seconds": 0}
+        return FleetHost(name, name, {**local, **own, **patience})
+
+    def kit(self) -> Kit:
+        return Kit(agent_archive(self.top / "agent.pyz"), (), "0" * 64)
+
+    def stage(self) -> Stage:
+        return make_stage(ROOT, self.kit(), self.top / "scratch", self.top / "inventory.json")
+
+    def seen(self) -> tuple[Seen, ...]:
+        return tuple(Seen(host, FIT) for host in self.hosts())
+
+    def begin(self, plan: Plan, mode: str = "replicate") -> FleetFolder:
+        return FleetFolder.create(self.top / "runs", plan, "rack", mode, host_plans(plan, self.names, mode))
+
+    def go(self, folder: FleetFolder, *names: str) -> None:
+        """Carry out what is lacking on these hosts, or on all."""
+        runs, streams = folder.host_folders(), folder.path / "streams"
+        streams.mkdir(exist_ok=True)
+        lanes = [
+            Lane(one.place, runs[one.host.name].plan(), runs[one.host.name], streams, self.hear)
+            for one in self.seen() if one.host.name in (names or self.names)
+        ]  # fmt: skip
+        FleetCampaign(self.stage(), folder, lanes, self.kit(), self.hear).run()
+
+    def hear(self, host: str, event: Mapping[str, Any]) -> None:
+        self.heard.append((host, event))
+
+    def agent_calls(self, name: str) -> list[list[str]]:
+        path = self.top / name / "spool/calls"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,0 +1,28 @@
+"""Guests of several names, each with everything to itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import PagecageError
+from pagecage.hosts.vm.cache import Cache, known_caches
+
+
+def test_each_name_has_a_directory_and_the_first_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Cache.of_user().root == tmp_path / "pagecage/vm"
+    assert Cache.of_user("vm") == Cache.of_user()
+    assert Cache.of_user("old").root == tmp_path / "pagecage/vm-old"
+    assert (Cache.of_user().name, Cache.of_user("old").name) == ("vm", "old")
+    assert known_caches() == []
+    for name in ("vm", "old"):
+        Cache.of_user(name).make()
+    assert [cache.name for cache in known_caches()] == ["vm", "old"]
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", "Old", "-x", "a" * 31])
+def test_a_name_that_is_no_word_is_refused(name: str) -> None:
+    with pytest.raises(PagecageError, match="no name for a guest"):
+        Cache.of_user(name)

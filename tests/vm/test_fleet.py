@@ -1,0 +1,104 @@
+"""Two one-CPU guests of different kernels as a fleet: one run, one report, and one of them killed in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK
+from pagecage.hosts.vm import guest
+from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.guest_record import read_guest
+from pagecage.hosts.vm.host import Making
+from pagecage.process import Process
+from pagecage.record import Record, read_records
+from pagecage.verdicts.judge import judge
+from tests.vm.test_experiment import CommandLine
+
+pytestmark = [pytest.mark.vm, pytest.mark.long]
+GUESTS = {"vm": Making(None, 1), "old": Making("bookworm", 1)}
+_SMOKE = ["run", "smoke", "--size", "smoke", "--host", "guests"]
+
+
+@pytest.fixture(scope="module")
+def guests() -> Iterator[None]:
+    """Debian 13 and Debian 12, a processor each."""
+    try:
+        for name, making in GUESTS.items():
+            guest.up(print, Cache.of_user(name), making)
+        yield
+    finally:
+        for name in GUESTS:
+            guest.down(print, Cache.of_user(name))
+
+
+def records(line: CommandLine, host: str) -> list[Record]:
+    return list(read_records(line.runs / "latest-smoke@guests/hosts" / host / "records.jsonl"))
+
+
+def answers(line: CommandLine, host: str) -> set[str]:
+    return {record.trial_id for record in records(line, host) if record.is_final}
+
+
+def shown(line: CommandLine) -> dict[str, list[dict[str, object]]]:
+    process = line.start("show", "smoke@guests", "--json")
+    out, said = process.communicate(timeout=120)
+    assert process.returncode == EXIT_OK, said.decode()
+    told: dict[str, list[dict[str, object]]] = json.loads(out)
+    return told
+
+
+def kill_guest(name: str) -> None:
+    record = read_guest(Cache.of_user(name))
+    assert record is not None
+    os.kill(record.pid, signal.SIGKILL)
+
+
+def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    status, said = line.end(*_SMOKE)
+    assert status == EXIT_OK, said
+    kernels = {}
+    for host in GUESTS:
+        folder = line.runs / "latest-smoke@guests/hosts" / host
+        assert len(answers(line, host)) == 4, said
+        for record in records(line, host):
+            series = [json.loads(row) for row in (folder / record.traces["sampler"]).read_text().splitlines()]
+            verdicts = judge(record, series)
+            assert {limit.verdict for limit in verdicts.limits} <= {"enforced"}, verdicts.limits
+            assert verdicts.cache_state_reached.verdict == "reached"
+        kernels[host] = json.loads(next((folder / "facts").iterdir()).read_text())["kernel"]
+    assert kernels["old"].startswith("6.1.")
+    assert kernels["vm"].startswith("6.12.")
+    told = {str(fact["name"]): fact for fact in shown(line)["facts"]}
+    assert told["kernel"]["differs"] is True
+    assert told["cpus"]["values"] == ["1", "1"]
+    page = (line.runs / "latest-smoke@guests/report.html").read_text()
+    assert kernels["old"] in page
+    assert kernels["vm"] in page
+
+
+def test_a_guest_killed_in_the_middle_is_gone_on_with(guests: None, tmp_path: Path) -> None:
+    line = CommandLine(tmp_path)
+    process: Process[bytes] = line.start(*_SMOKE)
+    line.wait_until(lambda: (line.runs / "latest-smoke@guests").exists() and bool(answers(line, "old")), process)
+    kill_guest("old")
+    _, said = process.communicate(timeout=900)
+    assert process.returncode == EXIT_INCOMPLETE, said.decode()
+    assert "old: " in said.decode()
+    assert "(lost: " in said.decode()
+    assert len(answers(line, "vm")) == 4, "the other one finishes"
+    before = answers(line, "old")
+    assert 0 < len(before) < 4
+    [part] = [host for host in shown(line)["hosts"] if host["host"] == "old"]
+    assert (part["outcome"], part["answered"]) == ("lost", len(before))
+    guest.up(print, Cache.of_user("old"), GUESTS["old"])
+    status, said_then = line.end(*_SMOKE, "--resume")
+    assert status == EXIT_OK, said_then
+    assert len(answers(line, "old")) == 4
+    assert len(records(line, "vm")) == 4, "nothing was asked of it again"
