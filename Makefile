@@ -18,6 +18,7 @@ RUN ?=
 RUNS ?=
 OUT ?= site
 TESTS ?=
+IMAGES ?=
 UPGRADE ?=
 CMD ?=
 DEVICE ?=
@@ -30,9 +31,9 @@ pagecage := .venv/bin/pagecage
 target := $(shell uname -m)-unknown-linux-gnu
 device = $(if $(DEVICE),--device "$$DEVICE")
 ask = $(if $(ASK),--ask-password)
-locks := bootstrap controller analysis site dev ansible
+locks := bootstrap controller analysis site notebook dev ansible
 
-.PHONY: help experiment replay shell report publish list doctor provision verify unprovision setup build test test-long lint lock bench clean distclean FORCE
+.PHONY: help experiment replay shell report publish list doctor provision verify unprovision setup build images sbom test test-long lint lock bench clean distclean FORCE
 
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -79,6 +80,10 @@ bench: build/.stamp-test ## Measure what the harness costs and how well caps hol
 ##@ Make and unmake
 setup: build/.stamp-ready ## Install everything that `make experiment` needs
 build: build/.stamp-workloads ## Compile the workloads into build/host/bin
+images: build/.stamp-workloads ## Build container images by Docker or buildah (IMAGES="base workloads notebook harness")
+	@tools/build-images $(IMAGES)
+sbom: ## List what is in the images that were built, as CycloneDX (build/images/*.cdx.json)
+	@tools/sbom $(IMAGES)
 lock: .venv/.stamp-dev ## Write requirements/*.txt anew from *.in (UPGRADE=1: with the newest versions)
 	@set -e; for name in $(locks); do \
 	  $(python) -m uv --system-certs pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \

@@ -20,8 +20,7 @@ from pagecage.process import run
 
 _TOOLS = {
     "iostat": ["iostat", "-V"], "sar": ["sar", "-V"], "vmtouch": ["vmtouch", "-V"],
-    "bpftrace": ["bpftrace", "--version"], "fio": ["fio", "--version"],
-    "docker": ["docker", "--version"], "podman": ["podman", "--version"], "systemctl": ["systemctl", "--version"],
+    "bpftrace": ["bpftrace", "--version"], "fio": ["fio", "--version"], "systemctl": ["systemctl", "--version"],
 }  # fmt: skip
 
 

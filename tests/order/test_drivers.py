@@ -27,6 +27,7 @@ from tests.record_schema import breaches
 
 UNIT = "pagecage-r1_tight.1.slice"
 RUN = "pagecage-run-r1_tight.1"
+DOCKER_UNITS = "docker.socket docker.service containerd.service"
 
 
 def carry_out(machine: Machine, trial: Trial, bench: Bench | None = None) -> Record:
@@ -69,12 +70,24 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
 def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:
     record = carry_out(machine, by("docker"))
     told = machine.told()
-    of_engine = ["is-active docker.service", "start docker.service", "docker info", "docker import image.tar"]
+    of_engine = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info", "docker import image.tar"]
     places = [told.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
     assert places == sorted(places)
-    assert told[-2:] == ["docker image rm", "stop docker.socket"]
+    assert told[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
     assert told.index(f"stop {UNIT}") > told.index("docker rm --force") > told.index("workload exits")
     assert record.cage["driver"]["engine"]["storage_driver"] == "overlay2"
+
+
+@pytest.mark.parametrize(("active", "stopped"), [
+    ("docker.socket docker.service containerd.service", []),
+    ("docker.socket", ["stop docker.service containerd.service"]),
+])  # fmt: skip
+def test_what_ran_before_is_left_running(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, active: str, stopped: list[str]
+) -> None:
+    monkeypatch.setenv("FAKE_ACTIVE", active)
+    assert carry_out(machine, by("docker")).outcome == "ok"
+    assert [line for line in machine.told() if line.startswith("stop docker")] == stopped
 
 
 def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machine) -> None:

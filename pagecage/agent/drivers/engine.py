@@ -30,7 +30,8 @@ class Engine:
         self.program = program
         self._systemd, self._spool = systemd, spool
         self._facts: EngineFacts | None = None
-        self._was_started = self._was_loaded = False
+        self._started: tuple[str, ...] = ()
+        self._was_loaded = False
 
     def ready(self) -> EngineFacts:
         """Start it, look whether it can serve, load the image. Raises HostError with the one thing that is missing."""
@@ -55,15 +56,19 @@ class Engine:
         """Take the image away, and end the engine, where it was us who brought them."""
         if self._was_loaded:
             run([self.program, "image", "rm", "--force", IMAGE], check=False, timeout_seconds=_ANSWER_SECONDS)
-        if self._was_started:
-            run(self._systemd.systemctl("stop", *_UNITS), check=False, timeout_seconds=_START_SECONDS)
-        self._facts, self._was_loaded, self._was_started = None, False, False
+        if self._started:
+            run(self._systemd.systemctl("stop", *self._started), check=False, timeout_seconds=_START_SECONDS)
+        self._facts, self._was_loaded, self._started = None, False, ()
 
     def _start(self) -> None:
-        """Podman has no daemon."""
-        if self.program != "docker" or run(self._systemd.systemctl("is-active", "docker.service"), check=False).ok:
+        """Podman has no daemon. Of Docker's units those that do not run now are ours to stop."""
+        if self.program != "docker":
             return
-        self._was_started = True
+        states = run(self._systemd.systemctl("is-active", *_UNITS), check=False).stdout.split()
+        idle = tuple(unit for unit, state in zip(_UNITS, states, strict=False) if state != "active")
+        if "docker.service" not in idle:
+            return
+        self._started = idle
         done = run(self._systemd.systemctl("start", "docker.service"), check=False, timeout_seconds=_START_SECONDS)
         if not done.ok:
             said = (done.stderr.strip().splitlines() or ["no reason"])[0]

@@ -1,0 +1,133 @@
+"""Images: recipes that build without a registry, nobody in them is root, and the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import runpy
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pagecage.hosts.vm.recipe import read_versions
+from pagecage.process import run
+from tests.tree import ROOT
+
+RECIPES = sorted((ROOT / "containers").glob("*.Containerfile"))
+BIN = Path(sys.prefix) / "bin"
+
+
+def stages(recipe: Path) -> list[str]:
+    """The text of each stage, from its FROM on."""
+    return re.split(r"^(?=FROM )", recipe.read_text(), flags=re.MULTILINE)[1:]
+
+
+def users(stage: str) -> list[str]:
+    return re.findall(r"^USER (\S+)$", stage, re.MULTILINE)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_what_an_image_stands_on_is_an_argument(recipe: Path) -> None:
+    bases = [stage.split()[1] for stage in stages(recipe)]
+    assert set(bases) <= {"${BASE}", "${PROGRAMS}", "scratch"}, "a version is written in containers/versions.env alone"
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_nobody_in_an_image_is_root(recipe: Path) -> None:
+    [user] = users(stages(recipe)[-1])
+    assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user), "by number, since whoever runs it may forbid names"
+
+
+def test_versions_are_where_they_are_looked_for() -> None:
+    assert {"BASE_SUITE", "IMAGE_EPOCH", "GUEST_SUITE"} <= set(read_versions(ROOT))
+
+
+def compose() -> dict[str, Any]:
+    return dict(yaml.safe_load((ROOT / "containers/compose.yaml").read_text()))
+
+
+def test_the_compose_file_obeys_its_specification() -> None:
+    done = run(
+        [BIN / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", "containers/compose.yaml"], cwd=ROOT
+    )
+    assert done.ok
+
+
+def test_the_notebook_server_is_reached_from_this_machine_alone_and_by_a_token() -> None:
+    [service] = compose()["services"].values()
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert service["environment"]["JUPYTER_TOKEN"].startswith("${JUPYTER_TOKEN:?")
+    assert all(volume["read_only"] for volume in service["volumes"])
+
+
+def test_the_lock_of_the_notebook_server_has_hashes_and_names_no_index() -> None:
+    text = (ROOT / "requirements/notebook.txt").read_text()
+    pinned = re.findall(r"^[a-z0-9][\w.-]*==", text, re.MULTILINE)
+    assert "jupyterlab==" in pinned
+    assert "--hash=sha256:" in text
+    assert "index" not in re.sub(r"#.*", "", text)
+
+
+@pytest.fixture(scope="module")
+def sbom() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "tools/sbom"))
+
+
+def test_a_bill_of_materials_lists_debians_and_pythons_packages(sbom: dict[str, Any], tmp_path: Path) -> None:
+    status = tmp_path / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(
+        "Package: libc6\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.41-12\n\n"
+        "Package: gone\nStatus: deinstall ok config-files\nArchitecture: amd64\nVersion: 1\n\n"
+    )
+    metadata = tmp_path / "opt/venv/lib/python3.13/site-packages/Great_Tables-1.dist-info/METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: Great_Tables\nVersion: 1\n")
+    bill = sbom["bill"]("notebook", tmp_path)
+    purls = [one["purl"] for one in bill["components"]]
+    assert purls == ["pkg:deb/debian/libc6@2.41-12?arch=amd64", "pkg:pypi/great-tables@1"]
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
+    assert json.dumps(bill) == json.dumps(sbom["bill"]("notebook", tmp_path)), "it has a date in it"
+
+
+def test_the_programs_in_rust_bring_their_crates(sbom: dict[str, Any], tmp_path: Path) -> None:
+    purls = [one["purl"] for one in sbom["bill"]("workloads", tmp_path)["components"]]
+    assert any(purl.startswith("pkg:cargo/clap@") for purl in purls)
+    assert not any("pcread" in purl for purl in purls), "our own are the image itself"
+
+
+def built(name: str, folder: Path) -> str:
+    """Build an image anew in a store of its own; the hash over every file in it, and over who may do what with it."""
+    for part in ("store", "run"):
+        shutil.rmtree(ROOT / "build/images" / part, ignore_errors=True)
+    run([ROOT / "tools/build-images", name], env={"ENGINE": "buildah", "PROGRAMS": "prebuilt"}, timeout_seconds=1800)
+    store = ["buildah", "--root", ROOT / "build/images/store", "--runroot", ROOT / "build/images/run",
+             "--storage-driver", "vfs"]  # fmt: skip
+    archive = folder / f"{name}.tar"
+    run([*store, "push", f"localhost/pagecage-{name}:latest", f"docker-archive:{archive}"], timeout_seconds=600)
+    return contents(archive)
+
+
+def contents(archive: Path) -> str:
+    """The hash over the layers: their tars hold every byte, owner, mode and date."""
+    with tarfile.open(archive) as outer:
+        layers = sorted(name for name in outer.getnames() if name.endswith(".tar"))
+        sums = [hashlib.sha256(member.read()).hexdigest() for name in layers if (member := outer.extractfile(name))]
+    assert sums
+    return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["base", "workloads"])
+def test_the_same_input_gives_the_same_bytes(name: str, tmp_path: Path) -> None:
+    first = built(name, tmp_path)
+    (ROOT / "build/images/base.tar").unlink(missing_ok=True)
+    (tmp_path / f"{name}.tar").unlink()
+    assert built(name, tmp_path) == first
