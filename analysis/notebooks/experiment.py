@@ -31,6 +31,9 @@ results.cells
 results.tables
 
 # %% tags=["optional"]
+results.heat
+
+# %% tags=["optional"]
 results.figure
 
 # %% tags=["optional"]
