@@ -18,6 +18,7 @@ from analysis.answers_page import markdown
 from analysis.answers_show import show_answers
 from analysis.compare import compare
 from analysis.gates import parse_gate
+from analysis.let_in import let_in
 from analysis.load import load_run
 from analysis.scorecard import as_json as scorecard_json
 from analysis.scorecard import newest_runs, scorecard
@@ -27,6 +28,7 @@ from analysis.sides import load_sides
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 
 TOP = Path(__file__).resolve().parents[1]
+INCLUDE_HELP = "an excluded trial, or the verdict that excludes some, to average in"
 JSON_HELP = "data, and data alone, on standard output"
 
 
@@ -43,11 +45,11 @@ def main(argv: list[str] | None = None) -> int:
 def _render(arguments: argparse.Namespace) -> None:
     from analysis.report import render
 
-    sys.stdout.write(f"{render(arguments.run_dir)}\n")
+    sys.stdout.write(f"{render(arguments.run_dir, arguments.include)}\n")
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    run = load_run(arguments.run_dir)
+    run = let_in(load_run(arguments.run_dir), arguments.include)
     if arguments.json:
         _print_json(as_json(run))
     elif arguments.csv or arguments.markdown:
@@ -117,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, about in (("render", "make report.ipynb and report.html"), ("show", "print table, verdicts and claims")):
         command = commands.add_parser(name, help=about)
         command.add_argument("run_dir", type=Path, help="the run's folder, as runs/latest-constrained-random")
+        command.add_argument("--include", action="append", default=[], help=INCLUDE_HELP)
         if name == "show":
             command.add_argument("--json", action="store_true", help=JSON_HELP)
             command.add_argument("--csv", action="store_true", help="the table, a line a treatment")
@@ -139,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_compare(commands: Any) -> None:
     command = commands.add_parser("compare", help="hold runs against the first of them")
     command.add_argument("run_dirs", type=Path, nargs="+", help="the runs' folders")
-    for name, about in (("--fail-if", "'read_seconds > +10%%'"), ("--include", "an excluded trial to average in")):
+    for name, about in (("--fail-if", "'read_seconds > +10%%'"), ("--include", INCLUDE_HELP)):
         command.add_argument(name, action="append", default=[], help=about)
     command.add_argument("--html", type=Path, help="a page to write beside what is printed")
     for name in ("--anyway", "--json", "--csv", "--markdown"):

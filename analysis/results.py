@@ -25,6 +25,7 @@ from analysis import (
 )
 from analysis.articles import Row, read_rows
 from analysis.diagnoses import carried
+from analysis.let_in import let_in
 from analysis.load import Run, load_run
 from analysis.look import Look, looks, numeric_factor, style
 from analysis.markup import Html, figure_html, folded, headed, once, svg_html, table_html
@@ -38,9 +39,12 @@ KIB = 1024
 class Results:
     """A run, ready to be shown. Frames are made once, when first asked for."""
 
-    def __init__(self, run_dir: str | Path) -> None:
-        """Raises PagecageError when `run_dir` is no run folder or has no record."""
-        self.run: Run = load_run(Path(run_dir))
+    def __init__(self, run_dir: str | Path, include: Sequence[str] = ()) -> None:
+        """`include` names excluded trials, or verdicts that exclude some, to count after all.
+
+        Raises PagecageError when `run_dir` is no run folder or has no record, and for a name that lets nothing in.
+        """
+        self.run: Run = let_in(load_run(Path(run_dir)), include)
 
     @cached_property
     def trial_df(self) -> pd.DataFrame:

@@ -138,21 +138,30 @@ def run(
 
 
 @app.command
-def show(name: str, form: Form = Form(), *, html: bool = False) -> int:  # noqa: B008 - frozen
+def show(
+    name: str,
+    form: Form = Form(),  # noqa: B008 - frozen
+    *,
+    include: list[str] | None = None,
+    html: bool = False,
+) -> int:
     """Print a run's tables, verdicts and claims.
 
     Parameters
     ----------
     name
         A run's id or path, or an experiment's name for its newest run.
+    include
+        An excluded trial to average in after all, by its name, or a verdict (limits, cache_state_reached, host_quiet)
+        for all trials that it alone excludes.
     html
         Make the report again from the records, and print its path.
     """
     folder = find_run(RUNS, name)
     if html:
-        print(render(folder.path, say))
+        print(render(folder.path, say, include or ()))
     else:
-        print(show_run(folder.path, form.options()), end="")
+        print(show_run(folder.path, form.options(), include or ()), end="")
     return EXIT_OK
 
 
