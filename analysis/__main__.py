@@ -17,8 +17,9 @@ from analysis.answers import as_json as answers_json
 from analysis.answers_page import markdown
 from analysis.answers_show import show_answers
 from analysis.compare import compare
-from analysis.fleet import is_fleet, load_fleet
+from analysis.fleet import Fleet, is_fleet, load_fleet
 from analysis.gates import parse_gate
+from analysis.let_in import let_in
 from analysis.load import load_run
 from analysis.scorecard import as_json as scorecard_json
 from analysis.scorecard import newest_runs, scorecard
@@ -28,6 +29,7 @@ from analysis.sides import load_sides
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 
 TOP = Path(__file__).resolve().parents[1]
+INCLUDE_HELP = "an excluded trial, or the verdict that excludes some, to average in"
 JSON_HELP = "data, and data alone, on standard output"
 
 
@@ -45,18 +47,18 @@ def _render(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
         from analysis.fleet_page import write_report
 
-        sys.stdout.write(f"{write_report(load_fleet(arguments.run_dir))}\n")
+        sys.stdout.write(f"{write_report(_fleet(arguments))}\n")
         return
     from analysis.report import render
 
-    sys.stdout.write(f"{render(arguments.run_dir)}\n")
+    sys.stdout.write(f"{render(arguments.run_dir, arguments.include)}\n")
 
 
 def _show(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
         _show_fleet(arguments)
         return
-    run = load_run(arguments.run_dir)
+    run = let_in(load_run(arguments.run_dir), arguments.include)
     if arguments.json:
         _print_json(as_json(run))
     elif arguments.csv or arguments.markdown:
@@ -65,8 +67,15 @@ def _show(arguments: argparse.Namespace) -> None:
         show(run, Console())
 
 
+def _fleet(arguments: argparse.Namespace) -> Fleet:
+    if arguments.include:
+        one = f"pagecage show {arguments.run_dir}/hosts/HOST --include {arguments.include[0]}"
+        raise PagecageError("--include lets trials of one run in, and this is a fleet's", f"show one host's: {one}")
+    return load_fleet(arguments.run_dir)
+
+
 def _show_fleet(arguments: argparse.Namespace) -> None:
-    fleet = load_fleet(arguments.run_dir)
+    fleet = _fleet(arguments)
     if arguments.json:
         _print_json(fleet_show.as_json(fleet))
     elif arguments.csv or arguments.markdown:
@@ -136,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, about in (("render", "make report.ipynb and report.html"), ("show", "print table, verdicts and claims")):
         command = commands.add_parser(name, help=about)
         command.add_argument("run_dir", type=Path, help="the run's folder, as runs/latest-constrained-random")
+        command.add_argument("--include", action="append", default=[], help=INCLUDE_HELP)
         if name == "show":
             command.add_argument("--json", action="store_true", help=JSON_HELP)
             command.add_argument("--csv", action="store_true", help="the table, a line a treatment")
@@ -158,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_compare(commands: Any) -> None:
     command = commands.add_parser("compare", help="hold runs against the first of them")
     command.add_argument("run_dirs", type=Path, nargs="+", help="the runs' folders")
-    for name, about in (("--fail-if", "'read_seconds > +10%%'"), ("--include", "an excluded trial to average in")):
+    for name, about in (("--fail-if", "'read_seconds > +10%%'"), ("--include", INCLUDE_HELP)):
         command.add_argument(name, action="append", default=[], help=about)
     command.add_argument("--html", type=Path, help="a page to write beside what is printed")
     for name in ("--anyway", "--json", "--csv", "--markdown"):

@@ -19,11 +19,13 @@ _RARE = 0.01
 Seen = Counter[int]
 
 
-def grown(run: Run, trial: Judged, probe: str, key: Callable[[Mapping[str, Any]], Any]) -> Counter[Any]:
+def grown(
+    run: Run, trial: Judged, probe: str, key: Callable[[Mapping[str, Any]], Any], collector: str = "bpftrace"
+) -> Counter[Any]:
     """How often each kind of a probe's event came from `go` on; the trace's own counts are cumulative."""
     if not trial.record.measured:
         return Counter()
-    lines, start = read_lines(run.path, trial.record, "bpftrace"), trial.record.measured["start_monotonic_seconds"]
+    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured["start_monotonic_seconds"]
     before = _totals([line for line in lines if line["t"] <= start][-1:], probe, key)
     return _totals(lines[-1:], probe, key) - before
 

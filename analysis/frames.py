@@ -12,8 +12,10 @@ import pandas as pd
 from analysis.cells import Treatment
 from analysis.decoded import grown
 from analysis.load import Judged, Run, read_lines, trace_path
+from analysis.series import STALLS, Series
 from analysis.wording import label
 from pagecage.errors import PagecageError
+from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.readings import measured_seconds
 
 KIB = 1024
@@ -73,9 +75,22 @@ def _rates(trial: Judged) -> dict[str, np.ndarray]:
     keep = last > first
     span = (last - first)[keep]
     columns = {name: _grown(series.io[key], steps)[keep] / span for name, key in _RATES.items()}
+    columns |= _waits(series, steps, keep, span)
     middle = ((first + last) / 2)[keep]
     states = {name: np.asarray(getattr(series, name))[steps:][keep] for name in ("resident_pages", "memory_current")}
+    states["resident_bytes"] = states["resident_pages"] * PAGE_BYTES
     return {"t": middle, **columns, **states, "seconds": middle - measured["start_monotonic_seconds"]}
+
+
+def _waits(series: Series, steps: int, keep: np.ndarray, span: np.ndarray) -> dict[str, np.ndarray]:
+    """Bytes of an I/O, refaults, and the share of the time in which some task waited; not a number where not known."""
+    moved = _grown(series.io["rbytes"], steps) + _grown(series.io["wbytes"], steps)
+    count = _grown(series.io["rios"], steps) + _grown(series.io["wios"], steps)
+    size = np.divide(moved, count, out=np.full(len(count), np.nan), where=count > 0)
+    stalled = {f"{kind}_stalled_fraction": _grown(series.stalled_us[kind], steps)[keep] / 1e6 / span for kind in STALLS}
+    return {
+        "bytes_per_io": size[keep], "refaults_per_second": _grown(series.refaults, steps)[keep] / span, **stalled,
+    }  # fmt: skip
 
 
 _RATES = {

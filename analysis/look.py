@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
@@ -12,14 +14,19 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from analysis.cells import treatments
+from analysis.cells import figures, treatments
+from analysis.levels import numbers
 from analysis.load import Run
 from analysis.wording import label
 
-# Okabe and Ito, "Color Universal Design" (2008), without the yellow and the black that one of two backgrounds hides.
-COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#8A8A8A")
-MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+# Okabe and Ito, "Color Universal Design" (2008), without the yellow and the black that one of two backgrounds hides;
+# in an order in which neighbours are as different as can be.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8A8A8A")
+GREY = "#8A8A8A"
+MARKERS = ("o", "v", "s", "D", "^", "P", "X")
 LINES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (5, 1, 1, 1)))
+MOST_GROUPS = 14
+"""More lines than this cannot be told apart."""
 INK = "#010203"
 """Stands for the page's own text colour, so that a figure is readable on light and dark."""
 _STYLE = {
@@ -46,30 +53,69 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class Look:
-    """How one treatment is drawn, and its name beside others: without the factors that do not vary."""
+    """How one treatment is drawn, and its name beside others: without the factors that do not vary.
+
+    Treatments that differ only along the axis of a curve are one `group`: they share the colour, and markers tell them
+    apart. `number` is the group's, `along` the level on that axis.
+    """
 
     name: str
     colour: str
     marker: str
     line: Any
+    group: str
+    number: int
+    along: str
 
 
 def looks(run: Run) -> dict[str, Look]:
-    """A look for each treatment's label: colour by all factors but the last that varies, marker and line by that."""
-    constant = run.layout.constant
-    *others, across = [name for name in run.factors if name not in constant]
-    levels = run.factors[across]
-    groups: dict[tuple[str, ...], int] = {}
-    found = {}
+    """A look for each treatment's label, the same in every figure of a report."""
+    varying = [name for name in run.factors if name not in run.layout.constant]
+    numeric = numeric_factor(run)
+    along = numeric[0] if numeric else varying[-1]
+    others = [name for name in varying if name != along] or [along]
+    groups, found = _groups(run, others), {}
+    unit = f"{along.replace('_', ' ')} " if numeric else ""
     for treatment in treatments(run):
-        group = groups.setdefault(tuple(treatment[name] for name in others), len(groups))
-        place = levels.index(treatment[across]) + group // len(COLOURS)
-        if not others:
-            group, place = place, 0
-        name = label({factor: treatment[factor] for factor in (*others, across)})
-        look = COLOURS[group % len(COLOURS)], MARKERS[place % len(MARKERS)], LINES[place % len(LINES)]
-        found[label(dict(treatment))] = Look(name, *look)
+        number, told = groups[tuple(treatment[name] for name in others)]
+        place = number if others == [along] else run.factors[along].index(treatment[along]) + number // len(COLOURS)
+        name = label({factor: treatment[factor] for factor in varying})
+        drawn = COLOURS[number % len(COLOURS)], MARKERS[place % len(MARKERS)], LINES[place % len(LINES)]
+        found[label(dict(treatment))] = Look(name, *drawn, told, number, f"{unit}{treatment[along]}")
     return found
+
+
+def numeric_factor(run: Run) -> tuple[str, dict[str, float]] | None:
+    """The factor with the most levels that are numbers and vary in this run; of two the later one."""
+    found = None
+    for name in run.factors:
+        used = [v for v in run.factors[name] if any(trial["treatment"][name] == v for trial in run.plan["trials"])]
+        known = numbers(used)
+        if known and (found is None or len(known) >= len(found[1])):
+            found = name, known
+    return found
+
+
+def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int, str]]:
+    """For each combination of levels the number of its colour, and what a legend says: all of its levels.
+
+    Where there are too many to tell apart it is the level of the one factor that tells most of the response.
+    """
+    keys = list(dict.fromkeys(tuple(treatment[name] for name in others) for treatment in treatments(run)))
+    if len(keys) <= MOST_GROUPS:
+        return {key: (number, " · ".join(key)) for number, key in enumerate(keys)}
+    place = max(range(len(others)), key=lambda one: _explained(run, others[one]))
+    used = [level for level in run.factors[others[place]] if level in {key[place] for key in keys}]
+    return {key: (used.index(key[place]), f"{others[place]} {key[place]}") for key in keys}
+
+
+def _explained(run: Run, factor: str) -> float:
+    """How far apart the levels of a factor are, as the response stands on a log axis."""
+    logs: dict[str, list[float]] = {}
+    for treatment in treatments(run):
+        found = [value for value in figures(run, treatment, run.response) if value > 0]
+        logs.setdefault(treatment[factor], []).extend(map(math.log, found))
+    return statistics.pstdev([statistics.median(values) for values in logs.values() if values] or [0.0])
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
-from analysis.look import Look
+from analysis.look import GREY, INK, Look
 
 JITTER = 0.16
 BAR_HEIGHT = 0.08
@@ -19,6 +19,8 @@ MOST_POINTS = 4000
 """Points of a panel: more than its width has pixels for, by far."""
 FEWEST_POINTS = 60
 """Points of a trial, however many trials share a panel."""
+FEWEST_BARS = 8
+"""Fewer than this within the measured part would leave an axis of time nearly empty."""
 BAR = {" ": 0.0, "o": 0.5, "O": 1.0}
 
 
@@ -61,7 +63,7 @@ def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
 def timeline(
     axes: Axes, fine_df: pd.DataFrame, second_df: pd.DataFrame, column: str, look: Look, cap: float | None = None
 ) -> Axes:
-    """A rate over time: the 10 Hz series as lines, one a trial, iostat's seconds as marks, a cap dashed."""
+    """A figure over time: the 10 Hz series as lines, one a trial, iostat's seconds as marks, a cap dashed."""
     for rows in _thinned(fine_df, column):
         axes.plot(rows["seconds"], rows[column], color=look.colour, lw=1.2, alpha=0.8)
     for rows in _thinned(second_df, column):
@@ -69,9 +71,19 @@ def timeline(
             rows["seconds"], rows[column], ls="none", marker=look.marker, ms=4, mec=look.colour, mfc="none", mew=0.9
         )
     if cap:
-        axes.axhline(cap, color="#D55E00", lw=1.1, ls=(0, (6, 3)))
+        axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
         axes.annotate("cap", (1, cap), xycoords=("axes fraction", "data"), va="bottom", ha="right", fontsize=8)
     axes.set_ylim(bottom=0)
+    return axes
+
+
+def shade_outside(axes: Axes, start: float, end: float) -> Axes:
+    """What lies before `start` and after `end`, the measured part, in pale grey, as far as the axis goes."""
+    low, high = axes.get_xlim()
+    for left, right in ((low, start), (end, high)):
+        if left < right:
+            axes.axvspan(left, right, facecolor=GREY, alpha=0.16, lw=0, zorder=0)
+    axes.set_xlim(low, high)
     return axes
 
 
@@ -99,23 +111,51 @@ def _lowest_and_highest(values: np.ndarray, stretches: int) -> list[int]:
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
     """vmtouch's bars of one trial below one another, time downwards: where in the file what is resident, when.
 
-    A bar is as high as its time is known; where bars are rare there is nothing between them. Lines mark `go` and `end`.
+    Many bars stand at their times, and a bar is as high as its time is known. Few stand below one another at one
+    height, each with its time. Lines mark `go` and `end`.
     """
     bars = vmtouch_df.sort_values("seconds")
-    end = float(bars["measured_seconds"].iloc[0])
-    times = bars["seconds"].to_numpy()
+    end, times = float(bars["measured_seconds"].iloc[0]), bars["seconds"].to_numpy()
+    rows = [[BAR.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]]
+    during = (times >= 0) & (times <= end)
+    if during.sum() < FEWEST_BARS:
+        edges, picture = _one_height(axes, times, rows, end, colour)
+    else:
+        edges, picture = _at_their_times(axes, times, rows, end, colour)
+    axes.pcolormesh(np.linspace(0, 100, 61), edges, picture, cmap=_shades(colour), vmin=0, vmax=1, rasterized=True)
+    axes.grid(visible=False)
+    return axes
+
+
+def _at_their_times(
+    axes: Axes, times: np.ndarray, rows: Sequence[Sequence[float]], end: float, colour: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where bars are rare there is nothing between them."""
     gaps = np.concatenate([[np.inf], np.diff(times), [np.inf]])
     reach = np.minimum(gaps, BAR_HEIGHT * end) / 2
-    rows = [[BAR.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]]
-    edges = np.stack([times - reach[:-1], times + reach[1:]], axis=1).ravel()
     picture = np.full((2 * len(rows) - 1, 60), np.nan)
     picture[::2] = rows
-    axes.pcolormesh(np.linspace(0, 100, 61), edges, picture, cmap=_shades(colour), vmin=0, vmax=1, rasterized=True)
     for moment in (0.0, end):
         axes.axhline(moment, color=colour, lw=0.9)
     axes.set_ylim(end * 1.1, -0.1 * end)
-    axes.grid(visible=False)
-    return axes
+    return np.stack([times - reach[:-1], times + reach[1:]], axis=1).ravel(), picture
+
+
+def _one_height(
+    axes: Axes, times: np.ndarray, rows: Sequence[Sequence[float]], end: float, colour: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Strips of one height: the last before `go`, all up to `end`, and the first after it."""
+    first = max(0, int((times < 0).sum()) - 1)
+    last = min(len(times), int((times <= end).sum()) + 1)
+    shown = times[first:last]
+    picture = np.full((2 * len(shown) - 1, 60), np.nan)
+    picture[::2] = rows[first:last]
+    edges = np.stack([np.arange(len(shown)) + 0.06, np.arange(len(shown)) + 0.94], axis=1).ravel()
+    for moment in (0.0, end):
+        axes.axhline(float((shown <= moment).sum()), color=colour, lw=0.9, ls=(0, (4, 2)))
+    axes.set_yticks(np.arange(len(shown)) + 0.5, [f"{moment:.3g}" for moment in shown])
+    axes.set_ylim(len(shown), 0)
+    return edges, picture
 
 
 def _shades(colour: str) -> LinearSegmentedColormap:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html import escape
 
+from analysis import let_in
 from analysis.findings import Finding, find
 from analysis.load import Run
 from analysis.stopped import stopping
@@ -97,7 +98,9 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         )
     if answered + unable + wrong < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
-    excluded = sum(t.verdicts.excluded and t.verdicts.is_data_point for t in run.trials)
+    if said := let_in.told(run):
+        yield "warn", f"<strong>Let in.</strong> {escape(said[:1].upper() + said[1:])}."
+    excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)
     if excluded:
         what = f"{excluded} of {planned} trials are excluded"
         yield "warn", f"<strong>{what}</strong> by their verdicts: shown, not averaged in."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.door import check_records, read_plan
@@ -19,8 +20,8 @@ _SOCKETS = {"KernelManager": {"transport": "ipc"}}
 """The kernel is spoken to by sockets in a folder of ours, not by ports that anybody on the machine may try."""
 
 
-def render(run_path: Path) -> Path:
-    """Execute the notebook on a run and export it; gives the HTML file's path.
+def render(run_path: Path, include: Sequence[str] = ()) -> Path:
+    """Execute the notebook on a run and export it; gives the HTML file's path. `include` as Results has it.
 
     A report that is there already stays as it is until the new one is whole. Raises PagecageError when a cell fails,
     naming the notebook in which the failure can be read.
@@ -32,7 +33,7 @@ def render(run_path: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
         _keep_to_ourselves(Path(scratch))
         notebook, exported = Path(scratch) / "report.ipynb", Path(scratch) / page.name
-        _execute(run_path.resolve(), notebook, Path(scratch) / "source.ipynb")
+        _execute(run_path.resolve(), include, notebook, Path(scratch) / "source.ipynb")
         exported.write_text(export(notebook, title))
         for made in (notebook, exported):
             _put(made, run_path / made.name)
@@ -62,7 +63,7 @@ def _keep_to_ourselves(scratch: Path) -> None:
     }
 
 
-def _execute(run_path: Path, target: Path, source: Path) -> None:
+def _execute(run_path: Path, include: Sequence[str], target: Path, source: Path) -> None:
     """papermill fills in the parameters, runs every cell and records when."""
     import jupytext
     import papermill
@@ -71,7 +72,8 @@ def _execute(run_path: Path, target: Path, source: Path) -> None:
     jupytext.write(jupytext.read(SOURCE), source)
     try:
         papermill.execute_notebook(
-            source, target, parameters={"run_dir": "."}, kernel_name=KERNEL, progress_bar=False,
+            source, target, parameters={"run_dir": ".", "include": list(include)},
+            kernel_name=KERNEL, progress_bar=False,
             execution_timeout=CELL_TIMEOUT_SECONDS, cwd=str(run_path), config=Config(_SOCKETS),
         )  # fmt: skip
     except papermill.PapermillExecutionError as error:

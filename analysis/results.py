@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from analysis import cell_tables, curves, figures, frames, grains, tables
+from analysis import (
+    alt,
+    cell_tables,
+    curves,
+    figures,
+    frames,
+    grains,
+    heat,
+    latencies,
+    sweep_figures,
+    tables,
+    timelines,
+)
 from analysis.articles import Row, read_rows
 from analysis.diagnoses import carried
+from analysis.let_in import let_in
 from analysis.load import Run, load_run
-from analysis.look import style, svg
+from analysis.look import Look, looks, numeric_factor, style
+from analysis.markup import Html, figure_html, folded, headed, once, svg_html, table_html
 from analysis.prose import answer_html, notices, story_html
 from analysis.sweeps import rows, sentences, sweep_of
-from analysis.wording import title
 from pagecage.units import PAGE_BYTES
 
 KIB = 1024
-_MARKED = {"✓": "good", "✗": "bad"}
-
-
-@dataclass(frozen=True)
-class Html:
-    """HTML as a notebook cell's value."""
-
-    text: str
-
-    def _repr_html_(self) -> str:
-        return self.text
 
 
 class Results:
     """A run, ready to be shown. Frames are made once, when first asked for."""
 
-    def __init__(self, run_dir: str | Path) -> None:
-        """Raises PagecageError when `run_dir` is no run folder or has no record."""
-        self.run: Run = load_run(Path(run_dir))
+    def __init__(self, run_dir: str | Path, include: Sequence[str] = ()) -> None:
+        """`include` names excluded trials, or verdicts that exclude some, to count after all.
+
+        Raises PagecageError when `run_dir` is no run folder or has no record, and for a name that lets nothing in.
+        """
+        self.run: Run = let_in(load_run(Path(run_dir)), include)
 
     @cached_property
     def trial_df(self) -> pd.DataFrame:
@@ -81,7 +84,7 @@ class Results:
         throughout = "; ".join(f"{name} {level}" for name, level in constant.items())
         told = f'<p class="source">Throughout: {escape(throughout)}.</p>' if throughout else ""
         kind = "cells" if self.run.layout.across else "cells rows"
-        table = _table(_once(cell_tables.cell_table(self.run), len(self.run.layout.down) - 1), kind)
+        table = table_html(once(cell_tables.cell_table(self.run), len(self.run.layout.down) - 1), kind)
         return Html(told + (table.text if table else ""))
 
     @property
@@ -91,30 +94,55 @@ class Results:
         return Html("".join(parts)) if parts else None
 
     def _further(self, table: Mapping[str, Any]) -> str | None:
-        made = _table(cell_tables.response_table(self.run, table), "cells further")
+        made = table_html(cell_tables.response_table(self.run, table), "cells further")
         heading, about = (escape(self.run.filled(table.get(key, ""))) for key in ("title", "about"))
         return f"<h3>{heading}</h3>{f'<p>{about}</p>' if about else ''}{made.text}" if made else None
+
+    @cached_property
+    def look(self) -> dict[str, Look]:
+        """How each treatment is drawn, the same in every figure."""
+        return looks(self.run)
+
+    @cached_property
+    def latency_df(self) -> pd.DataFrame:
+        """One row a bucket of a trial's latency histograms."""
+        return latencies.latency_frame(self.run)
+
+    @property
+    def heat(self) -> Html | None:
+        """The table as a picture, where two or three factors that count nothing span it."""
+        heat_df = heat.heat_frame(self.run, self.run.response)
+        return figure_html(lambda: heat.heat_figure(heat_df), lambda: alt.of_heat(heat_df, self.run.response))
 
     @property
     def figure(self) -> Html | None:
         """The response over a factor that counts something; one point a trial where none does."""
-        curve = lambda: curves.curve_figure(self.run, self.trial_df, self.run.response)  # noqa: E731
-        return _figure(curve, f"{title(self.run.response)}, lines through medians") or self.strips
+        response = self.run.response
+        curve = lambda: curves.curve_figure(self.run, self.trial_df, response, self.look)  # noqa: E731
+        return figure_html(curve, self._curve_says) or self.strips
+
+    def _curve_says(self) -> str:
+        factor, levels = numeric_factor(self.run) or ("", {})
+        lines = curves.lines_of(self.run, self.trial_df, self.run.response, factor)
+        return alt.of_curve(lines, factor, list(levels), self.run.response)
 
     @property
     def latencies(self) -> Html | None:
-        """Percentiles, where the workload or fio told any."""
+        """Percentiles, where the workload, fio or a trace told any."""
         with style():
-            drawn = curves.latency_figures(self.run, self.trial_df)
-        parts = [_svg(figure, f"Percentiles of {what.replace('_', ' ')}") for what, figure in drawn.items()]
-        return Html("<h2>How late, how often</h2>" + "".join(parts)) if parts else None
+            drawn = latencies.latency_figures(self.trial_df, self.latency_df, self.look)
+        parts = [
+            svg_html(figure, alt.of_latency(what, self.trial_df, self.latency_df, self.look), what.replace("_", " "))
+            for what, figure in drawn.items()
+        ]
+        return Html(f"<h2>How late, how often</h2><p>{_ABOUT_LATENCY}</p>" + "".join(parts)) if parts else None
 
     @property
     def claims(self) -> Html | None:
         """Published and measured; folded below it what no run could test."""
-        made = _table(tables.claims_table(self.run), "claims")
-        silent = _folded("published figures that this run says nothing about", tables.silent_table(self.run), "claims")
-        left = _folded("published figures that no run here tests", tables.untestable_table(self.run, _rows()))
+        made = table_html(tables.claims_table(self.run), "claims")
+        silent = folded("published figures that this run says nothing about", tables.silent_table(self.run), "claims")
+        left = folded("published figures that no run here tests", tables.untestable_table(self.run, _rows()))
         if not made and not silent and not left:
             return None
         about = f"<p>{_ABOUT_CLAIMS}</p>" if made else ""
@@ -125,16 +153,19 @@ class Results:
     def sweep(self) -> Html | None:
         """Of a run that varied one limit: measured beside predicted, and the knee."""
         found = sweep_of(self.run)
-        made = _table(pd.DataFrame(rows(found))) if found else None
+        made = table_html(pd.DataFrame(rows(found))) if found else None
         if found is None or made is None:
             return None
         told = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(found))
-        return Html(f"<h2>One limit varied</h2>{made.text}<ul>{told}</ul>")
+        factor = self.run.plan["sweep"]["factor"]
+        draw = lambda: sweep_figures.sweep_figure(found, factor, self.trial_df, self.look)  # noqa: E731
+        drawn = figure_html(draw, lambda: alt.of_sweep(found))
+        return Html(f"<h2>One limit varied</h2>{made.text}<ul>{told}</ul>{drawn.text if drawn else ''}")
 
     @property
     def diagnosis(self) -> Html | None:
         """What held each caged treatment back, in sentences that can be forwarded."""
-        made = _table(tables.diagnosis_table(self.run), "narrow")
+        made = table_html(tables.diagnosis_table(self.run), "narrow")
         told = "".join(f"<li>{escape(sentence)}.</li>" for sentence in carried(self.run))
         cloud = f"<p>How nearly the provider's ways were met:</p><ul>{told}</ul>" if told else ""
         return Html(f"<h2>What held it back</h2>{made.text}{cloud}") if made else None
@@ -143,80 +174,100 @@ class Results:
     def evidence(self) -> Html:
         """What the verdicts rest on, folded: limits, cache, quiet, exclusions."""
         parts = (
-            _folded("trials by what became of them", tables.counts_table(self.run), "narrow", counted=False),
-            _folded("trials that are not averaged in", tables.excluded_table(self.run)),
-            _folded("limits, and the proof that each was in force", tables.limits_table(self.run)),
-            _folded("treatments: cache state, quiet, and what held each back", tables.proof_table(self.run)),
+            folded("trials by what became of them", tables.counts_table(self.run), "narrow", counted=False),
+            folded("trials that are not averaged in", tables.excluded_table(self.run)),
+            folded("limits, and the proof that each was in force", tables.limits_table(self.run)),
+            folded("treatments: cache state, quiet, and what held each back", tables.proof_table(self.run)),
         )
         return Html("".join(part.text for part in parts if part))
 
     @property
     def strips(self) -> Html | None:
         """One point a trial."""
-        return _figure(lambda: figures.strip_figure(self.run, self.trial_df, self.run.response), "One point a trial")
+        return self._strip(self.trial_df, self.run.response)
+
+    def _strip(self, trial_df: pd.DataFrame, response: str, marks: Mapping[str, float] | None = None) -> Html | None:
+        draw = lambda: figures.strip_figure(trial_df, response, self.look, marks)  # noqa: E731
+        return figure_html(draw, lambda: alt.of_strip(trial_df, response, self.look))
 
     @property
     def amplification(self) -> Html | None:
         """Bytes read for each byte asked for, with the read-ahead window as a mark."""
-        return _headed("Read amplification", _figure(self._amplification, "Read amplification, one point a trial"))
-
-    def _amplification(self) -> Figure | None:
         if "amplification" not in self.trial_df:
             return None
         read = self.trial_df[self.trial_df["amplification"] > 0]
-        if read.empty:
-            return None
-        return figures.strip_figure(self.run, read, "amplification", _marks(self.run))
+        return (
+            None if read.empty else headed("Read amplification", self._strip(read, "amplification", _marks(self.run)))
+        )
 
     @property
     def timelines(self) -> Html | None:
-        """MB/s and I/Os a second over time."""
-        made = _figure(
-            lambda: figures.timeline_figure(self.run, self.trial_df, self.trace_df, frames.iostat_frame(self.run)),
-            "Disk rates over time",
+        """MB/s and I/Os a second over time; folded below it sizes, residency, refaults and stalls."""
+        way, names = timelines.busy(self.trial_df, self.trace_df, self.look)
+        draw = lambda: timelines.timeline_figure(  # noqa: E731
+            self.run, self.trial_df, self.trace_df, frames.iostat_frame(self.run), self.look
         )
-        return _headed("The disk over time", made, _ABOUT_TIME)
+        made = figure_html(draw, lambda: alt.of_lanes(self.trace_df, names, way.lanes, self.look))
+        return headed("The disk over time", Html(made.text + self._states(names)), _ABOUT_TIME) if made else None
+
+    def _states(self, names: Sequence[str]) -> str:
+        lanes = timelines.states(self.trace_df, names)
+        draw = lambda: timelines.state_figure(self.run, names, lanes, self.trace_df, self.look)  # noqa: E731
+        made = figure_html(draw, lambda: alt.of_lanes(self.trace_df, names, lanes, self.look))
+        about = ", ".join(lane.words for lane in lanes)
+        return f"<details><summary>{escape(about)}, over time</summary>{made.text}</details>" if made else ""
 
     @property
     def residency(self) -> Html | None:
         """What was resident where and when."""
-        draw = lambda: figures.residency_figure(self.run, frames.vmtouch_frame(self.run))  # noqa: E731
-        return _headed("What was resident", _figure(draw, "Residency over time"), _ABOUT_RESIDENCY)
+        shown = figures.changing_residency(frames.vmtouch_frame(self.run), self.look)
+        made = figure_html(
+            lambda: figures.residency_figure(shown, self.look), lambda: alt.of_residency(shown, self.look)
+        )
+        return headed("What was resident", made, _ABOUT_RESIDENCY)
 
     @property
     def kernel(self) -> Html | None:
         """Sizes of read-ahead requests, and faults by the flags of the mapping."""
-        draw = lambda: figures.readahead_figure(self.run, frames.readahead_frame(self.run))  # noqa: E731
-        drawn = _figure(draw, "Sizes of read-ahead requests")
-        faults = _folded(
+        readahead_df = frames.readahead_frame(self.run)
+        drawn = figure_html(
+            lambda: figures.readahead_figure(readahead_df, self.look), lambda: alt.of_readahead(readahead_df, self.look)
+        )
+        faults = folded(
             "kinds of faults, by the flags of the mapping", tables.fault_table(frames.fault_frame(self.run))
         )
         made = [part.text for part in (drawn, faults) if part]
-        return _headed("Read-ahead", Html("".join(made)), _ABOUT_KERNEL) if made else None
+        return headed("Read-ahead", Html("".join(made)), _ABOUT_KERNEL) if made else None
 
     @property
     def trials(self) -> Html | None:
         """Every trial, folded away."""
-        return _folded("trials, in the order they ran", tables.trial_table(self.run), "long")
+        return folded("trials, in the order they ran", tables.trial_table(self.run), "long")
 
     @property
     def facts(self) -> Html | None:
         """What the host is."""
-        return _folded("facts of the host", tables.facts_table(self.run), "narrow")
+        return folded("facts of the host", tables.facts_table(self.run), "narrow")
 
     @property
     def making(self) -> Html | None:
         """How this was made, and how to make it again."""
-        return _table(tables.making_table(self.run), "narrow")
+        return table_html(tables.making_table(self.run), "narrow")
 
 
 _ABOUT_CLAIMS = "The rule by which each figure counts as reproduced was fixed before the first run."
 _ABOUT_TIME = (
     "Lines: the slice's own I/O, from its <code>io.stat</code> ten times a second, averaged over half a second (0.2 s "
-    "where a part is shorter than three). Marks: iostat's seconds for the whole disk, each in the middle of its second."
+    "where a part is shorter than three). Marks: iostat's seconds for the whole disk, in the middle of each. "
+    "Dashed: the cap. Grey: before <code>go</code>, and after the end."
+)
+_ABOUT_LATENCY = (
+    "Left half of all, right the rarest. Lines without marks are whole histograms of all trials that count, up to the "
+    "slowest of all; lines through marks join the percentiles that were told, medians over trials."
 )
 _ABOUT_RESIDENCY = (
-    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of the data; pale: some."
+    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of the data; pale: "
+    "some. Lines: <code>go</code>, and the end."
 )
 _ABOUT_KERNEL = (
     "How many pages the kernel asked for at once (<code>page_cache_ra_order</code>), and with which flags the mapping "
@@ -228,19 +279,6 @@ def _rows() -> list[Row]:
     return read_rows(Path(__file__).resolve().parents[1] / "experiments")
 
 
-def _headed(heading: str, made: Html | None, about: str = "") -> Html | None:
-    """A part with its heading; nothing where there is nothing to head."""
-    text = f"<p>{about}</p>" if about else ""
-    return Html(f"<h3>{escape(heading)}</h3>{text}{made.text}") if made else None
-
-
-def _folded(about: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> Html | None:
-    """A table behind its summary; nothing for an empty one."""
-    made = _table(frame, kind)
-    number = f" ({len(frame)})" if counted else ""
-    return Html(f"<details><summary>{escape(about)}{number}</summary>{made.text}</details>") if made else None
-
-
 def _marks(run: Run) -> dict[str, float]:
     """Amplification 1, and that of reading a whole window for one page."""
     sizes = {t.record.device.get("knobs", {}).get("read_ahead_kb") for t in run.trials} - {None}
@@ -249,45 +287,3 @@ def _marks(run: Run) -> dict[str, float]:
         window = float(sizes.pop())
         marks[f"{window:.0f} KiB for each page"] = window * KIB / PAGE_BYTES
     return marks
-
-
-def _once(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
-    """Levels that repeat the row above are left out of the first columns, as one would by hand."""
-    told = frame.copy()
-    for place in range(max(0, columns)):
-        above = frame.iloc[:, : place + 1].shift().eq(frame.iloc[:, : place + 1]).all(axis=1)
-        told.iloc[:, place] = frame.iloc[:, place].mask(above, "")
-    return told
-
-
-def _table(frame: pd.DataFrame, kind: str = "") -> Html | None:
-    """A frame as a table of its own, in a box that scrolls where the page is too narrow; nothing for an empty one."""
-    if frame.empty:
-        return None
-    text = frame.map(_cell).to_html(
-        classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
-    )
-    return Html(f'<div class="scroll">{text}</div>')
-
-
-def _cell(value: object) -> str:
-    """A cell's first line, and below it in small what belongs to it; marks get their colour."""
-    first, *rest = escape(str(value)).split("\n")
-    kind = _MARKED.get(first[:1])
-    text = f'<span class="{kind}">{first}</span>' if kind else first
-    return text + "".join(f"<small{_LONG if len(line) > _LONG_LINE else ''}>{line}</small>" for line in rest)
-
-
-_LONG_LINE = 60
-"""A line below a figure that is longer is a sentence, which may break."""
-_LONG = ' class="long"'
-
-
-def _figure(draw: Callable[[], Figure | None], caption: str) -> Html | None:
-    with style():
-        figure = draw()
-    return Html(_svg(figure, caption)) if figure else None
-
-
-def _svg(figure: Figure, caption: str) -> str:
-    return f'<figure><div class="scroll">{svg(figure, escape(caption))}</div></figure>'

@@ -8,17 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 IO_KEYS = ("rbytes", "rios", "wbytes", "wios")
+STALLS = ("io", "memory")
 _NOT_KNOWN = float("nan")
 
 
 @dataclass(frozen=True)
 class Series:
-    """A column a figure, all of one length; what a row lacks is not a number. `io` has the slice's totals by key."""
+    """A column a figure, all of one length; what a row lacks is not a number.
+
+    `io` has the slice's totals by key, `stalled_us` for how long some task of it had waited for `io` and for `memory`,
+    `refaults` how many file pages were read that had been there before (`workingset_refault_file`).
+    """
 
     t: array[float]
     io: Mapping[str, array[float]]
     resident_pages: array[float]
     memory_current: array[float]
+    refaults: array[float]
+    stalled_us: Mapping[str, array[float]]
 
 
 def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
@@ -29,7 +36,20 @@ def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
         io={key: array("d", [row["io"].get(key, 0) for row in known]) for key in IO_KEYS},
         resident_pages=_state(known, "resident_pages"),
         memory_current=_state(known, "memory_current"),
+        refaults=_told(known, "memory_stat", "workingset_refault_file"),
+        stalled_us={kind: _told(known, "pressure", kind, "some") for kind in STALLS},
     )
+
+
+def _told(rows: Sequence[Mapping[str, Any]], *path: str) -> array[float]:
+    """A figure that stands deeper in a row."""
+    return array("d", [_at(row, path) for row in rows])
+
+
+def _at(row: Any, path: Sequence[str]) -> float:
+    for key in path:
+        row = (row or {}).get(key)
+    return _NOT_KNOWN if row is None else row
 
 
 def _state(rows: Sequence[Mapping[str, Any]], key: str) -> array[float]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from analysis import let_in
 from analysis.cells import Cell, make_cell, published_figures, treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.diagnoses import carried, told_by_treatment
@@ -52,6 +53,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "size": run.plan["size"],
         "emulated": run.is_emulated,
         "response": run.response,
+        "let_in": [trial.record.trial_id for trial in run.trials if trial.is_let_in],
         "findings": [asdict(finding) for finding in find(run)],
         "cells": [_plain(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
@@ -88,6 +90,8 @@ def _head(run: Run) -> Iterator[str]:
     yield f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as asked for'}"
     if run.plan.get("until_ci"):
         yield stopping(run)
+    if said := let_in.told(run):
+        yield said
     if run.is_emulated:
         yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
 

@@ -8,11 +8,12 @@
 
 # %% tags=["parameters"]
 run_dir = "."
+include = []
 
 # %%
 from analysis.results import Results
 
-results = Results(run_dir)
+results = Results(run_dir, include)
 results.heading
 
 # %% tags=["optional"]
@@ -29,6 +30,9 @@ results.cells
 
 # %% tags=["optional"]
 results.tables
+
+# %% tags=["optional"]
+results.heat
 
 # %% tags=["optional"]
 results.figure

@@ -36,7 +36,8 @@ def compare(
     fail_if
         A change that must not be, as 'read_seconds > +10%': exit status 5 where it is, 6 where the figures cannot tell.
     include
-        An excluded trial to average in after all, by its name, as r3_tenth_random, or B:r3_tenth_random in one run.
+        An excluded trial to average in after all, by its name, as r3_tenth_random, or B:r3_tenth_random in one run;
+        or a verdict, as host_quiet, for all trials that it alone excludes.
     anyway
         Compare what is not comparable, and say so.
     html

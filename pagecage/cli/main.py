@@ -150,22 +150,31 @@ def run(
 
 
 @app.command
-def show(name: str, form: Form = Form(), *, html: bool = False) -> int:  # noqa: B008 - frozen
+def show(
+    name: str,
+    form: Form = Form(),  # noqa: B008 - frozen
+    *,
+    include: list[str] | None = None,
+    html: bool = False,
+) -> int:
     """Print a run's tables, verdicts and claims.
 
     Parameters
     ----------
     name
         A run's id or path, an experiment's name for its newest run, or EXPERIMENT@GROUP for the newest of a group.
+    include
+        An excluded trial to average in after all, by its name, or a verdict (limits, cache_state_reached, host_quiet)
+        for all trials that it alone excludes.
     html
         Make the report again from the records, and print its path.
     """
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
     if html:
-        print(render(path, say))
+        print(render(path, say, include or ()))
     else:
-        print(show_run(path, form.options()), end="")
+        print(show_run(path, form.options(), include or ()), end="")
     return EXIT_OK
 
 

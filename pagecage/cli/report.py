@@ -34,10 +34,13 @@ def analyse(verb: str, *arguments: str | Path, answers: Collection[int] = (EXIT_
     return done
 
 
-def render(run_folder: Path, say: Callable[[str], None]) -> Path:
-    """Execute the run's notebook and write report.ipynb and report.html into its folder; the page's path."""
+def render(run_folder: Path, say: Callable[[str], None], include: Sequence[str] = ()) -> Path:
+    """Execute the run's notebook and write report.ipynb and report.html into its folder; the page's path.
+
+    `include` names excluded trials, or verdicts, to average in.
+    """
     say("making the report ...")
-    analyse("render", run_folder)
+    analyse("render", run_folder, *(f"--include={name}" for name in include))
     return run_folder / "report.html"
 
 
@@ -60,6 +63,6 @@ def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:
     return analyse("answers", "--runs", runs.resolve(), *form).stdout
 
 
-def show_run(run_folder: Path, form: Sequence[str] = ()) -> str:
+def show_run(run_folder: Path, form: Sequence[str] = (), include: Sequence[str] = ()) -> str:
     """The run's tables for a terminal, or in the form that an option asks for (`--json --csv --markdown`)."""
-    return analyse("show", run_folder, *form).stdout
+    return analyse("show", run_folder, *form, *(f"--include={name}" for name in include)).stdout

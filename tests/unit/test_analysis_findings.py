@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from analysis import curves, prose
+from analysis import curves, look, prose
 from analysis.findings import find
 from analysis.frames import trial_frame
+from analysis.latencies import latency_figures, latency_frame, percentiles
 from analysis.load import load_run
+from analysis.look import looks, numeric_factor
 from analysis.wording import quantity, span
 from tests.fixtures.records import outer
 from tests.fixtures.runs import DEFINITION, build_run
@@ -110,7 +112,7 @@ def test_small_times_and_ratios_are_written_as_people_read_them():
 
 
 def test_percentiles_are_found_by_their_names_with_the_share_that_is_slower():
-    told = curves.percentiles(["fio_p50_us", "fio_p999_us", "beat_p99_us", "read_seconds", "x_max_us"])
+    told = percentiles(["fio_p50_us", "fio_p999_us", "beat_p99_us", "read_seconds", "x_max_us"])
     assert list(told) == ["fio_us"]
     assert {name: round(share, 6) for name, share in told["fio_us"].items()} == {
         "fio_p50_us": 0.5,
@@ -137,10 +139,10 @@ def swept(tmp_path):
 
 def test_a_factor_of_numbers_has_a_curve_and_others_have_none(tmp_path):
     plain = load_run(build_run(tmp_path / "plain"))
-    assert curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds") is None
+    assert curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds", looks(plain)) is None
     run = swept(tmp_path)
-    assert curves.numeric_factor(run) == ("pattern", {"4KiB": 4096.0, "64KiB": 65536.0})
-    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds").axes[0]
+    assert numeric_factor(run) == ("pattern", {"4KiB": 4096.0, "64KiB": 65536.0})
+    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", looks(run)).axes[0]
     assert {line.get_label() for line in axes.lines} == {
         "uncaged · heap", "uncaged · resident", "uncaged · unloaded", "tenth · resident", "tenth · unloaded",
     }  # fmt: skip
@@ -149,15 +151,15 @@ def test_a_factor_of_numbers_has_a_curve_and_others_have_none(tmp_path):
 
 def test_latencies_have_a_figure_where_there_are_percentiles(tmp_path):
     plain = load_run(build_run(tmp_path / "plain"))
-    assert curves.latency_figures(plain, trial_frame(plain)) == {}
+    assert latency_figures(trial_frame(plain), latency_frame(plain), looks(plain)) == {}
     run = swept(tmp_path)
-    drawn = curves.latency_figures(run, trial_frame(run))
+    drawn = latency_figures(trial_frame(run), latency_frame(run), looks(run))
     assert list(drawn) == ["beat"]
     assert [round(y) for y in drawn["beat"].axes[0].lines[0].get_ydata()] == [60, 400, 2000]
 
 
 def test_too_many_lines_are_coloured_by_the_factor_that_tells_most(tmp_path, monkeypatch):
-    monkeypatch.setattr(curves, "_MOST_LINES", 3)
+    monkeypatch.setattr(look, "MOST_GROUPS", 3)
     run = swept(tmp_path)
-    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds").axes[0]
+    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", looks(run)).axes[0]
     assert {line.get_label() for line in axes.lines} == {"source heap", "source resident", "source unloaded"}

@@ -7,7 +7,9 @@ import pytest
 from analysis.results import Results
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
-OPTIONAL = ("answer", "figure", "latencies", "claims", "amplification", "timelines", "residency", "kernel", "facts")
+OPTIONAL = (
+    "answer", "heat", "figure", "latencies", "claims", "amplification", "timelines", "residency", "kernel", "facts",
+)  # fmt: skip
 
 
 def bare(record):
@@ -38,7 +40,7 @@ def test_parts_with_data_are_all_there(whole):
 
 def test_a_figure_stands_where_no_factor_counts_anything(whole):
     assert whole.figure.text.count("<svg") == 1
-    assert "One point a trial" in whole.figure.text
+    assert "one point a trial" in whole.figure.text
 
 
 def test_claims_come_with_those_that_no_run_tests_folded(tmp_path):

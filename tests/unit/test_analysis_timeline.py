@@ -1,16 +1,20 @@
-"""Which way of the disk's traffic is drawn over time: the one in which the trials moved more."""
+"""What is drawn over time: the way of the disk's traffic in which more moved, and what went on in memory meanwhile."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from analysis import frames
-from analysis.figures import timeline_figure
 from analysis.load import load_run
+from analysis.look import looks
+from analysis.timelines import busy, state_figure, states, timeline_figure
 from tests.fixtures.runs import build_run
+
+CAGED_RANDOM = "tenth · unloaded · random"
 
 
 @pytest.mark.parametrize(("written", "words"), [(0, "read from the disk"), (10**15, "written to the disk")])
@@ -18,7 +22,7 @@ def test_the_larger_traffic_is_drawn(tmp_path: Any, written: int, words: str) ->
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run)
     trial_df["device_write_bytes"] = written
-    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run))
+    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), looks(run))
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == words
 
@@ -27,6 +31,49 @@ def test_a_record_from_before_writes_were_counted_shows_reads(tmp_path: Any) -> 
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run).drop(columns="device_write_bytes", errors="ignore")
     assert isinstance(trial_df, pd.DataFrame)
-    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run))
+    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), looks(run))
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == "read from the disk"
+
+
+def test_the_measured_part_is_white_and_the_rest_is_not(tmp_path: Any) -> None:
+    run = load_run(build_run(tmp_path / "run"))
+    trial_df, trace_df = frames.trial_frame(run), frames.trace_frame(run)
+    drawn = timeline_figure(run, trial_df, trace_df, frames.iostat_frame(run), looks(run))
+    assert drawn is not None
+    axes = drawn.axes[0]
+    low, high = axes.get_xlim()
+    (before, after) = ((patch.get_x(), patch.get_x() + patch.get_width()) for patch in axes.patches)
+    longest = trace_df[trace_df["treatment"] == "uncaged · unloaded · sequential"]["measured_seconds"].max()
+    assert before == (pytest.approx(low), 0.0)
+    assert after == (pytest.approx(longest), pytest.approx(high))
+
+
+def test_refaults_residency_and_stalls_are_those_of_the_sampler(tmp_path: Any) -> None:
+    run = load_run(build_run(tmp_path / "run"))
+    rows = frames.trace_frame(run)
+    rows = rows[(rows["treatment"] == CAGED_RANDOM) & rows["is_included"]]
+    inside = rows[(rows["seconds"] > 1) & (rows["seconds"] < rows["measured_seconds"] - 1)]
+    trial = next(t for t in run.trials if t.record.trial_id == inside["trial_id"].iloc[0])
+    one = inside[inside["trial_id"] == trial.record.trial_id]
+    moved, seconds = trial.record.response["device_read_bytes"], trial.record.measured["seconds"]
+    assert one["bytes_per_io"].median() == pytest.approx(131072, rel=0.01)
+    assert one["refaults_per_second"].median() == pytest.approx(moved / 4096 / seconds, rel=0.01)
+    assert one["io_stalled_fraction"].median() == pytest.approx(0.4, rel=0.01)
+    assert one["memory_stalled_fraction"].max() == 0
+    assert one["resident_bytes"].max() <= 13_421_772
+
+
+def test_lanes_in_which_nothing_ever_was_are_left_out(tmp_path: Any) -> None:
+    run = load_run(build_run(tmp_path / "run"))
+    trial_df, trace_df = frames.trial_frame(run), frames.trace_frame(run)
+    _, names = busy(trial_df, trace_df, looks(run))
+    lanes = states(trace_df, names)
+    assert [lane.words for lane in lanes] == ["size of an I/O", "resident", "refaults", "waited for I/O"]
+    drawn = state_figure(run, names, lanes, trace_df, looks(run))
+    assert drawn is not None
+    assert len([axes for axes in drawn.axes if axes.get_visible()]) == len(names) * len(lanes)
+    assert all(axes.get_ylim() == (0, 1) for axes in drawn.axes[12:16])
+    nothing = trace_df.assign(**{lane.column: np.nan for lane in lanes})
+    assert states(nothing, names) == []
+    assert state_figure(run, names, [], nothing, looks(run)) is None

@@ -160,6 +160,36 @@ def test_the_report_and_the_terminal_show_it(folder, capsys):
     assert json.loads(capsys.readouterr().out)["sweep"]["source"] == "500"
 
 
+def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
+    from analysis.sweep_figures import sweep_figure
+
+    results = Results(folder)
+    sweep = sweep_of(results.run)
+    left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.look).axes
+    measured = next(line for line in left.lines if line.get_label() == "measured")
+    assert list(measured.get_xdata()) == [500, 100_000]
+    assert list(measured.get_ydata()) == [point.measured_seconds for point in sweep.points]
+    cap, through = (
+        next(line for line in right.lines if line.get_label() == name) for name in ("the cap", "went through")
+    )
+    assert list(cap.get_ydata()) == list(cap.get_xdata()) == [500, 100_000]
+    assert through.get_ydata()[0] == pytest.approx(500, rel=0.05)
+    assert through.get_ydata()[1] < 100_000 / 2
+    assert "The time still falls at 100,000" in results.sweep.text.partition("aria-label=")[2]
+
+
+def test_a_knee_is_drawn_where_it_is_and_one_value_is_no_figure(folder):
+    from analysis.sweep_figures import sweep_figure
+
+    results = Results(folder)
+    sweep = sweep_of(results.run)
+    with_knee = replace(sweep, knee=replace(sweep.knee, value=500.0))
+    figure = sweep_figure(with_knee, "IOReadIOPSMax", results.trial_df, results.look)
+    assert all("knee" in [text.get_text() for text in axes.texts] for axes in figure.axes)
+    alone = replace(sweep, points=sweep.points[:1])
+    assert sweep_figure(alone, "IOReadIOPSMax", results.trial_df, results.look) is None
+
+
 def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     for line in lines:

@@ -1,0 +1,82 @@
+"""HTML that stands by itself: tables, figures with what they say, and what is folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.look import style, svg
+
+_MARKED = {"✓": "good", "✗": "bad"}
+
+
+@dataclass(frozen=True)
+class Html:
+    """HTML as a notebook cell's value."""
+
+    text: str
+
+    def _repr_html_(self) -> str:
+        return self.text
+
+
+def headed(heading: str, made: Html | None, about: str = "") -> Html | None:
+    """A part with its heading; nothing where there is nothing to head."""
+    text = f"<p>{about}</p>" if about else ""
+    return Html(f"<h3>{escape(heading)}</h3>{text}{made.text}") if made else None
+
+
+def folded(about: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> Html | None:
+    """A table behind its summary; nothing for an empty one."""
+    made = table_html(frame, kind)
+    number = f" ({len(frame)})" if counted else ""
+    return Html(f"<details><summary>{escape(about)}{number}</summary>{made.text}</details>") if made else None
+
+
+def once(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
+    """Levels that repeat the row above are left out of the first columns, as one would by hand."""
+    told = frame.copy()
+    for place in range(max(0, columns)):
+        above = frame.iloc[:, : place + 1].shift().eq(frame.iloc[:, : place + 1]).all(axis=1)
+        told.iloc[:, place] = frame.iloc[:, place].mask(above, "")
+    return told
+
+
+def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
+    """A frame as a table of its own, in a box that scrolls where the page is too narrow; nothing for an empty one."""
+    if frame.empty:
+        return None
+    text = frame.map(_cell).to_html(
+        classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
+    )
+    return Html(f'<div class="scroll">{text}</div>')
+
+
+def _cell(value: object) -> str:
+    """A cell's first line, and below it in small what belongs to it; marks get their colour."""
+    first, *rest = escape(str(value)).split("\n")
+    kind = _MARKED.get(first[:1])
+    text = f'<span class="{kind}">{first}</span>' if kind else first
+    return text + "".join(f"<small{_LONG if len(line) > _LONG_LINE else ''}>{line}</small>" for line in rest)
+
+
+_LONG_LINE = 60
+"""A line below a figure that is longer is a sentence, which may break."""
+_LONG = ' class="long"'
+
+
+def figure_html(draw: Callable[[], Figure | None], says: Callable[[], str]) -> Html | None:
+    """What is drawn, with what it says to those who cannot see it; nothing where nothing was drawn."""
+    with style():
+        figure = draw()
+    return Html(svg_html(figure, says())) if figure else None
+
+
+def svg_html(figure: Figure, says: str, caption: str = "") -> str:
+    """A figure as SVG within the page, in a box that scrolls where the page is too narrow."""
+    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f'<figure>{told}<div class="scroll">{svg(figure, escape(says))}</div></figure>'

@@ -1,0 +1,173 @@
+"""Figures: what stands in them is what the frames hold, each treatment looks the same everywhere, and words tell it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pandas as pd
+import pytest
+from matplotlib.colors import to_rgb
+
+from analysis import alt, figures, plots
+from analysis.cells import treatments
+from analysis.curves import curve_figure, lines_of
+from analysis.frames import trial_frame
+from analysis.heat import SHADES, heat_figure, heat_frame, luminance
+from analysis.load import load_run
+from analysis.look import COLOURS, INK, looks, numeric_factor, style, svg
+from analysis.results import Results
+from tests.fixtures.runs import build_run
+from tests.unit.test_analysis_findings import swept
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return load_run(build_run(tmp_path_factory.mktemp("figures") / "run"))
+
+
+def drawn_texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_twelve_cells_are_two_panels_of_three_by_two(run):
+    frame = heat_frame(run, run.response)
+    figure = heat_figure(frame)
+    assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes] == ["uncaged", "tenth"]
+    for axes, cage in zip(figure.axes, ("uncaged", "tenth"), strict=True):
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["sequential", "random"]
+        assert drawn_texts(axes) == list(frame[frame["panel"] == cage]["text"])
+    assert drawn_texts(figure.axes[1])[:2] == ["killed", "killed"]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["heap", "resident", "unloaded"]
+
+
+def test_the_largest_cell_is_the_darkest_and_a_cell_without_a_figure_is_hatched(run):
+    figure = heat_figure(heat_frame(run, run.response))
+    boxes = [box for axes in figure.axes for box in axes.patches]
+    shades = [luminance(box.get_facecolor()) for box in boxes if not box.get_hatch()]
+    assert sum(bool(box.get_hatch()) for box in boxes) == 2
+    assert min(shades) == luminance(boxes[-1].get_facecolor()) == pytest.approx(luminance(SHADES(1.0)))
+
+
+def test_shades_are_in_order_on_grey_paper():
+    told = [luminance(SHADES(place / 50)) for place in range(51)]
+    assert all(one > other for one, other in itertools.pairwise(told))
+
+
+@pytest.mark.parametrize("case", ["numbers", "one factor", "much the same"])
+def test_no_heat_where_shades_would_say_nothing(run, tmp_path, case):
+    if case == "numbers":
+        other = swept(tmp_path)
+    elif case == "one factor":
+        trials = [
+            t for t in run.plan["trials"] if t["treatment"]["cage"] == "uncaged" and t["treatment"]["source"] == "heap"
+        ]
+        folder = build_run(tmp_path / "run", trials=trials)
+        kept = [
+            line
+            for line in (folder / "records.jsonl").read_text().splitlines()
+            if any(t["trial_id"] in line for t in trials)
+        ]
+        (folder / "records.jsonl").write_text("\n".join(kept) + "\n")
+        other = load_run(folder)
+    else:
+        other = load_run(build_run(tmp_path / "run", lambda r: r["response"].update(full_pass_seconds=2.0)))
+    assert heat_frame(other, "full_pass_seconds").empty
+    assert heat_figure(heat_frame(other, "full_pass_seconds")) is None
+
+
+def test_a_treatment_has_one_colour_in_every_figure(tmp_path):
+    run = swept(tmp_path)
+    look, trial_df = looks(run), trial_frame(run)
+    factor, _ = numeric_factor(run)
+    lines = lines_of(run, trial_df, "full_pass_seconds", factor)
+    curve = {
+        line.get_label(): line.get_color()
+        for line in curve_figure(run, trial_df, "full_pass_seconds", look).axes[0].lines
+    }
+    for name, rows in lines.items():
+        assert {look[treatment].colour for treatment in rows["treatment"]} == {curve[name]}
+    strip = figures.strip_figure(trial_df, "full_pass_seconds", look).axes[0]
+    names = [tick.get_text() for tick in strip.get_yticklabels()]
+    for line in strip.lines:
+        place = round(sum(line.get_ydata()) / 2)
+        assert line.get_color() == next(one.colour for one in look.values() if one.name == names[place])
+
+
+def test_neighbours_differ_in_colour_and_in_grey(run):
+    found = looks(run)
+    assert {one.colour for one in found.values()} <= set(COLOURS)
+    pairs = {(one.colour, one.marker, one.line) for one in found.values()}
+    assert len(pairs) == len(found) == len(list(treatments(run)))
+    assert all(abs(luminance(to_rgb(a)) - luminance(to_rgb(b))) > 0.02 for a, b in itertools.pairwise(COLOURS))
+
+
+def test_a_block_size_curve_is_logarithmic_and_goes_through_the_medians(tmp_path):
+    run = swept(tmp_path)
+    trial_df = trial_frame(run)
+    axes = curve_figure(run, trial_df, "full_pass_seconds", looks(run)).axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    line = next(line for line in axes.lines if line.get_label() == "uncaged · unloaded")
+    rows = trial_df[trial_df["treatment"].str.startswith("uncaged · unloaded")]
+    medians = rows.groupby("pattern")["full_pass_seconds"].median()
+    assert list(line.get_ydata()) == [medians["4KiB"], medians["64KiB"]]
+
+
+def vmtouch(times, bars, end):
+    return pd.DataFrame({"seconds": times, "bar": bars, "measured_seconds": end, "resident_pages": range(len(bars))})
+
+
+def residency_axes(rows):
+    with style():
+        figure = figures.Figure()
+        return plots.residency(figure.subplots(), rows, COLOURS[0])
+
+
+def test_few_bars_stand_one_below_the_other_with_their_times():
+    axes = residency_axes(vmtouch([-9.0, -0.5, 0.2, 5.0, 9.0], [" " * 60, " " * 60, "O" * 60, "O" * 60, " " * 60], 1.0))
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["-0.5", "0.2", "5"]
+    picture = axes.collections[0].get_array().reshape(5, 60)
+    assert [picture[row].max() for row in (0, 2, 4)] == [0.0, 1.0, 1.0]
+    assert [line.get_ydata()[0] for line in axes.lines] == [1.0, 2.0]
+
+
+def test_many_bars_stand_at_their_times():
+    times = [place / 10 for place in range(-2, 13)]
+    axes = residency_axes(vmtouch(times, ["o" * 60] * len(times), 1.0))
+    assert axes.get_ylim() == (1.1, -0.1)
+    assert [line.get_ydata()[0] for line in axes.lines] == [0.0, 1.0]
+
+
+def test_the_words_of_a_figure_tell_its_ends(run):
+    frame = heat_frame(run, run.response)
+    told = alt.of_heat(frame, run.response)
+    ends = r"least uncaged · heap · sequential \S+ ms, most tenth · unloaded · random ≈ \S+ s, \d+ times"
+    assert re.search(ends, told)
+    assert "without a figure: tenth · heap · sequential killed; tenth · heap · random killed" in told
+    strip = alt.of_strip(trial_frame(run), "amplification", looks(run))
+    assert strip.endswith("most tenth · unloaded · random 28.4×")
+
+
+def test_the_words_of_a_curve_tell_where_it_begins_and_ends(tmp_path):
+    run = swept(tmp_path)
+    factor, levels = numeric_factor(run)
+    lines = lines_of(run, trial_frame(run), "amplification", factor)
+    told = alt.of_curve(lines, factor, list(levels), "amplification")
+    assert "tenth · unloaded: 1× at 4KiB, 28.4× at 64KiB" in told
+    assert "uncaged · unloaded: 1× at 4KiB, 1× at 64KiB" in told
+
+
+def test_every_figure_of_a_report_says_what_it_shows(tmp_path):
+    results = Results(build_run(tmp_path / "run"))
+    parts = [results.heat, results.figure, results.amplification, results.timelines, results.residency, results.kernel]
+    said = [one for part in parts for one in re.findall(r'<svg role="img" aria-label="([^"]+)"', part.text)]
+    assert len(said) == len(set(said)) == 7
+    assert all(re.search(r"\d", one) for one in said), "a finding has a figure in it"
+    assert any("32 pages in 98%" in one for one in said)
+
+
+def test_a_picture_names_no_colour_that_one_of_two_backgrounds_hides(run):
+    with style():
+        text = svg(figures.strip_figure(trial_frame(run), "amplification", looks(run)), "x")
+    assert INK not in text
+    assert "currentColor" in text

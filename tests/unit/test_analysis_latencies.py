@@ -1,0 +1,117 @@
+"""Latencies: histograms read as they were written, drawn over how rare they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pandas as pd
+import pytest
+
+from analysis.frames import trial_frame
+from analysis.hdr import decode
+from analysis.latencies import latency_figures, latency_frame, rarity
+from analysis.load import load_run
+from analysis.look import Look, looks
+from pagecage.errors import PagecageError
+from tests.fixtures.records import START
+from tests.fixtures.runs import ROOT, build_run
+
+HDR = (ROOT / "tests/fixtures/hdr-v2.b64").read_text().strip()
+"""What Rust's hdrhistogram 7.6 wrote of the values 1000, 2000 ... 100,000,000, with three digits."""
+LOOK = {
+    name: Look(name, "#0072B2", "o", "-", name, 0, "cold") for name in ("quick", "slow")
+}  # fmt: skip
+
+
+def quantile(counts, share):
+    left = share * counts.total()
+    for value in sorted(counts):
+        left -= counts[value]
+        if left <= 1e-6:
+            return value
+    raise AssertionError
+
+
+def test_a_histogram_has_the_count_and_the_quantiles_that_went_into_it():
+    counts = decode(HDR)
+    assert counts.total() == 100_000
+    for share in (0.5, 0.9, 0.99, 0.999):
+        assert quantile(counts, share) == pytest.approx(share * 1e8, rel=1e-3)
+    assert max(counts) == pytest.approx(1e8, rel=1e-3)
+
+
+# What the reference implementation (hdrhistogram 0.10.8 for Python) reads out of the same text.
+@pytest.mark.parametrize(
+    ("share", "value"), [(0.5, 50_003_967), (0.9, 90_046_463), (0.99, 99_024_895), (1, 100_007_935)]
+)
+def test_its_buckets_are_those_of_the_reference(share, value):
+    assert quantile(decode(HDR), share) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "HIST", "no base64!", HDR[:60], base64.b64encode(b"\x1c\x84\x93\x14\0\0\0\x04abcd").decode()]
+)
+def test_what_is_no_histogram_is_a_sentence(text):
+    with pytest.raises(PagecageError, match="no HdrHistogram"):
+        decode(text)
+
+
+def buckets(**counts):
+    rows = [
+        {"trial_id": name, "treatment": name, "is_included": True, "what": "beat", "us": float(us), "count": count}
+        for name, told in counts.items() for us, count in told.items()
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_each_latency_stands_at_the_share_that_takes_at_least_so_long():
+    values, shares = rarity(buckets(quick={10: 90, 20: 9, 500: 1}))
+    assert list(values) == [10, 20, 500]
+    assert list(shares) == pytest.approx([1.0, 0.1, 0.01])
+
+
+def test_trials_of_one_treatment_are_added_up():
+    twice = pd.concat([buckets(quick={10: 1}), buckets(quick={10: 1, 30: 2})])
+    values, shares = rarity(twice)
+    assert (list(values), list(shares)) == ([10, 30], [1.0, 0.5])
+
+
+def test_a_figure_has_the_histogram_where_there_is_one_and_percentiles_elsewhere():
+    trial_df = pd.DataFrame({
+        "treatment": ["quick", "slow"], "is_included": True, "beat_p50_us": [10, 70], "beat_p99_us": [20, 700],
+    })  # fmt: skip
+    drawn = latency_figures(trial_df, buckets(quick={10: 90, 20: 9, 500: 1}), LOOK)
+    assert list(drawn) == ["beat"]
+    lines = {line.get_label(): line for line in drawn["beat"].axes[0].lines}
+    assert list(lines["quick"].get_ydata()) == [10, 20, 500]
+    assert list(lines["slow"].get_ydata()) == [70, 700]
+    assert list(lines["slow"].get_xdata()) == pytest.approx([0.5, 0.01])
+    axes = drawn["beat"].axes[0]
+    assert axes.get_xlim()[0] > axes.get_xlim()[1], "the rarest stand at the right"
+
+
+def test_excluded_trials_are_not_in_it():
+    counts = buckets(quick={10: 1}).assign(is_included=False)
+    assert latency_figures(pd.DataFrame({"treatment": ["quick"], "is_included": False}), counts, LOOK) == {}
+
+
+def test_a_frame_has_what_end_lines_fio_and_the_block_layer_told(tmp_path):
+    def told(record):
+        if record["trial_id"].startswith("000-") and record["measured"]:
+            record["workload"]["end"]["heartbeat_hdr_v2_base64"] = HDR
+            jobs = [{"read": {"clat_ns": {"bins": {"1500": count}}}} for count in (3, 1)]
+            (tmp_path / "run/fio.json").write_text("fio: a note\n" + json.dumps({"jobs": jobs}))
+            lines = [{"t": START + t, "bio_write_us": [{"us": 4, "count": n}]} for t, n in ((-1, 5), (9, 12))]
+            (tmp_path / "run/blocklat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            record["traces"] |= {"fio": "fio.json", "blocklat": "blocklat.jsonl"}
+
+    run = load_run(build_run(tmp_path / "run", told))
+    first = next(t for t in run.trials if t.record.trial_id.startswith("000-"))
+    frame = latency_frame(run)
+    if not first.record.measured:
+        pytest.fail("the fixture's first trial must be one that ran")
+    counted = frame.groupby("what")["count"].sum().to_dict()
+    assert counted == {"heartbeat": 100_000, "fio": 4, "bio_write": 7}
+    assert frame[frame["what"] == "fio"]["us"].tolist() == [1.5]
+    assert set(latency_figures(trial_frame(run), frame, looks(run))) == set(counted)
