@@ -88,6 +88,18 @@ def begun(plan: Plan, host: Host, yes: bool) -> Job:
 
 def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
+    refuse_new_wishes(wishes)
+    folder = find_run(RUNS, name)
+    plan = folder.plan()
+    if plan.document.get("replay") is None:
+        require_same_definition(plan)
+    host = choose_host(plan.document["host"], wishes.data_dir, say)
+    _ask_before_knobs(plan, host, yes)
+    return Job(plan, folder, host)
+
+
+def refuse_new_wishes(wishes: Wishes) -> None:
+    """Refuse what would change the plan of a run that is gone on with."""
     given = [
         key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh")
         if getattr(wishes, key) != getattr(Wishes(), key)
@@ -95,16 +107,10 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     if given:
         option = given[0].replace("_", "-")
         raise PagecageError(f"--{option} does not go with --resume: the plan stands", f"leave --{option} out")
-    folder = find_run(RUNS, name)
-    plan = folder.plan()
-    if plan.document.get("replay") is None:
-        _require_same_definition(plan)
-    host = choose_host(plan.document["host"], wishes.data_dir, say)
-    _ask_before_knobs(plan, host, yes)
-    return Job(plan, folder, host)
 
 
-def _require_same_definition(plan: Plan) -> None:
+def require_same_definition(plan: Plan) -> None:
+    """Refuse to go on with a run whose experiment asks something else by now."""
     name = plan.document["experiment"]
     if definitions().experiment(name).definition_sha256 != plan.document["definition_sha256"]:
         raise PagecageError(
