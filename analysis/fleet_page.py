@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.compare_page import html_page, html_table, ratio_figure, write_page
 from analysis.fleet import Fleet
-from analysis.fleet_show import NOTHING, about, fact_lines, header, hosts, lines, part_words
+from analysis.fleet_show import NOTHING, about, fact_lines, header, hosts, left_out_words, lines, part_words
 from analysis.wording import title
 
 
@@ -27,6 +27,8 @@ def parts(fleet: Fleet) -> Iterator[str]:
     for part in fleet.parts:
         kind = "notice" if part.is_whole else "notice warn"
         yield f'<div class="{kind}">{escape(part_words(part))}</div>\n'
+    for words in left_out_words(fleet):
+        yield f'<div class="notice warn">{escape(words)}</div>\n'
     if fleet.comparison is None:
         yield f"<p>{NOTHING}</p>\n"
         return

@@ -28,6 +28,8 @@ def show(fleet: Fleet, console: Console) -> None:
     console.print(f"[bold]{document['experiment']}[/] on {escape(document['group'])}: {_MODES[document['mode']]}")
     for part in fleet.parts:
         console.print(escape(part_words(part)), style="" if part.is_whole else "yellow")
+    for words in left_out_words(fleet):
+        console.print(escape(words), style="yellow")
     if fleet.comparison is None:
         console.print(NOTHING)
         return
@@ -45,6 +47,11 @@ def show(fleet: Fleet, console: Console) -> None:
         console.print()
         console.print(table)
     console.print(f"[dim]{escape(about(fleet))}[/]")
+
+
+def left_out_words(fleet: Fleet) -> Iterator[str]:
+    """Hosts of the group that took no part, and why."""
+    yield from (f"{host}: left out: {why}" for host, why in (fleet.document.get("left_out") or {}).items())
 
 
 def part_words(part: Part) -> str:
@@ -111,7 +118,8 @@ def as_json(fleet: Fleet) -> dict[str, Any]:
     return {
         "run_id": fleet.document["run_id"], "experiment": fleet.document["experiment"],
         "group": fleet.document["group"], "mode": fleet.document["mode"],
-        "hosts": [_part_json(part) for part in fleet.parts], "rows": rows,
+        "left_out": fleet.document.get("left_out") or {}, "hosts": [_part_json(part) for part in fleet.parts],
+        "rows": rows,
         "facts": [{"name": fact.name, "differs": fact.differs, "values": list(fact.values)} for fact in facts(fleet)],
     }  # fmt: skip
 
@@ -158,7 +166,7 @@ def _csv_rows(fleet: Fleet) -> Iterator[list[Any]]:
 
 def as_markdown(fleet: Fleet) -> str:
     """Hosts, table and facts for a ticket."""
-    parts = [f"- {part_words(part)}\n" for part in fleet.parts]
+    parts = [f"- {words}\n" for words in (*map(part_words, fleet.parts), *left_out_words(fleet))]
     if fleet.comparison is None:
         return "".join([*parts, "\n", NOTHING, "\n"])
     differing = [line for line in fact_lines(fleet) if line[1]]

@@ -89,13 +89,7 @@ def begun(plan: Plan, host: Host, yes: bool) -> Job:
 
 def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
-    given = [
-        key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh", "driver")
-        if getattr(wishes, key) != getattr(Wishes(), key)
-    ]  # fmt: skip
-    if given:
-        option = given[0].replace("_", "-")
-        raise PagecageError(f"--{option} does not go with --resume: the plan stands", f"leave --{option} out")
+    refuse_new_wishes(wishes)
     folder = find_run(RUNS, name)
     plan = folder.plan()
     if plan.document.get("replay") is None:
@@ -103,6 +97,17 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     host = choose_host(plan.document["host"], wishes.data_dir, say)
     _ask_before_knobs(plan, host, yes)
     return Job(plan, folder, host)
+
+
+def refuse_new_wishes(wishes: Wishes) -> None:
+    """Refuse what would change the plan of a run that is gone on with."""
+    given = [
+        key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh", "driver")
+        if getattr(wishes, key) != getattr(Wishes(), key)
+    ]  # fmt: skip
+    if given:
+        option = given[0].replace("_", "-")
+        raise PagecageError(f"--{option} does not go with --resume: the plan stands", f"leave --{option} out")
 
 
 def require_same_definition(plan: Plan) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from pagecage.campaign import check_memory_floor
-from pagecage.cli.carry_out import sets_knobs
+from pagecage.cli.carry_out import refuse_new_wishes, require_same_definition, sets_knobs
 from pagecage.cli.choose import HOSTS, FleetWishes, Wishes, build_plan, definitions, with_cage
 from pagecage.cli.fleet_progress import FleetProgress
 from pagecage.cli.form import Form
@@ -17,10 +17,10 @@ from pagecage.cli.progress import expected_seconds
 from pagecage.cli.report import render, show_run
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, HostError, PagecageError, nearest
 from pagecage.fleet.campaign import FleetCampaign
-from pagecage.fleet.folder import FleetFolder, find_fleet
+from pagecage.fleet.folder import Asked, FleetFolder, find_fleet
 from pagecage.fleet.inventory import FleetHost, find_group
 from pagecage.fleet.lane import Lane
-from pagecage.fleet.look import Seen, look, unlike
+from pagecage.fleet.look import Look, Seen, look, unlike
 from pagecage.fleet.plans import host_plans
 from pagecage.fleet.play import Stage, make_stage
 from pagecage.hosts.host import Progress
@@ -59,6 +59,7 @@ class FleetJob:
     stage: Stage
     folder: FleetFolder
     seen: tuple[Seen, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_group(host: str) -> bool:
@@ -91,7 +92,8 @@ def planned(
         raise PagecageError("--data-dir is for host local", "set pagecage_data_dir in the inventory (docs/HOSTS.md)")
     hosts = hosts_of(wishes.host)
     stage = make_stage(TOP, make_kit(TOP), TOP / "build" / "fleet")
-    seen = _able(stage, wishes.host, hosts, own.skip_unreachable, say)
+    found = _able(stage, wishes.host, hosts, own.skip_unreachable, say)
+    seen = found.seen
     if own.fleet == "spread" and not own.mixed and (differing := list(unlike(seen))):
         raise PagecageError(f"these hosts are not alike: {'; '.join(differing)}", "--fleet replicate, or --mixed")
     plan = build_plan(wishes, with_cage(experiment, wishes.cage), Group(wishes.host, seen), command, say)
@@ -99,35 +101,40 @@ def planned(
     if not yes:
         _refuse_root_disks(plan, seen)
     plans = host_plans(plan, [one.host.name for one in seen], own.fleet)
-    return plan, plans, FleetJob(stage, FleetFolder(RUNS / plan.run_id), seen)
+    left_out = {host: error.message for host, error in found.unreachable.items()}
+    return plan, plans, FleetJob(stage, FleetFolder(RUNS / plan.run_id), seen, left_out)
 
 
 def new(name: str, wishes: Wishes, own: FleetWishes, command: str, yes: bool, say: Say) -> FleetJob:
     """A fleet run that starts now."""
     plan, plans, job = planned(name, wishes, own, command, yes, say)
-    FleetFolder.create(RUNS, plan, wishes.host, own.fleet, plans)
+    FleetFolder.create(RUNS, plan, Asked(wishes.host, own.fleet, job.left_out), plans)
     return job
 
 
 def resumed(name: str, wishes: Wishes, own: FleetWishes, say: Say) -> FleetJob:
     """The newest run of an experiment on this group, to be finished on the hosts that lack something."""
+    refuse_new_wishes(wishes)
     folder = find_fleet(RUNS, f"{name}@{wishes.host}")
     if folder is None:
         raise PagecageError(f"there is no run of {name} on {wishes.host}", f"pagecage run {name} --host {wishes.host}")
-    open_hosts = {host for host, run in folder.host_folders().items() if run.remaining(run.plan())}
+    folders = folder.host_folders()
+    require_same_definition(next(iter(folders.values())).plan())
+    open_hosts = {host for host, run in folders.items() if run.remaining(run.plan())}
     known = {host.name: host for host in hosts_of(wishes.host)}
     if gone := sorted(open_hosts - set(known)):
         raise PagecageError(f"{gone[0]} is no more in {wishes.host}", "put it back into the inventory")
     stage = make_stage(TOP, make_kit(TOP), TOP / "build" / "fleet")
     wanted = tuple(host for name, host in known.items() if name in open_hosts)
     left_working = folder.left_working()
-    seen = _able(stage, wishes.host, wanted, own.skip_unreachable, say, left_working) if wanted else ()
-    return FleetJob(stage, folder, seen)
+    if not wanted:
+        return FleetJob(stage, folder, ())
+    return FleetJob(stage, folder, _able(stage, wishes.host, wanted, own.skip_unreachable, say, left_working).seen)
 
 
 def _able(
     stage: Stage, group: str, hosts: tuple[FleetHost, ...], skip: bool, say: Say, left_working: Collection[str] = ()
-) -> tuple[Seen, ...]:
+) -> Look:
     """The hosts that can serve. Refuses when one cannot, and when one does not answer unless these are skipped."""
     if hosts:
         say(f"looking at {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
@@ -140,7 +147,7 @@ def _able(
         say(f"left out: {error.message}")
     if not found.seen:
         raise HostError(f"no host of {group} answers", "ansible -m ping tells why")
-    return found.seen
+    return found
 
 
 def _refuse_root_disks(plan: Plan, seen: tuple[Seen, ...]) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,15 @@ class RoundEnd:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for: which group, in which way (`replicate spread`), and who was left out, by name why."""
+
+    group: str
+    mode: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
 class FleetFolder:
     """One fleet run in runs/. Like a run's it is only ever added to."""
 
@@ -41,18 +50,18 @@ class FleetFolder:
         self._ends_path = path / "rounds.jsonl"
 
     @classmethod
-    def create(cls, runs: Path, whole: Plan, group: str, mode: str, plans: Mapping[str, Plan]) -> FleetFolder:
+    def create(cls, runs: Path, whole: Plan, asked: Asked, plans: Mapping[str, Plan]) -> FleetFolder:
         """Make it, with a run folder for each host, and point latest-<experiment>@<group> at it."""
         folder = cls(runs / whole.run_id)
         for host, plan in plans.items():
             RunFolder.make(folder.host_path(host), plan)
         document = {
             "fleet_version": FLEET_VERSION, "run_id": whole.run_id, "experiment": whole.document["experiment"],
-            "group": group, "mode": mode, "command": whole.document["command"],
+            **asdict(asked), "command": whole.document["command"],
             "hosts": {host: plan.sha256 for host, plan in plans.items()},
         }  # fmt: skip
         (folder.path / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n")
-        point_latest(runs, f"{document['experiment']}@{group}", whole.run_id)
+        point_latest(runs, f"{document['experiment']}@{asked.group}", whole.run_id)
         return folder
 
     def document(self) -> dict[str, Any]:

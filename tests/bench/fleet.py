@@ -20,7 +20,7 @@ from pagecage.cli.fleet_progress import FleetProgress
 from pagecage.cli.places import TOP
 from pagecage.errors import PagecageError
 from pagecage.fleet.campaign import FleetCampaign
-from pagecage.fleet.folder import FleetFolder
+from pagecage.fleet.folder import Asked, FleetFolder
 from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.lane import Lane
 from pagecage.fleet.look import look
@@ -44,7 +44,7 @@ def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> fl
     stage = make_stage(TOP, kit, TOP / "build" / "fleet")
     seen = look(stage, "bench", hosts).seen
     plans = host_plans(_plan(trials, name), [one.host.name for one in seen], "replicate")
-    folder = FleetFolder.create(scratch(), _plan(trials, name), "bench", "replicate", plans)
+    folder = FleetFolder.create(scratch(), _plan(trials, name), Asked("bench", "replicate"), plans)
     runs, streams = folder.host_folders(), folder.path / "streams"
     streams.mkdir()
     with FleetProgress(dict.fromkeys(plans, (trials, 0)), 1.0) as progress:

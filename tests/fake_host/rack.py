@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.fleet.campaign import FleetCampaign
-from pagecage.fleet.folder import FleetFolder
+from pagecage.fleet.folder import Asked, FleetFolder
 from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.lane import Lane
 from pagecage.fleet.look import Seen
@@ -80,7 +80,7 @@ class Rack:
         return tuple(Seen(host, FIT) for host in self.hosts())
 
     def begin(self, plan: Plan, mode: str = "replicate") -> FleetFolder:
-        return FleetFolder.create(self.top / "runs", plan, "rack", mode, host_plans(plan, self.names, mode))
+        return FleetFolder.create(self.top / "runs", plan, Asked("rack", mode), host_plans(plan, self.names, mode))
 
     def go(self, folder: FleetFolder, *names: str) -> None:
         """Carry out what is lacking on these hosts, or on all."""

@@ -17,6 +17,7 @@ from pagecage.fleet.folder import find_fleet
 from tests.fake_host.rack import FIT, Rack
 
 SMOKE = Wishes(host="rack", size="smoke")
+GO_ON = Wishes(host="rack")
 WAYS = FleetWishes()
 START, AGAIN = fleet.Again(resume=False, yes=False), fleet.Again(resume=True, yes=False)
 
@@ -61,9 +62,9 @@ def test_a_lost_host_is_told_with_its_reason_and_resume_asks_for_it_alone(rack: 
     assert any("right: 4 trials have no answer (lost: " in line for line in said)
     assert "  mend: pagecage run smoke --host rack --resume" in said
     (rack.top / "units/lost").unlink()
-    assert go(said, AGAIN) == EXIT_OK
+    assert go(said, AGAIN, GO_ON) == EXIT_OK
     assert len(rack.agent_calls("left")) == len(rack.agent_calls("right")) == 1
-    assert go(said, AGAIN) == EXIT_OK, "nothing is lacking any more"
+    assert go(said, AGAIN, GO_ON) == EXIT_OK, "nothing is lacking any more"
 
 
 def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
@@ -89,7 +90,8 @@ def test_bad_wishes_are_refused_before_anything_starts(rack: Rack, said: list[st
     assert "not alike: kernel is 6.12 on left, 6.1 on right" in unlike.message
     rack.is_like("right", **{**FIT, "disk": {"mount_point": "/"}})
     assert "the disk that holds / would be changed on right" in refusal(lambda: go(said)).message
-    assert "there is no run of smoke on rack" in refusal(lambda: go(said, AGAIN)).message
+    assert "--repeats does not go with --resume" in refusal(lambda: go(said, AGAIN, replace(GO_ON, repeats=2))).message
+    assert "there is no run of smoke on rack" in refusal(lambda: go(said, AGAIN, GO_ON)).message
     assert not (rack.top / "runs").exists()
 
 
@@ -103,6 +105,9 @@ def test_a_host_that_does_not_answer_stops_all_unless_it_is_left_out(rack: Rack,
     assert not (rack.top / "runs").exists()
     assert go(said, ways=FleetWishes(skip_unreachable=True)) == EXIT_OK
     assert any(line.startswith("left out: right: ") for line in said)
+    folder = find_fleet(rack.top / "runs", "smoke@rack")
+    assert folder is not None
+    assert "Connection refused" in folder.document()["left_out"]["right"]
 
 
 def test_an_unknown_group_is_told_what_is_known() -> None:

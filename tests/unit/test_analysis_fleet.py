@@ -52,6 +52,8 @@ def test_a_lost_host_is_named_with_its_reason(fleet: Path, capsys: pytest.Captur
         "host": "gone", "run_id": None, "planned": 96, "answered": 0, "outcome": "lost",
         "because": "Connection refused",
     }  # fmt: skip
+    assert "off: left out: No route to host" in shown(capsys, "show", fleet)
+    assert told["left_out"] == {"off": "No route to host"}
     assert "gone: 0 of 96 trials have their answer; lost: Connection refused" in shown(capsys, "show", fleet)
 
 
@@ -101,7 +103,15 @@ def test_the_page_loads_nothing_and_says_what_the_terminal_says(
     assert page == fleet / "report.html"
     text = page.read_text()
     assert loads_of(text) == []
-    for words in ("A fast", "B slow", "B / A", "lost: Connection refused", "What each host is", "<svg"):
+    for words in (
+        "A fast",
+        "B slow",
+        "B / A",
+        "lost: Connection refused",
+        "left out: No route",
+        "What each host is",
+        "<svg",
+    ):
         assert words in text
 
 

@@ -98,7 +98,7 @@ def test_a_guest_killed_in_the_middle_is_gone_on_with(guests: None, tmp_path: Pa
     [part] = [host for host in shown(line)["hosts"] if host["host"] == "old"]
     assert (part["outcome"], part["answered"]) == ("lost", len(before))
     guest.up(print, Cache.of_user("old"), GUESTS["old"])
-    status, said_then = line.end(*_SMOKE, "--resume")
+    status, said_then = line.end("run", "smoke", "--host", "guests", "--resume")
     assert status == EXIT_OK, said_then
     assert len(answers(line, "old")) == 4
     assert len(records(line, "vm")) == 4, "nothing was asked of it again"
