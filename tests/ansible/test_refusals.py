@@ -42,7 +42,9 @@ def tree(root: Path) -> list[str]:
 def surveyed(root: Path, device: str, data_dir: str = PLACE, *users: str) -> list[str]:
     """What the survey has against it."""
     words = ["sh", "-s", LABEL, data_dir, device, *users]
-    return run(["chroot", root, *words], input_text=SURVEY).stdout.splitlines()
+    said = run(["chroot", root, *words], input_text=SURVEY).stdout.splitlines()
+    assert all(line.startswith("+ ") for line in said)
+    return [line.removeprefix("+ ") for line in said]
 
 
 def write(device: str, offset: int, content: bytes) -> None:

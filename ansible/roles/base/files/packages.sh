@@ -1,6 +1,6 @@
 #!/bin/sh
 # The packages of this host, whichever kind it has.
-#   packages.sh missing NAME...  prints those that are not installed
+#   packages.sh missing NAME...  prints `+ NAME` for each that is not installed
 #   packages.sh begin FILE       notes what is installed now; FILE will hold what was not
 #   packages.sh python           installs python3, without which Ansible can do nothing
 #   packages.sh end FILE         adds to FILE what was installed since, and keeps no archive of it
@@ -22,7 +22,7 @@ list() { # sorted
 
 missing() {
     printf '%s\n' "$@" | sort -u > "/tmp/.pagecage-$$"
-    list | comm -13 - "/tmp/.pagecage-$$"
+    list | comm -13 - "/tmp/.pagecage-$$" | sed 's/^/+ /'
     rm -f "/tmp/.pagecage-$$"
 }
 
