@@ -18,9 +18,10 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.provisioning import Order, carry_out
 from pagecage.playbook import HostEnd
 from pagecage.process import run, spawn
-from tests.ansible.hosts import root_file_system
+from tests.ansible.hosts import FOR_ROOT, root_file_system
 from tests.tree import ROOT
 
+pytestmark = FOR_ROOT
 PASSWORD = "right"
 SETUP = f"useradd --create-home tester && echo tester:{PASSWORD} | chpasswd && adduser --quiet tester sudo"
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.process import run
-from tests.ansible.hosts import by_chroot, disk, played, refusal, root_file_system
+from tests.ansible.hosts import FOR_ROOT, by_chroot, disk, played, refusal, root_file_system
 from tests.tree import ROOT
 
+pytestmark = FOR_ROOT
 SURVEY = (ROOT / "ansible/roles/survey/files/survey.sh").read_text()
 LABEL, PLACE = "pagecage-data", "/srv/pagecage"
 LINUX_PARTITION = bytes([0, 0, 2, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") + (65536).to_bytes(4, "little")
