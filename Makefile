@@ -104,8 +104,12 @@ distclean: clean ## The same, and the guest's cache (runs stay: they are measure
 #- make replay CAGE=customer CMD='grep -r needle data' ARGS='--cold data'
 #- make shell CAGE=customer HOST=vm
 #-
-#- HOST is auto, local, vm or a group of ansible/inventory, on which FLEET is replicate (the whole plan on every host) or
-#- spread (its repeats dealt over hosts that are alike); SIZE is auto, smoke, emulated, default or full. RESUME=1 finishes the newest run of NAME.
+#- make provision HOST=vm
+#- make provision HOST=local DEVICE=/dev/disk/by-id/nvme-EXAMPLE
+#-
+#- HOST is auto, local, vm or a group of ansible/inventory (docs/HOSTS.md), on which FLEET is replicate (the whole plan on
+#- every host) or spread (its repeats dealt over hosts that are alike); SIZE is auto, smoke, emulated, default or full.
+#- RESUME=1 finishes the newest run of NAME.
 #- ARGS is handed to `pagecage` as it stands. When a command fails make itself ends with 2;
 #- `.venv/bin/pagecage` used by hand keeps its own status (docs/FORMAT.md lists them).
 

@@ -25,15 +25,15 @@ _PASSWORD = ("sudo password", "become password", "password is required")
 class Order:
     """Which playbook for which group. `device` replaces pagecage_data_device, which is one host's.
 
-    `ask_password`: Ansible asks for sudo's password. `erase`: unprovisioning destroys the data too.
+    `ask_password`: Ansible asks for sudo's password; `password_file` holds it. `erase`: unprovisioning destroys data.
     """
 
     group: str
     playbook: str
     device: str | None = None
     ask_password: bool = False
-    erase: bool = False
     password_file: Path | None = None
+    erase: bool = False
 
     def words(self) -> tuple[str, ...]:
         """The words for ansible-playbook(1)."""

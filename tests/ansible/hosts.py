@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from pagecage.playbook import HostEnd, Playbook, play
 from pagecage.process import run
@@ -17,6 +19,7 @@ from tests.tree import ROOT
 ROOTFS = ROOT / "tests/ansible/rootfs"
 MEMORY = Path("/dev/shm")
 HOST = "rootfs"
+FOR_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="chroot, mount and loop devices are root's")
 
 
 @contextmanager
@@ -28,7 +31,7 @@ def root_file_system(suite: str) -> Iterator[Path]:
         yield place / "root"
     finally:
         run([ROOTFS, "end", place / "root"])
-        shutil.rmtree(place)
+        place.rmdir()
 
 
 @contextmanager

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.process import run
-from tests.ansible.hosts import by_chroot, disk, played, refusal, root_file_system
+from tests.ansible.hosts import FOR_ROOT, by_chroot, disk, played, refusal, root_file_system
 from tests.tree import ROOT
 
+pytestmark = FOR_ROOT
 SURVEY = (ROOT / "ansible/roles/survey/files/survey.sh").read_text()
 LABEL, PLACE = "pagecage-data", "/srv/pagecage"
 LINUX_PARTITION = bytes([0, 0, 2, 0, 0x83, 0, 0, 0]) + (2048).to_bytes(4, "little") + (65536).to_bytes(4, "little")
@@ -42,7 +43,9 @@ def tree(root: Path) -> list[str]:
 def surveyed(root: Path, device: str, data_dir: str = PLACE, *users: str) -> list[str]:
     """What the survey has against it."""
     words = ["sh", "-s", LABEL, data_dir, device, *users]
-    return run(["chroot", root, *words], input_text=SURVEY).stdout.splitlines()
+    said = run(["chroot", root, *words], input_text=SURVEY).stdout.splitlines()
+    assert all(line.startswith("+ ") for line in said)
+    return [line.removeprefix("+ ") for line in said]
 
 
 def write(device: str, offset: int, content: bytes) -> None:

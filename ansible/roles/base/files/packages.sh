@@ -1,6 +1,6 @@
 #!/bin/sh
 # The packages of this host, whichever kind it has.
-#   packages.sh missing NAME...  prints those that are not installed
+#   packages.sh missing NAME...  prints `+ NAME` for each that is not installed
 #   packages.sh begin FILE       notes what is installed now; FILE will hold what was not
 #   packages.sh python           installs python3, without which Ansible can do nothing
 #   packages.sh end FILE         adds to FILE what was installed since, and keeps no archive of it
@@ -22,7 +22,7 @@ list() { # sorted
 
 missing() {
     printf '%s\n' "$@" | sort -u > "/tmp/.pagecage-$$"
-    list | comm -13 - "/tmp/.pagecage-$$"
+    list | comm -13 - "/tmp/.pagecage-$$" | sed 's/^/+ /'
     rm -f "/tmp/.pagecage-$$"
 }
 
@@ -70,6 +70,7 @@ forget_accounts() { # file; userdel takes a user's own group along
 
 # dpkg takes none away that something else needs, and goes on with the rest; rpm takes all or none.
 remove() {
+    [ -e "$1" ] || return 0
     list | comm -12 - "$1" > "$1.there"
     if command -v dpkg > /dev/null; then
         xargs -r dpkg --purge < "$1.there" > "$1.said" 2>&1 || :
@@ -78,6 +79,7 @@ remove() {
     fi
     list | comm -12 - "$1.there" > "$1.kept"
     sed 's/^/kept, because something else needs it: /' "$1.kept"
+    comm -23 "$1.there" "$1.kept" | sed 's/^/+ removed /'
     [ -s "$1.kept" ] || forget_accounts "$1"
     rm -f "$1.there" "$1.said" "$1.kept"
 }

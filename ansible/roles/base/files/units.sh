@@ -1,5 +1,5 @@
 #!/bin/sh
-# Masks units and gives them back; prints a line for each that it changed, and nothing where all is as wanted.
+# Masks units and gives them back; prints `+ UNIT` for each that it changed, and nothing where all is as wanted.
 #   units.sh mask FILE UNIT...   FILE remembers which were masked here, and whether each was active
 #   units.sh unmask FILE
 # Where systemd is not running (a root file system before its boot) nothing is stopped or started.
@@ -29,11 +29,13 @@ mask() {
     remember "$file" "$@"
     ! running || systemctl stop "$@"
     systemctl mask "$@" 2>&1
+    printf '+ %s\n' "$@"
 }
 
 unmask() {
     [ -s "$1" ] || return 0
     cut -d' ' -f1 "$1" | xargs -r systemctl unmask 2>&1
+    sed 's/^/+ /' "$1"
     ! running || awk '$2 == "active" { print $1 }' "$1" | xargs -r systemctl start
     rm -f "$1"
 }

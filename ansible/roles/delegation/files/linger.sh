@@ -16,7 +16,7 @@ enable() {
         if running; then loginctl enable-linger "$user"; else mkdir -p "$LINGERING" && : > "$LINGERING/$user"; fi
         mkdir -p "${file%/*}"
         echo "$user" >> "$file"
-        echo "$user lingers"
+        echo "+ $user lingers"
     done
 }
 
@@ -24,7 +24,7 @@ disable() {
     [ -s "$1" ] || return 0
     while read -r user; do
         if running; then loginctl disable-linger "$user"; else rm -f "$LINGERING/$user"; fi
-        echo "$user lingers no more"
+        echo "+ $user lingers no more"
     done < "$1"
     rm -f "$1"
     running || rmdir "$LINGERING" 2> /dev/null || :

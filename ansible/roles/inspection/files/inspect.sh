@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says what a host lacks for measuring: a sentence a line, nothing where all is there. Changes nothing.
+# Says what a host lacks for measuring, `+ SENTENCE` a line, and at last `+ looked at everything`. Changes nothing.
 # Usage: inspect.sh RUNNING AGENT_DIR DATA_DIR DEVICE|none|"" SYSCTLS UNITS USER...
 # RUNNING is `True` on a machine that runs, and not in a root file system before its boot. SYSCTLS are NAME=VALUE words.
 set -eu
@@ -57,10 +57,15 @@ agent() {
         echo "$agent_dir/python3 is no Python 3.11 or newer"
 }
 
-tools
-[ "$running" != True ] || machine
-[ "$running" != True ] || settings
-[ -z "$units" ] || disturbers
-data
-if [ "$running" = True ]; then delegation "$@"; else delegation; fi
-[ -z "$agent_dir" ] || agent
+everything() {
+    tools
+    [ "$running" != True ] || machine
+    [ "$running" != True ] || settings
+    [ -z "$units" ] || disturbers
+    data
+    if [ "$running" = True ]; then delegation "$@"; else delegation; fi
+    [ -z "$agent_dir" ] || agent
+    echo looked at everything
+}
+
+everything "$@" | sed 's/^/+ /'

@@ -19,7 +19,7 @@ write() { # file, path, value
     [ "$(tr '\t' ' ' < "$2")" != "$3" ] || return 0
     remember "$1" "$2"
     echo "$3" > "$2"
-    echo "$2 $3"
+    echo "+ $2 $3"
 }
 
 governor() { # file, value
@@ -45,7 +45,7 @@ set_all() {
 restore() {
     [ -s "$1" ] || return 0
     while read -r path value; do
-        [ -e "$path" ] && echo "$value" > "$path" && echo "$path $value"
+        [ -e "$path" ] && echo "$value" > "$path" && echo "+ $path $value"
     done < "$1"
     rm -f "$1"
 }

@@ -1,0 +1,80 @@
+"""What a playbook's events become: Ansible itself runs, on this machine, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.errors import HostError
+from pagecage.playbook import Event, HostEnd, Playbook, message_of, play
+from tests.tree import ROOT
+
+IGNORED = {"name": "Fail, and go on", "ansible.builtin.fail": {"msg": "expected"}, "ignore_errors": True}
+CHANGES = {"name": "Change", "ansible.builtin.command": "true", "changed_when": True}
+FAILS = {"name": "Fail", "ansible.builtin.fail": {"msg": "it is {{ item }}. Mend: make {{ item }}"}, "loop": ["a", "b"]}
+COMMAND = {"name": "Command", "ansible.builtin.command": {"argv": ["sh", "-c", "echo first; echo why >&2; exit 3"]}}
+
+
+def playbook(top: Path, *tasks: dict[str, Any], hosts: str = "all") -> Playbook:
+    (top / "ansible").mkdir()
+    for name in (".venv-ansible", "ansible/ansible.cfg"):
+        (top / name).symlink_to(ROOT / name)
+    local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+    (top / "hosts.json").write_text(json.dumps({"all": {"hosts": {"here": local}}}))
+    plays = [{"name": "Play", "hosts": hosts, "gather_facts": False, "tasks": [*tasks]}]
+    (top / "ansible/it.yml").write_text(json.dumps(plays))
+    return Playbook(top, "it.yml", top / "hosts.json", top / "log")
+
+
+def ended(top: Path, *tasks: dict[str, Any]) -> tuple[HostEnd, list[Event]]:
+    told: list[Event] = []
+    return play(playbook(top, *tasks), told.append)["here"], told
+
+
+def test_a_failure_that_was_expected_stops_nothing(tmp_path: Path) -> None:
+    end, told = ended(tmp_path, IGNORED, CHANGES)
+    assert end == HostEnd(1, None)
+    assert [(event.task, event.outcome, event.changed) for event in told] == [
+        ("Fail, and go on", "failed", False), ("Change", "ok", True),
+    ]  # fmt: skip
+    assert end.error(tmp_path) is None
+
+
+def test_a_failure_is_a_sentence_and_its_mend(tmp_path: Path) -> None:
+    end, _ = ended(tmp_path, CHANGES, FAILS)
+    error = end.error(tmp_path / "log/it.log")
+    assert error is not None
+    assert (end.changed, error.message, error.hint) == (1, "here: it is a", "make a")
+
+
+def test_a_command_that_fails_is_told_by_its_last_word(tmp_path: Path) -> None:
+    end, _ = ended(tmp_path, COMMAND)
+    error = end.error(tmp_path / "log/it.log")
+    assert error is not None
+    assert (error.message, error.hint) == ("here: why", f"read {tmp_path}/log/it.log (task: Command)")
+
+
+def test_a_playbook_that_cannot_begin_is_told_by_ansibles_reason(tmp_path: Path) -> None:
+    broken = playbook(tmp_path, {"name": "Wrong", "no_such_module": {}})
+    with pytest.raises(HostError, match=r"it.yml did not begin: .*no_such_module") as told:
+        play(broken)
+    assert "\n" not in told.value.message
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"msg": "plain"}, "plain"),
+        ({"msg": "two\n lines"}, "two lines"),
+        ({"msg": "non-zero return code", "stderr": "a\nb\n"}, "b"),
+        ({"msg": "non-zero return code", "stdout": "c\n"}, "c"),
+        ({"msg": "MODULE FAILURE: see", "module_stderr": "x\nSyntaxError: y"}, "SyntaxError: y"),
+        ({"msg": "items", "results": [{"msg": "fine"}, {"failed": True, "msg": "not"}]}, "not"),
+        ({}, "it gave no reason"),
+    ],
+)
+def test_the_message_of_a_result(result: dict[str, Any], message: str) -> None:
+    assert message_of(result) == message

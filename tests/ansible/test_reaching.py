@@ -1,0 +1,151 @@
+"""Hosts that do not let us in, or not become root: a real sshd in a real root file system, with a user of sudo's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.cli.host_fit import provision
+from pagecage.errors import HostError, PagecageError
+from pagecage.fleet.provisioning import Order, carry_out
+from pagecage.playbook import HostEnd
+from pagecage.process import run, spawn
+from tests.ansible.hosts import FOR_ROOT, root_file_system
+from tests.tree import ROOT
+
+pytestmark = FOR_ROOT
+PASSWORD = "right"
+SETUP = f"useradd --create-home tester && echo tester:{PASSWORD} | chpasswd && adduser --quiet tester sudo"
+
+
+@dataclass(frozen=True)
+class Server:
+    """An sshd in a root file system: its root, port, and the key that opens tester's account."""
+
+    root: Path
+    port: int
+    key: Path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    key = tmp_path_factory.mktemp("key") / "id"
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
+    with root_file_system("bookworm") as root:
+        run(["chroot", root, "sh", "-c", f"{SETUP} && mkdir -p /run/sshd"])
+        (root / "home/tester/.ssh").mkdir()
+        shutil.copy(f"{key}.pub", root / "home/tester/.ssh/authorized_keys")
+        run(["chroot", root, "chown", "-R", "tester:tester", "/home/tester/.ssh"])
+        port = free_port()
+        sshd = spawn(["chroot", root, "/usr/sbin/sshd", "-D", "-p", str(port), "-o", "ListenAddress=127.0.0.1"])
+        try:
+            wait_for(port)
+            yield Server(root, port, key)
+        finally:
+            sshd.terminate()
+            sshd.wait()
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    pytest.fail("sshd did not come up")
+
+
+def project(tmp_path: Path, server: Server, **settings: Any) -> Path:
+    """A project whose inventory holds the server as the group `rack`."""
+    shutil.copytree(ROOT / "ansible", tmp_path / "ansible")
+    for name in (".venv", ".venv-ansible", "pagecage", "build", "cgroups"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    options = "-o ControlMaster=no -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=10"
+    variables = {
+        "ansible_host": "127.0.0.1", "ansible_port": server.port, "ansible_user": "tester",
+        "ansible_ssh_private_key_file": str(server.key), "ansible_ssh_args": options,
+        "pagecage_data_dir": "/srv/pagecage", "pagecage_data_device": "none", **settings,
+    }  # fmt: skip
+    hosts = {"rack": {"hosts": {"lab-1": variables}}, "empty": {}, "pair": {"hosts": {"lab-1": {}, "lab-2": {}}}}
+    (tmp_path / "ansible/inventory/fleet.yml").write_text(json.dumps({"all": {"children": hosts}}))
+    return tmp_path
+
+
+def ends(top: Path, group: str = "rack", **order: Any) -> Mapping[str, HostEnd]:
+    return carry_out(Order(group, "site.yml", **order), top / "log", print, lambda _: None, top)
+
+
+def refused(top: Path, **order: Any) -> HostError:
+    end = ends(top, **order)["lab-1"]
+    error = end.error(top / "log/site.log")
+    assert end.changed == 0
+    assert error is not None
+    return error
+
+
+def test_a_host_that_does_not_answer(tmp_path: Path, server: Server) -> None:
+    port = free_port()
+    error = refused(project(tmp_path, server, ansible_port=port))
+    assert error.message.startswith("lab-1: it cannot be reached (")
+    assert "Connection refused" in error.message
+    assert error.hint == f"ssh -p {port} tester@127.0.0.1 true must work without a question"
+
+
+def test_a_host_that_does_not_know_our_key(tmp_path: Path, server: Server) -> None:
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"])
+    error = refused(project(tmp_path, server, ansible_ssh_private_key_file=str(tmp_path / "other")))
+    assert error.message.startswith("lab-1: it cannot be reached (")
+    assert "Permission denied" in error.message
+
+
+@pytest.mark.parametrize(
+    ("password", "told"), [(None, "Missing sudo password"), ("wrong", "Incorrect sudo password")], ids=["none", "wrong"]
+)
+def test_sudo_that_does_not_let_us(tmp_path: Path, server: Server, password: str | None, told: str) -> None:
+    given = None
+    if password is not None:
+        given = tmp_path / "password"
+        given.write_text(password)
+    error = refused(project(tmp_path, server), password_file=given)
+    assert told in error.message
+    assert error.hint == "repeat with ASK=1 (--ask-password), and sudo's password for tester@127.0.0.1"
+    assert not (server.root / "var/lib/pagecage").exists()
+
+
+def test_the_right_password_leads_to_the_next_question(tmp_path: Path, server: Server) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    top = project(tmp_path, server, pagecage_data_device="/dev/none")
+    assert refused(top, password_file=tmp_path / "password").message == "lab-1: there is no device /dev/none"
+
+
+def test_orders_that_make_no_sense(tmp_path: Path, server: Server) -> None:
+    top = project(tmp_path, server)
+    with pytest.raises(PagecageError, match="no inventory has a group 'rak'") as told:
+        ends(top, "rak")
+    assert '"rack"' in told.value.hint
+    with pytest.raises(PagecageError, match="the group 'empty' has no hosts"):
+        ends(top, "empty")
+    with pytest.raises(PagecageError, match="/dev/sdb would be taken on each of 2 hosts"):
+        ends(top, "pair", device="/dev/sdb")
+
+
+def test_the_command_line_ends_with_2_for_an_unknown_group() -> None:
+    with pytest.raises(PagecageError) as told:
+        provision("no-such-group")
+    assert told.value.exit_code == 2
+    assert "local" in told.value.hint
