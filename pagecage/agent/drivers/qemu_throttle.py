@@ -14,6 +14,7 @@ class QemuThrottle(SystemdScope):
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._is_held = False
 
     def on_slice(self, cage: Cage, /) -> Cage:
         """Memory and CPU: QEMU caps the disk alone."""
@@ -22,8 +23,10 @@ class QemuThrottle(SystemdScope):
     def impose(self, place: Place, /) -> Imposed | None:
         """Have QEMU hold the data disk, whoever uses it. Raises HostError on a host that has nothing around it."""
         answer = self._ask("throttle_wanted", {"limits": io_properties(place.cage)})
+        self._is_held = True
         return Imposed("qemu", answer["read_back"])
 
     def clear(self, _place: Place, /) -> None:
         """Let go of the disk."""
-        self._ask("throttle_wanted", {"limits": {}})
+        if self._is_held:
+            self._ask("throttle_wanted", {"limits": {}})
