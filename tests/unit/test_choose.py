@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pagecage.cli import choose
-from pagecage.cli.choose import choose_host, choose_size, with_cage
+from pagecage.cli.choose import choose_host, choose_size, with_cage, with_driver
 from pagecage.errors import PagecageError
 from pagecage.experiment import Level
 from pagecage.hosts.local import LocalHost
@@ -73,3 +73,11 @@ def test_auto_is_the_vm_where_something_is_and_says_what(monkeypatch: pytest.Mon
 
 def test_the_harness_names_its_revision() -> None:
     assert set(choose.harness()) == {"version", "git_revision", "git_dirty"}
+
+
+def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:
+    assert with_driver(BASE, None) is BASE
+    assert with_driver(BASE, "docker").driver == "docker"
+    own = replace(BASE, factors={"by": ("docker",)}, levels={"by": {"docker": Level(driver="docker")}})
+    with pytest.raises(PagecageError, match="sets its drivers itself"):
+        with_driver(own, "podman")

@@ -16,6 +16,7 @@ from pagecage.units import GIB, format_bytes
 LEAST_BYTES = 8 * GIB
 SERIAL = "pagecage-data"
 DEVICE = "data-disk"
+_BACKEND = f"/machine/peripheral/{DEVICE}/virtio-backend"  # where QEMU keeps what it throttles
 # systemd property -> QEMU's name (block_set_io_throttle in qapi/block-core.json); the totals of both ways stay open.
 _THROTTLE = {
     "IOReadBandwidthMax": "bps_rd", "IOWriteBandwidthMax": "bps_wr",
@@ -97,9 +98,9 @@ def throttle(monitor: Monitor, limits: Mapping[str, int]) -> dict[str, int]:
     Raises HostError when QEMU refuses, or does not show the disk.
     """
     wanted = {name: limits.get(name_of, 0) for name_of, name in _THROTTLE.items()}
-    monitor.execute_as_spelt("block_set_io_throttle", {"id": DEVICE, "bps": 0, "iops": 0, **wanted})
+    monitor.execute_as_spelt("block_set_io_throttle", {"id": _BACKEND, "bps": 0, "iops": 0, **wanted})
     for block in monitor.execute("query-block"):
-        if f"/{DEVICE}/" in f"{block.get('qdev', '')}/":
+        if block.get("qdev") == _BACKEND:
             inserted = block["inserted"]
             return {name_of: inserted[name] for name_of, name in _THROTTLE.items() if inserted.get(name)}
     raise HostError("QEMU does not show the data disk", "pagecage host rebuild vm")
