@@ -10,6 +10,7 @@ from typing import Any
 IO_KEYS = ("rbytes", "rios", "wbytes", "wios")
 STALLS = ("io", "memory")
 _NOT_KNOWN = float("nan")
+_EMPTY: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -36,20 +37,19 @@ def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
         io={key: array("d", [row["io"].get(key, 0) for row in known]) for key in IO_KEYS},
         resident_pages=_state(known, "resident_pages"),
         memory_current=_state(known, "memory_current"),
-        refaults=_told(known, "memory_stat", "workingset_refault_file"),
-        stalled_us={kind: _told(known, "pressure", kind, "some") for kind in STALLS},
+        refaults=_within(known, "memory_stat", "workingset_refault_file"),
+        stalled_us={kind: _stalled(known, kind) for kind in STALLS},
     )
 
 
-def _told(rows: Sequence[Mapping[str, Any]], *path: str) -> array[float]:
-    """A figure that stands deeper in a row."""
-    return array("d", [_at(row, path) for row in rows])
+def _within(rows: Sequence[Mapping[str, Any]], table: str, key: str) -> array[float]:
+    """A figure of a table in a row."""
+    return array("d", [(row.get(table) or _EMPTY).get(key, _NOT_KNOWN) for row in rows])
 
 
-def _at(row: Any, path: Sequence[str]) -> float:
-    for key in path:
-        row = (row or {}).get(key)
-    return _NOT_KNOWN if row is None else row
+def _stalled(rows: Sequence[Mapping[str, Any]], kind: str) -> array[float]:
+    told = ((row.get("pressure") or _EMPTY).get(kind) or _EMPTY for row in rows)
+    return array("d", [pressure.get("some", _NOT_KNOWN) for pressure in told])
 
 
 def _state(rows: Sequence[Mapping[str, Any]], key: str) -> array[float]:

@@ -67,13 +67,19 @@ def _through(
             face = colour if is_included else "none"
             axes.scatter([point.value] * len(chosen), chosen[response], s=34, c=face, edgecolors=colour, zorder=3)
     values = [point.value for point in points]
-    middle = [trial_df[trial_df[factor] == point.level][response].median() for point in points]
+    middle = [_middle(trial_df[trial_df[factor] == point.level], response) for point in points]
     axes.plot(values, middle, color=GREY, lw=1.6, zorder=2, label="went through")
     axes.plot(values, values, color=INK, lw=1.0, ls=(0, (1, 2)), label="the cap")
     axes.set_xscale("log")
     axes.set_yscale("log")
     quantities(axes, response)
     axes.set_ylabel(title(response))
+
+
+def _middle(rows: pd.DataFrame, response: str) -> float:
+    """The median of the trials that count; where none does of all."""
+    counted = rows[rows["is_included"]][response]
+    return float((rows[response] if counted.dropna().empty else counted).median())
 
 
 def _finish(axes: Axes, sweep: Sweep) -> None:
