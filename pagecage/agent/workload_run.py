@@ -112,6 +112,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
     if speaks:
         if not conversation.wait_for("ready", deadline=deadline):
             return False
+        attempt.fill_buckets()
         attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()
     wall = time.time() - (time.monotonic() - begin)
