@@ -20,6 +20,14 @@ MEMORY_FILE = {"MemoryMax": "memory.max", "MemorySwapMax": "memory.swap.max"}
 PROPERTIES = (*MEMORY_FILE, *IO_MAX_KEY, "CPUQuota")
 UNCAGED = "uncaged"
 
+IOPS_GRAIN = 10
+"""blk-throttle lets whole I/Os through in slices of 100 ms, and drops what is left of each (throtl_trim_slice)."""
+
+
+def let_through(name: str, cap: float) -> float:
+    """What the kernel makes of a cap: 38 I/Os a second were seen to be 30; bytes are as they were asked for."""
+    return cap // IOPS_GRAIN * IOPS_GRAIN if "IOPS" in name and cap >= IOPS_GRAIN else cap
+
 
 @dataclass(frozen=True)
 class Volume:

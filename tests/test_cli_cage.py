@@ -129,7 +129,7 @@ def test_the_list_filters(top: Path) -> None:
     assert {"customer", "uncaged"} < cages
     assert all(name.startswith("aws-") for name in names(top, "--provider", "aws")[0])
     assert names(top, "--provider", "aws")[1] == set()
-    assert names(top, "--type", "gp") == ({"aws-gp2", "aws-gp3"}, set())
+    assert names(top, "--type", "gp") == ({"aws-gp2", "aws-gp3"}, {"aws-gp2-tenth", "aws-gp3-tenth"})
     fast, fast_cages = names(top, "--min-iops", "100000")
     assert {"azure-ultra", "gcp-pd-ssd", "aws-io2-block-express", "digitalocean-volume"} < fast
     assert not {"aws-gp3", "azure-premium-ssd"} & fast

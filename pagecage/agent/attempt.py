@@ -115,6 +115,11 @@ class Attempt:
     exit: dict[str, Any] = field(default_factory=dict)
     response: dict[str, float | None] = field(default_factory=dict)
 
+    def fill_buckets(self) -> None:
+        """Have burst credits begin now, with the measured part."""
+        if self.credits is not None:
+            self.credits.begin()
+
     @property
     def dataset(self) -> Path | None:
         """The first file that is read."""

@@ -69,6 +69,7 @@ def _command(attempt: Attempt) -> Command:
 
 def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
     """Counters, gate, watch, counters."""
+    attempt.fill_buckets()
     attempt.counters["before"] = read_counters(attempt)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
     wall, begin = time.time(), time.monotonic()

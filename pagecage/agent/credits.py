@@ -35,6 +35,8 @@ class CreditPlayer:
         self._path = around.directory / "credits.jsonl"
         self._cgroup, self._maj_min = around.cgroup, around.disk.maj_min
         self._meters = list(meters(cage))
+        self._buckets_at_start = [meter.bucket for meter in self._meters]
+        self._turn = threading.Lock()
         self._about = [meter.to_json() for meter in self._meters]
         self._what = "burst credits" if any(meter.bursts for meter in self._meters) else "the split of a shared limit"
         self._rows: list[dict[str, Any]] = []
@@ -49,6 +51,17 @@ class CreditPlayer:
         self._read, self._since = self._counters(), time.monotonic()
         self._put_in_force()
         self._thread.start()
+
+    def begin(self) -> None:
+        """Fill the buckets as the cage says: making a scope takes seconds, in which a drained one would refill."""
+        with self._turn:
+            for meter, bucket in zip(self._meters, self._buckets_at_start, strict=True):
+                meter.bucket = bucket
+            try:
+                self._read, self._since = self._counters(), time.monotonic()
+                self._put_in_force()
+            except (OSError, ValueError, HostError) as error:
+                self._error = f"{self._what} ended early: {error}"
 
     def wait_until_recording(self) -> None:
         """The first caps are in force when `start` returns."""
@@ -73,7 +86,8 @@ class CreditPlayer:
         while not self._error and not self._ending.is_set():
             following = max(following + _PERIOD_SECONDS, time.monotonic())
             self._ending.wait(max(0.0, following - time.monotonic()))
-            self._tick()
+            with self._turn:
+                self._tick()
 
     def _tick(self) -> None:
         """Charge what went through since the last tick, and rewrite io.max where that changes a cap."""

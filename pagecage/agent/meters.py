@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagecage.cage import Bucket, Cage
+from pagecage.cage import Bucket, Cage, let_through
 from pagecage.shared_limit import less_debt, split
 from pagecage.token_bucket import HORIZON_SECONDS, TokenBucket, filled
 
@@ -15,8 +15,6 @@ _COUNTERS = {
     "iops": {"IOReadIOPSMax": "rios", "IOWriteIOPSMax": "wios"},
     "bandwidth": {"IOReadBandwidthMax": "rbytes", "IOWriteBandwidthMax": "wbytes"},
 }
-IOPS_GRAIN = 10
-"""blk-throttle lets whole I/Os through in slices of 100 ms, so that 38 I/Os a second are 30 (throtl_trim_slice)."""
 Used = Mapping[str, float]
 
 
@@ -61,20 +59,16 @@ class Meter:
         else:
             limit = less_debt(cap, max(0.0, -self.bucket.credits), HORIZON_SECONDS)
             caps = split(limit, {prop: self._rate(prop) for prop in self.counters})
-        return {prop: self._as_let_through(one) for prop, one in caps.items()}
+        return {prop: self._as_let_through(prop, one) for prop, one in caps.items()}
 
-    def _as_let_through(self, cap: int) -> int:
-        """The cap as blk-throttle keeps it; the base as it was asked for."""
-        if self.kind != "iops" or cap < IOPS_GRAIN or cap == self.bucket.base:
-            return cap
-        return max(cap // IOPS_GRAIN * IOPS_GRAIN, min(cap, int(self.bucket.base)))
+    def _as_let_through(self, prop: str, cap: int) -> int:
+        """The cap as the kernel keeps it, since more would be told than is given; the base as it was asked for."""
+        return max(int(let_through(prop, cap)), min(cap, int(self.bucket.base)))
 
     def _rate(self, prop: str) -> float:
-        """What it used a second: of late, or just now where that is more, since blk-throttle lets I/O go in slices."""
+        """What it used a second of late; a shorter look sees only blk-throttle's slices."""
         seconds = sum(length for length, _ in self._late)
-        last_seconds, last = self._late[-1]
-        mean = sum(used[prop] for _, used in self._late) / seconds if seconds else 0.0
-        return max(mean, min(last[prop] / last_seconds, mean * 2)) if last_seconds else mean
+        return sum(used[prop] for _, used in self._late) / seconds if seconds else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """What the bucket is, as it stands in a record."""

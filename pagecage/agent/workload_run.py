@@ -114,6 +114,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
             return False
         attempt.start_seconds = time.monotonic() - begin
         confirm_limits(attempt)
+        attempt.fill_buckets()
         attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()
     else:

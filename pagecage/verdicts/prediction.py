@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pagecage.cage import let_through
 from pagecage.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.binding import WAITING, bound
@@ -58,7 +59,8 @@ def _is_played(record: Record) -> bool:
 
 def _needed(window: Window, caps: Mapping[str, float]) -> float:
     """The least time in which caps let the window's I/O through."""
-    return max((window.moved[COUNTER[name]] / cap for name, cap in caps.items() if name in COUNTER), default=0.0)
+    needs = (window.moved[COUNTER[name]] / let_through(name, cap) for name, cap in caps.items() if name in COUNTER)
+    return max(needs, default=0.0)
 
 
 def _is_held(record: Record, window: Window) -> bool:

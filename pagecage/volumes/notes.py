@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+from pagecage.cage import let_through
 from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
 from pagecage.volumes.limits import Layer, phases, reachable
 from pagecage.volumes.profile import Profile
@@ -12,10 +13,14 @@ from pagecage.volumes.profile import Profile
 # The kernel's default read-ahead window (VM_READAHEAD_PAGES), in whose steps a plain sequential reader reads.
 _READ_AHEAD_BYTES = 128 * KIB
 
+WORTH_A_NOTE = 0.97
+"""Less than this share of the IOPS is said; what is lost above it is within what a limit is held to."""
+
 
 def notes(profile: Profile) -> tuple[str, ...]:
     """Sentences, each about one thing, in the order in which they matter."""
-    return (*_layers(profile), *_later(profile), *_combined(profile), *_counting(profile), *_latency(profile))
+    told = (_layers, _later, _combined, _counting, _grain, _latency)
+    return tuple(sentence for each in told for sentence in each(profile))
 
 
 def _layers(profile: Profile) -> Iterator[str]:
@@ -92,6 +97,15 @@ def _counting(profile: Profile) -> Iterator[str]:
             f"{format_bytes(_READ_AHEAD_BYTES)} gets {_rate(here)} in the cage, where the provider "
             f"allows {_rate(there)}."
         )
+
+
+def _grain(profile: Profile) -> Iterator[str]:
+    """Whole I/Os in slices of 100 ms: much of few I/Os a second, nothing of thousands."""
+    layers = profile.limits.read_iops
+    base = int(phases(layers)[-1].rate) if layers else 0
+    kept = let_through("IOReadIOPSMax", base)
+    if kept < WORTH_A_NOTE * base:
+        yield f"The kernel lets whole I/Os through ten times a second: {base} a second are {kept:.0f} in the cage."
 
 
 def _latency(profile: Profile) -> Iterator[str]:

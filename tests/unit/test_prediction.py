@@ -136,3 +136,10 @@ def test_a_knee_is_one_of_the_values_and_nothing_above_it_gains(points):
     if knee.value is not None:
         times = dict(points)
         assert all(time >= 0.9 * times[knee.value] for limit, time in points if limit >= knee.value)
+
+
+def test_a_cap_is_reckoned_as_the_kernel_lets_it_through():
+    record, series = stored("iops")
+    asked, kept = (predict(record, series, {"IOReadIOPSMax": cap}).seconds for cap in (38, 30))
+    assert asked == kept
+    assert predict(record, series, {"IOReadIOPSMax": 40}).seconds < asked

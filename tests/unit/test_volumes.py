@@ -278,3 +278,12 @@ def test_what_must_be_known_besides_is_said() -> None:
 def test_without_credits_small_volumes_are_bound_by_their_ios() -> None:
     assert reachable(Fraction(128 * MIB), Fraction(100), 256 * 1024) == 25 * MIB
     assert reachable(Fraction(128 * MIB), Fraction(100), None) == 128 * MIB
+
+
+def test_few_ios_a_second_lose_to_the_kernels_slices() -> None:
+    """P4's 120 at a tenth are 12, of which blk-throttle lets ten through; 30 and 3000 are whole."""
+    tenth = Wish(scale=Fraction(1, 10))
+    gp2 = profile("aws-gp2", Order(100 * GIB), wish=tenth)
+    said = " ".join(notes(profile("azure-premium-ssd", Order(32 * GIB), wish=tenth)))
+    assert "12 a second are 10 in the cage" in said
+    assert "ten times a second" not in " ".join((*notes(gp2), *notes(profile("aws-gp3", Order(100 * GIB)))))

@@ -35,9 +35,9 @@ def measured(runs: Path, cage: str, *how: str) -> tuple[Record, Verdicts]:
 
 
 def rates(record: Record) -> tuple[float, float]:
-    assert record.measured is not None
-    seconds = record.measured["seconds"]
-    return tuple((io_difference(record, key) or 0.0) / seconds for key in ("rios", "wios"))  # type: ignore[return-value]
+    """Reads and writes a second of the time that fio was told to take; making ready takes an emulated guest seconds."""
+    reads, writes = ((io_difference(record, key) or 0.0) / SECONDS for key in ("rios", "wios"))
+    return reads, writes
 
 
 @pytest.mark.parametrize("share", [50, 80])
@@ -45,7 +45,7 @@ def test_both_together_keep_to_the_limit_and_fill_it(tmp_path: Path, share: int)
     record, judged = measured(tmp_path, "aws-gp3-tenth", "--rw=randrw", f"--rwmixread={share}")
     reads, writes = rates(record)
     print(f"{reads:.0f} reads and {writes:.0f} writes a second of {LIMIT}: {judged.diagnosis.sentence}")
-    assert 0.75 * LIMIT < reads + writes <= 1.05 * LIMIT
+    assert 0.8 * LIMIT < reads + writes <= 1.05 * LIMIT
     assert {limit.verdict for limit in judged.limits} == {"enforced"}, judged.limits
     assert {one["what"]: one["state"] for one in record.cage["carried"]}["combined"] == "exact"
 

@@ -167,6 +167,21 @@ def test_what_is_never_kept_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(asked) == 5
 
 
+def test_what_came_back_before_it_began_does_not_count(tmp_path: Path, whole_io_max: None) -> None:
+    """A drained bucket refills while a scope is made; the program's own time begins with it drained."""
+    disk = Disklike(tmp_path)
+    player = CreditPlayer(disk.around, cage(held=18_000, start="drained"))
+    player.start()
+    deadline = time.monotonic() + 20
+    while disk.cap() == 100 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    refilled = disk.cap()
+    player.begin()
+    begun = disk.cap()
+    player.stop()
+    assert (refilled > 100, begun) == (True, 100)
+
+
 def test_a_slice_that_vanishes_ends_the_play_and_says_so(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
     player = CreditPlayer(disk.around, cage())
