@@ -86,8 +86,8 @@ def project(tmp_path: Path, server: Server, **settings: Any) -> Path:
     return tmp_path
 
 
-def ends(top: Path, group: str = "rack", **order: Any) -> Mapping[str, HostEnd]:
-    return carry_out(Order(group, "site.yml", **order), top / "log", print, lambda _: None, top)
+def ends(top: Path, group: str = "rack", playbook: str = "site.yml", **order: Any) -> Mapping[str, HostEnd]:
+    return carry_out(Order(group, playbook, **order), top / "log", print, lambda _: None, top)
 
 
 def refused(top: Path, **order: Any) -> HostError:
@@ -131,6 +131,25 @@ def test_the_right_password_leads_to_the_next_question(tmp_path: Path, server: S
     (tmp_path / "password").write_text(PASSWORD)
     top = project(tmp_path, server, pagecage_data_device="/dev/none")
     assert refused(top, password_file=tmp_path / "password").message == "lab-1: there is no device /dev/none"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_over_ssh_and_sudo_a_host_is_made_fit_and_put_back(tmp_path: Path, server: Server) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    top = project(tmp_path, server, pagecage_delegated_users=["tester"], inspection_running=False)
+    changed = []
+    for playbook in ("site.yml", "site.yml", "verify.yml", "unprovision.yml", "unprovision.yml"):
+        end = ends(top, playbook=playbook, password_file=tmp_path / "password")["lab-1"]
+        assert end.stopped_by is None
+        changed.append(end.changed)
+    assert changed[0] > 10
+    assert changed[1:3] == [0, 0]
+    assert changed[3] > 5
+    assert changed[4] == 0
+    left = [path for path in ("opt/pagecage", "var/lib/pagecage", "srv/pagecage", "usr/bin/fio", "usr/bin/python3")
+            if (server.root / path).exists()]  # fmt: skip
+    assert left == []
 
 
 def test_orders_that_make_no_sense(tmp_path: Path, server: Server) -> None:
