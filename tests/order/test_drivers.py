@@ -122,11 +122,24 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
+    monkeypatch.setattr("pagecage.agent.workload_run.missing_engine", lambda _: None)
     command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=Command())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
     record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
     assert record.outcome == "requirement_missed", record.error
+    assert "docker-flags lost them" in (record.error or "")
     assert not (machine.data / "let-go").exists()
+
+
+def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a program that waits at no gate: in the guest the container's cgroup was read while it had no limits yet."""
+    monkeypatch.setenv("FAKE_SLOW", "runtime")
+    monkeypatch.setenv("FAKE_LASTS", "0.5")
+    monkeypatch.setattr("pagecage.agent.workload_run.missing_engine", lambda _: None)
+    record = carry_out(machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio")))
+    assert "lost" not in (record.error or "")
+    assert record.cage["expected"]["io.max.riops"] == "500"
+    assert record.cage["read_back"].items() >= record.cage["expected"].items()
 
 
 def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
