@@ -101,8 +101,10 @@ def of_readahead(readahead_df: pd.DataFrame, look: Mapping[str, Look]) -> str:
 
 
 def of_sweep(sweep: Sweep) -> str:
-    """What the sweep's sentences say."""
-    return f"Time and throughput over {sweep.property}. {' '.join(sentences(sweep))}"
+    """Where the times begin and end, and what the sweep's sentences say."""
+    timed = [(point.level, point.measured_seconds) for point in sweep.points if point.measured_seconds is not None]
+    ends = ", ".join(f"{quantity('read_seconds', seconds)} at {level}" for level, seconds in (timed[0], timed[-1]))
+    return f"Time and throughput over {sweep.property}: {ends}. {' '.join(sentences(sweep))}"
 
 
 def _medians(trial_df: pd.DataFrame, response: str) -> dict[str, float]:

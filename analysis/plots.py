@@ -15,9 +15,9 @@ from analysis.look import GREY, INK, Look
 JITTER = 0.16
 BAR_HEIGHT = 0.08
 """The most that one bar may stand for, of the measured time."""
-MOST_POINTS = 4000
+MOST_POINTS = 2000
 """Points of a panel: more than its width has pixels for, by far."""
-FEWEST_POINTS = 60
+FEWEST_POINTS = 30
 """Points of a trial, however many trials share a panel."""
 FEWEST_BARS = 8
 """Fewer than this within the measured part would leave an axis of time nearly empty."""

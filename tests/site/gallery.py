@@ -1,6 +1,6 @@
 """`python -m tests.site.gallery RUNS`: pictures of a site made of a folder's runs, for docs/gallery and README.
 
-Taken in chromium at one width, light, of the first page and of the top of two reports.
+Taken in chromium at one width, light, of the first page and of a part of two reports.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
@@ -17,28 +19,44 @@ from tests.tree import ROOT
 
 GALLERY = ROOT / "docs/gallery"
 WIDTH = 1280
-PICTURES = {"site.png": ("index.html", 1500), "async-hazard.png": ("reports/async-hazard.html", 1900),
-            "readahead-amplification.png": ("reports/readahead-amplification.html", 1900)}  # fmt: skip
-"""Which page, and how much of it from the top, in pixels."""
+REPORTS = {"async-hazard": "How late, how often", "constrained-random": "The table"}
+"""Of which experiments a report is shown, and from which heading on."""
 
 
 def main(runs: Path, out: Path = GALLERY) -> list[Path]:
     """Make the site, take the pictures, and give their paths."""
+    with tempfile.TemporaryDirectory() as scratch:
+        site = publish(ROOT, runs, [], Path(scratch) / "site").parent
+        with opened() as page:
+            first = taken(page, site / "index.html", out / "site.png", 1000)
+            return [first, *reports(page, runs, out)]
+
+
+def reports(page: Page, runs: Path, out: Path) -> list[Path]:
+    """Pictures of the reports that stand in the newest runs."""
+    return [
+        taken(page, runs / f"latest-{name}" / "report.html", out / f"{name}-report.png", 1150, heading)
+        for name, heading in REPORTS.items()
+    ]
+
+
+@contextmanager
+def opened() -> Iterator[Page]:
+    """A page in chromium."""
     program = shutil.which("chromium")
     assert program, "there is no chromium here: tools/bootstrap browser installs it"
-    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
-        site = publish(ROOT, runs, [], Path(scratch) / "site").parent
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(color_scheme="light", viewport={"width": WIDTH, "height": 1000})
-        made = [_take(page, site / where, out / name, height) for name, (where, height) in PICTURES.items()]
+        yield browser.new_page(color_scheme="light", viewport={"width": WIDTH, "height": 1000})
         browser.close()
-    return made
 
 
-def _take(page: Page, source: Path, target: Path, height: int) -> Path:
-    page.goto(source.as_uri(), wait_until="networkidle")
-    page.set_viewport_size({"width": WIDTH, "height": height})
-    page.screenshot(path=str(target))
+def taken(page: Page, source: Path, target: Path, height: int, heading: str = "") -> Path:
+    """Picture so many pixels of a page, from a heading on or from its top."""
+    page.goto(source.resolve().as_uri(), wait_until="networkidle")
+    top = page.locator("h2", has_text=heading).first.bounding_box() if heading else None
+    clip = {"x": 0, "y": max(0, top["y"] - 20) if top else 0, "width": WIDTH, "height": height}
+    page.screenshot(path=str(target), full_page=True, clip=clip)
     return target
 
 
