@@ -28,12 +28,8 @@ STANDARD_RESPONSES = frozenset({
     *TRACED_RESPONSES, *_VMSTAT_RATES,
 })  # fmt: skip
 
-# Of a command: to its exit, and until it serves (pagecage/agent/command_run.py).
-COMMAND_RESPONSES = frozenset({"wall_seconds", "ready_seconds"})
 _TOLD_ANYWAY = frozenset({"bytes_per_second", "major_faults"})
 """Computed from the end line, so that a workload which tells them as well says nothing else."""
-# Of a command: to its exit, and until it serves (pagecage/agent/command_run.py).
-COMMAND_RESPONSES = frozenset({"wall_seconds", "ready_seconds"})
 
 
 def wrong_response(own: Any) -> str | None:
@@ -41,7 +37,7 @@ def wrong_response(own: Any) -> str | None:
     if not isinstance(own, dict):
         return "its response is no JSON object"
     for name, value in own.items():
-        if name in (STANDARD_RESPONSES - _TOLD_ANYWAY) | COMMAND_RESPONSES:
+        if name in STANDARD_RESPONSES - _TOLD_ANYWAY:
             return f"its response takes the name of {name}"
         if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             return f"its response has a figure named {name!r}"

@@ -124,6 +124,10 @@ def test_what_the_end_line_tells_anyway_may_be_told_twice() -> None:
     assert wrong_response({"bytes_per_second": 1.0, "major_faults": 0}) is None
 
 
+def test_a_workload_may_tell_when_it_was_ready_as_a_command_is_asked():
+    assert wrong_response({"ready_seconds": 1.0}) is None
+
+
 @pytest.mark.parametrize(
     "own", [[], {"read_seconds": 1.0}, {"Speed": 1}, {"p 1": 2}, {"rate": "fast"}, {"is_on": True}, {"nested": {}}]
 )
