@@ -111,7 +111,8 @@ def credits_left(series: Series) -> list[tuple[float, float]]:
     for place in range(1, len(counts) - 10):
         (before, was), (now, count), (later, then) = counts[place - 1], counts[place], counts[place + 10]
         bucket = bucket.after(count - was, now - before)
-        found.append((bucket.credits, (then - count) / (later - now)))
+        if counts[place + 1][1] > count:  # a second in whose middle it begins to read is no rate
+            found.append((bucket.credits, (then - count) / (later - now)))
     return found
 
 
