@@ -40,12 +40,12 @@ def ssh_settings(target: SshTarget) -> list[str]:
     """
     settings = {
         "BatchMode": "yes", "IdentitiesOnly": "yes", "StrictHostKeyChecking": "yes",
-        "UserKnownHostsFile": str(target.known_hosts), "GlobalKnownHostsFile": "/dev/null",
+        "UserKnownHostsFile": str(target.known_hosts), "GlobalKnownHostsFile": "none",
         "HostKeyAlias": target.host_key_alias, "HostKeyAlgorithms": "ssh-ed25519", "LogLevel": "ERROR",
         "KexAlgorithms": "curve25519-sha256", "Ciphers": "aes128-gcm@openssh.com", "PasswordAuthentication": "no",
         "ConnectTimeout": "10", "ServerAliveInterval": "15", "ServerAliveCountMax": "4",
     }  # fmt: skip
-    options = ["-F", "/dev/null", "-i", str(target.identity)]
+    options = ["-F", "none", "-i", str(target.identity)]
     for name, value in settings.items():
         options += ["-o", f"{name}={value}"]
     return options
