@@ -40,7 +40,7 @@ def ssh_settings(target: SshTarget) -> list[str]:
     """
     settings = {
         "BatchMode": "yes", "IdentitiesOnly": "yes", "StrictHostKeyChecking": "yes",
-        "UserKnownHostsFile": str(target.known_hosts), "GlobalKnownHostsFile": "none",
+        "UserKnownHostsFile": str(target.known_hosts), "GlobalKnownHostsFile": "/dev/null",
         "HostKeyAlias": target.host_key_alias, "HostKeyAlgorithms": "ssh-ed25519", "LogLevel": "ERROR",
         "KexAlgorithms": "curve25519-sha256", "Ciphers": "aes128-gcm@openssh.com", "PasswordAuthentication": "no",
         "ConnectTimeout": "10", "ServerAliveInterval": "15", "ServerAliveCountMax": "4",
