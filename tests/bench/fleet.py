@@ -69,7 +69,7 @@ def _plan(count: int, name: str) -> Plan:
     trials = tuple(
         Trial(
             trial_id=f"nothing_{n}", experiment="bench", treatment={}, repeat=1, block=1, position=n,
-            workload=Workload("true", (), "command"), cage=Cage(UNCAGED, {}),
+            workload=Workload("sleep", ("0.3",), "command"), cage=Cage(UNCAGED, {}),
         )
         for n in range(count)
     )  # fmt: skip
