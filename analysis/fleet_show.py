@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -35,18 +35,21 @@ def show(fleet: Fleet, console: Console) -> None:
         return
     for one in fleet.comparison.obstacles:
         console.print(f"[yellow]hosts differ in {one.what}:[/] {escape(one.because)}")
-    for names, rows in (
-        (header(fleet), lines(fleet)),
-        (["what each host is", "", *hosts(fleet)], ([n, m, *v] for n, m, *v in fact_lines(fleet) if m)),
-    ):
-        table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-        for name in names:
-            table.add_column(escape(name), overflow="fold")
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print()
-        console.print(table)
+    differing = [[name, mark, *values] for name, mark, *values in fact_lines(fleet) if mark]
+    _print_table(console, header(fleet), lines(fleet))
+    if differing:
+        _print_table(console, ["what each host is", "", *hosts(fleet)], differing)
     console.print(f"[dim]{escape(about(fleet))}[/]")
+
+
+def _print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for name in names:
+        table.add_column(escape(name), overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print()
+    console.print(table)
 
 
 def left_out_words(fleet: Fleet) -> Iterator[str]:

@@ -199,7 +199,7 @@ def message_of(result: Mapping[str, Any]) -> str:
         if item.get("failed"):
             return message_of(item)
     said = [str(result.get(key) or "").strip() for key in ("stderr", "module_stderr", "stdout")]
-    words = str(result.get("msg") or "").strip()
+    words = str(result.get("msg") or "").strip().removeprefix("Task failed: ")
     if words in ("", "non-zero return code", "MODULE FAILURE") or words.startswith("MODULE FAILURE"):
         words = next((text.splitlines()[-1] for text in said if text), words or "it gave no reason")
     return " ".join(words.split())

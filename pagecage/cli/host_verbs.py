@@ -89,7 +89,11 @@ def inventory() -> int:
 
     target = guest.running_target()
     hosts = {GUEST: guest_variables(target)} if target else {}
-    kept = {cache.name: kept_variables(told) for cache in known_caches() if (told := guest.running_target(cache))}
+    kept = {
+        f"{GUEST}-{cache.name}": kept_variables(told)
+        for cache in known_caches()
+        if (told := guest.running_target(cache))
+    }
     listed = {"vm": {"hosts": list(hosts)}, "guests": {"hosts": list(kept)}}
     print(json.dumps({**listed, "_meta": {"hostvars": {**hosts, **kept}}}))
     return EXIT_OK

@@ -45,7 +45,7 @@ def ssh_settings(target: SshTarget) -> list[str]:
         "KexAlgorithms": "curve25519-sha256", "Ciphers": "aes128-gcm@openssh.com", "PasswordAuthentication": "no",
         "ConnectTimeout": "10", "ServerAliveInterval": "15", "ServerAliveCountMax": "4",
     }  # fmt: skip
-    options = ["-F", "/dev/null", "-i", str(target.identity)]
+    options = ["-F", "none", "-i", str(target.identity)]
     for name, value in settings.items():
         options += ["-o", f"{name}={value}"]
     return options

@@ -69,7 +69,7 @@ def _plan(count: int, name: str) -> Plan:
     trials = tuple(
         Trial(
             trial_id=f"nothing_{n}", experiment="bench", treatment={}, repeat=1, block=1, position=n,
-            workload=Workload("true", (), "command"), cage=Cage(UNCAGED, {}),
+            workload=Workload("sleep", ("0.3",), "command"), cage=Cage(UNCAGED, {}),
         )
         for n in range(count)
     )  # fmt: skip
@@ -84,8 +84,9 @@ def main(group: str) -> int:
     controller_seconds(hosts, 1, "w")  # brings the kit, which a host has from then on
     one_few = controller_seconds(hosts[:1], FEW, "a")
     one_many = controller_seconds(hosts[:1], MANY, "b")
-    all_few = controller_seconds(hosts, FEW, "c")
-    all_many = controller_seconds(hosts, MANY, "d")
+    many_hosts = len(hosts) > 1
+    all_few = controller_seconds(hosts, FEW, "c") if many_hosts else one_few
+    all_many = controller_seconds(hosts, MANY, "d") if many_hosts else one_many
     a_host = median((one_few, one_many))
     trials = f"{FEW} and {MANY} trials of nothing"
     figures = [

@@ -139,3 +139,19 @@ def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
         rack.tell(name, {})
     rack.go(folder)
     assert outcomes(folder) == {"left": ["ok", "interrupted", "ok", "ok"], "right": ["ok", "interrupted", "ok", "ok"]}
+
+
+def test_a_host_that_was_started_anew_has_lost_its_open_trial(rack: Rack) -> None:
+    """Its agent had begun a trial when the host went; whoever goes on finds nothing of it there."""
+    plan = plan_of(THREE, replace(CHOICES, repeats=1))
+    folder, first = rack.begin(plan), plan.trials[0].trial_id
+    (folder.path / "streams").mkdir()
+    begun = {"frame": "event", "event": "trial", "trial_id": first, "attempt": 1}
+    (folder.path / "streams/left.1").write_text(json.dumps(begun) + "\n")
+    rack.go(folder, "left")
+    told = [(record.trial_id, record.attempt, record.outcome, record.error) for record in records(folder, "left")]
+    assert told[:2] == [
+        (first, 1, "interrupted", "nothing of its agent is left on the host"), (first, 2, "ok", None),
+    ]  # fmt: skip
+    assert len(told) == 4
+    assert folder.last_ends()["left"].round == 2

@@ -16,7 +16,7 @@ TARGET = SshTarget("127.0.0.1", 40017, "root", Path("/k/id"), Path("/k/known"), 
 
 def test_the_host_key_is_pinned_and_nothing_comes_from_the_users_own_settings() -> None:
     argv = ssh_argv(TARGET, ["true"])
-    assert argv[argv.index("-F") + 1] == "/dev/null"
+    assert argv[argv.index("-F") + 1] == "none"
     for setting in (
         "StrictHostKeyChecking=yes",
         "UserKnownHostsFile=/k/known",

@@ -37,12 +37,12 @@ def guests() -> Iterator[None]:
             guest.down(print, Cache.of_user(name))
 
 
-def records(line: CommandLine, host: str) -> list[Record]:
-    return list(read_records(line.runs / "latest-smoke@guests/hosts" / host / "records.jsonl"))
+def records(line: CommandLine, name: str) -> list[Record]:
+    return list(read_records(line.runs / "latest-smoke@guests/hosts" / f"guest-{name}" / "records.jsonl"))
 
 
-def answers(line: CommandLine, host: str) -> set[str]:
-    return {record.trial_id for record in records(line, host) if record.is_final}
+def answers(line: CommandLine, name: str) -> set[str]:
+    return {record.trial_id for record in records(line, name) if record.is_final}
 
 
 def shown(line: CommandLine) -> dict[str, list[dict[str, object]]]:
@@ -65,7 +65,7 @@ def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -
     assert status == EXIT_OK, said
     kernels = {}
     for host in GUESTS:
-        folder = line.runs / "latest-smoke@guests/hosts" / host
+        folder = line.runs / "latest-smoke@guests/hosts" / f"guest-{host}"
         assert len(answers(line, host)) == 4, said
         for record in records(line, host):
             series = [json.loads(row) for row in (folder / record.traces["sampler"]).read_text().splitlines()]
@@ -90,12 +90,12 @@ def test_a_guest_killed_in_the_middle_is_gone_on_with(guests: None, tmp_path: Pa
     kill_guest("old")
     _, said = process.communicate(timeout=900)
     assert process.returncode == EXIT_INCOMPLETE, said.decode()
-    assert "old: " in said.decode()
+    assert "guest-old: " in said.decode()
     assert "(lost: " in said.decode()
     assert len(answers(line, "vm")) == 4, "the other one finishes"
     before = answers(line, "old")
     assert 0 < len(before) < 4
-    [part] = [host for host in shown(line)["hosts"] if host["host"] == "old"]
+    [part] = [host for host in shown(line)["hosts"] if host["host"] == "guest-old"]
     assert (part["outcome"], part["answered"]) == ("lost", len(before))
     guest.up(print, Cache.of_user("old"), GUESTS["old"])
     status, said_then = line.end("run", "smoke", "--host", "guests", "--resume")

@@ -24,12 +24,22 @@ PAUSE_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What one question brought: whether the agent works, its exit status, its last words, and more of its stream."""
+    """What one question brought: whether the agent works, its exit status, its last words, and more of its stream.
+
+    Without a status nothing is left of it on the host: that was started anew, or never got to start it.
+    """
 
     is_working: bool
-    status: int
+    status: int | None
     said: str
     piece: bytes
+
+    @property
+    def end(self) -> str:
+        """How it ended, in words."""
+        if self.status is None:
+            return "nothing of its agent is left on the host"
+        return f"its agent ended with status {self.status}{': ' + self.said if self.said else ''}"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -49,8 +59,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if os.getppid() != parent:
                     raise AnsibleActionFail("whoever started this has gone")
                 time.sleep(PAUSE_SECONDS if answer.is_working else 0)
-        told = f"its agent ended with status {answer.status}{': ' + answer.said if answer.said else ''}"
-        return {**result, "changed": True, "stdout": told}
+        return {**result, "changed": True, "stdout": answer.end}
 
     def _be_alone(self, to: IO[bytes]) -> None:
         try:
@@ -79,4 +88,4 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if told["rc"] != 0:
             raise AnsibleActionFail(f"the agent cannot be followed: {told['stderr'].strip() or told['rc']}")
         state, status, said, piece = told["stdout"].split("\n", 3)
-        return Answer(state == "working", int(status or 0), said, base64.b64decode(piece))
+        return Answer(state == "working", None if status == "gone" else int(status or 0), said, base64.b64decode(piece))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints what is beyond OFFSET in DIRECTORY/stream: three lines (the unit's state and exit status, and the last words of its
-# standard error), then the bytes in base64. Waits up to SECONDS for something to be there, asleep in tail.
+# Prints what is beyond OFFSET in DIRECTORY/stream: three lines (the unit's state; its exit status, or `gone` where nothing is
+# left of it; the last words of its standard error), then the bytes in base64. Waits up to SECONDS for something to be there, asleep in tail.
 # Usage: follow.sh DIRECTORY UNIT OFFSET SECONDS
 set -eu
 stream=$1/stream said=$1/said unit=$2 offset=$3 seconds=$4
@@ -18,7 +18,7 @@ if [ "$(length)" -le "$offset" ] && works; then
 fi
 # It was asked before the bytes are read: when the unit had ended by then, they are all there.
 if works; then echo working; else echo ended; fi
-show ExecMainStatus
+if [ -e "$stream" ]; then show ExecMainStatus; else echo gone; fi
 tail --lines=1 "$said" 2> /dev/null | tr -d '\n' || :
 echo
 tail --bytes=+$((offset + 1)) "$stream" 2> /dev/null | head -c "$most_bytes" | base64 --wrap=0
