@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,8 +29,15 @@ class Member:
 
 def members(cgroup: Path) -> list[Member]:
     """Living processes in a cgroup and below."""
-    pids = {int(word) for file in cgroup.rglob("cgroup.procs") for word in (read_text(file) or "").split()}
+    pids = {int(word) for file in _procs(cgroup) for word in (read_text(file) or "").split()}
     return [Member(pid, _name(pid), str(cgroup)) for pid in sorted(pids) if _lives(pid)]
+
+
+def _procs(cgroup: Path) -> Iterator[Path]:
+    """The lists of processes of a cgroup and of those below; one that goes while we look is none."""
+    for folder, _, files in os.walk(cgroup):
+        if "cgroup.procs" in files:
+            yield Path(folder, "cgroup.procs")
 
 
 def outside(pid: int, cgroup: Path) -> list[Member]:
@@ -45,9 +53,16 @@ def outside(pid: int, cgroup: Path) -> list[Member]:
 def _family(pid: int) -> Iterator[int]:
     """The process and its descendants; only itself where the kernel has no list of children (proc_pid_task(5))."""
     yield pid
-    for file in (PROC / str(pid) / "task").glob("*/children"):
-        for child in (read_text(file) or "").split():
+    for task in _tasks(pid):
+        for child in (read_text(task / "children") or "").split():
             yield from _family(int(child))
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return list((PROC / str(pid) / "task").iterdir())
+    except OSError:  # it has gone
+        return []
 
 
 def _name(pid: int) -> str:

@@ -122,6 +122,7 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
+    monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that is over at once has no cage left to be read
     monkeypatch.setattr("pagecage.agent.workload_run.missing_engine", lambda _: None)
     command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=Command())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
