@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pagecage.agent import cgroupfs
 from pagecage.agent.asking import ask
@@ -77,7 +79,7 @@ def _clear(attempt: Attempt) -> None:
     attempt.driver.clear(place_of(attempt))
 
 
-def _read_back(attempt: Attempt, cgroup: Path) -> dict[str, object]:
+def _read_back(attempt: Attempt, cgroup: Path) -> dict[str, Any]:
     maj_min = attempt.disk.maj_min
     return {
         "read_back": cgroupfs.read_limits(cgroup, maj_min),
@@ -96,32 +98,45 @@ def _refuse(wrong: list[str], mend: str = "pagecage doctor") -> None:
         raise RequirementMissed([Missed(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", mend)])
 
 
-def confirm_limits(attempt: Attempt) -> None:
+def confirm_limits(attempt: Attempt, patience_seconds: float = 0.0) -> None:
     """Once the workload stands in its cage, before it is let go: read back what its driver has put on it by itself.
 
-    An engine that loses a limit says nothing. Raises RequirementMissed with what is not as asked.
+    An engine that loses a limit says nothing. Raises RequirementMissed with what is not as asked. Of a program that
+    waits at no gate the engine's runtime may be there first, which sets one limit after the other: hence patience.
     """
     cage, asked = attempt.cage, expected_read_back(attempt.trial.cage)
     outside = expected_read_back(Cage("", cage.get("outside", {}).get("read_back", {})))
     own = {key: value for key, value in asked.items() if key not in cage["expected"] and key not in outside}
     if not own:
         return
-    name, cgroup = attempt.trial.driver, _limited(attempt)
+    name, cgroup, until = attempt.trial.driver, _limited(attempt), time.monotonic() + patience_seconds
     if cgroup is None:
         _refuse([f"{name} has made no cgroup of its own in the slice"])
         return
-    of_slice, found = {key: cage["read_back"][key] for key in cage["expected"]}, _read_back(attempt, cgroup)
-    attempt.cage |= {**found, "expected": cage["expected"] | own, "limited": str(cgroup)}
-    attempt.cage["read_back"] |= of_slice
-    wrong = limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
+    of_slice = {key: cage["read_back"][key] for key in cage["expected"]}
+    cage |= {"expected": cage["expected"] | own, "limited": str(cgroup)}
+    while (wrong := _wrong_at(attempt, cgroup, of_slice)) and time.monotonic() < until and not _is_over(attempt):
+        time.sleep(_LOOK_SECONDS)
     _refuse([f"{name} lost them: {'; '.join(wrong)}"] if wrong else [], "use --driver docker: limits on our own slice")
+
+
+def _wrong_at(attempt: Attempt, cgroup: Path, of_slice: Mapping[str, str]) -> list[str]:
+    """Read back what lies on the driver's own cgroup, beside what lies on the slice; what is not as asked."""
+    cage = attempt.cage
+    cage |= _read_back(attempt, cgroup)
+    cage["read_back"] |= of_slice
+    return limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
 
 
 def _limited(attempt: Attempt) -> Path | None:
     """The driver's own cgroup; a program that waits at no gate may be there a moment after its start."""
     deadline = time.monotonic() + _START_SECONDS
     while (cgroup := attempt.driver.limited(place_of(attempt))) is None and time.monotonic() < deadline:
-        if attempt.conversation is None or attempt.conversation.process.poll() is not None:
+        if _is_over(attempt):
             return None
         time.sleep(_LOOK_SECONDS)
     return cgroup
+
+
+def _is_over(attempt: Attempt) -> bool:
+    return attempt.conversation is None or attempt.conversation.process.poll() is not None

@@ -22,6 +22,8 @@ from pagecage.requirements import Missed, Requirement
 FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
 """Figures whose names begin so count what is wrong with an answer (workloads/README.md)."""
 CANNOT = 77  # workloads/README.md: cannot on this host
+_RUNTIME_SECONDS = 10.0
+"""How long a container's runtime may take to set its limits on an emulated machine, while fio is not there yet."""
 
 
 def workload_argv(attempt: Attempt) -> list[str]:
@@ -118,7 +120,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
         attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()
     else:
-        confirm_limits(attempt)
+        confirm_limits(attempt, _RUNTIME_SECONDS)
     wall = time.time() - (time.monotonic() - begin)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
     conversation.go()

@@ -25,7 +25,6 @@ from pagecage.errors import HostError
 from pagecage.process import run
 
 _CREATE_SECONDS = 120.0
-_RUNTIMES = ("runc", "crun", "exe")
 
 
 class Docker(OnSlice):
@@ -101,13 +100,8 @@ class DockerFlags(Docker):
         return cage_for_slice(cage)
 
     def limited(self, place: Place, /) -> Path | None:
-        """The container's own scope (systemd cgroup driver: docker-ID.scope), as soon as the workload stands in it.
-
-        Before that the runtime does, which sets the limits one by one and is called runc until it becomes the workload.
-        """
-        scope = next(place.cgroup.glob("docker-*.scope"), None)
-        is_there = scope is not None and any(not one.name.startswith(_RUNTIMES) for one in members(scope))
-        return scope if is_there else None
+        """The container's own scope (systemd cgroup driver: docker-ID.scope)."""
+        return next(place.cgroup.glob("docker-*.scope"), None)
 
     def _limits(self, place: Place) -> list[str]:
         return limit_options(place.cage, place.disk.node)
