@@ -114,18 +114,21 @@ def confirm_limits(attempt: Attempt, patience_seconds: float = 0.0) -> None:
         _refuse([f"{name} has made no cgroup of its own in the slice"])
         return
     of_slice = {key: cage["read_back"][key] for key in cage["expected"]}
-    cage |= {"expected": cage["expected"] | own, "limited": str(cgroup)}
-    while (wrong := _wrong_at(attempt, cgroup, of_slice)) and time.monotonic() < until and not _is_over(attempt):
-        time.sleep(_LOOK_SECONDS)
+    found = _read_when_set(attempt, cgroup, own, until)
+    cage |= {**found, "expected": cage["expected"] | own, "limited": str(cgroup)}
+    cage["read_back"] |= of_slice
+    wrong = limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
     _refuse([f"{name} lost them: {'; '.join(wrong)}"] if wrong else [], "use --driver docker: limits on our own slice")
 
 
-def _wrong_at(attempt: Attempt, cgroup: Path, of_slice: Mapping[str, str]) -> list[str]:
-    """Read back what lies on the driver's own cgroup, beside what lies on the slice; what is not as asked."""
-    cage = attempt.cage
-    cage |= _read_back(attempt, cgroup)
-    cage["read_back"] |= of_slice
-    return limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
+def _read_when_set(attempt: Attempt, cgroup: Path, own: Mapping[str, str], until: float) -> dict[str, Any]:
+    """What the driver's own cgroup says once all limits are there, at monotonic `until`, or last before it was over."""
+    found = _read_back(attempt, cgroup)
+    while not own.items() <= found["read_back"].items() and time.monotonic() < until and not _is_over(attempt):
+        time.sleep(_LOOK_SECONDS)
+        later = _read_back(attempt, cgroup)
+        found = later if later["read_back"] else found
+    return found
 
 
 def _limited(attempt: Attempt) -> Path | None:

@@ -128,7 +128,7 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
     record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
     assert record.outcome == "requirement_missed", record.error
-    assert "docker-flags lost them" in (record.error or "")
+    assert "docker-flags lost them: io.max.rbps is max, not 20000000" in (record.error or "")
     assert not (machine.data / "let-go").exists()
 
 
