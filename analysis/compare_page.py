@@ -16,7 +16,8 @@ from analysis.look import COLOURS, MARKERS, style, svg
 from analysis.wording import title
 from pagecage.errors import PagecageError
 
-_CSS = Path(__file__).resolve().parent / "templates/offline/page.css"
+_TEMPLATE = Path(__file__).resolve().parent / "templates/offline"
+_SHEETS = ("page.css", "parts.css")
 _WIDTH = 10.8
 _NOISE = "#8A8A8A"
 _SHARED = 0.9
@@ -45,11 +46,12 @@ def page(comparison: Comparison) -> str:
 
 def html_page(title: str, parts: Iterable[str]) -> str:
     """A page that loads nothing, with our style."""
+    sheets = "".join((_TEMPLATE / name).read_text() for name in _SHEETS)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
-        f"<style>\n{_CSS.read_text()}</style>\n</head>\n<body>\n<main>\n{''.join(parts)}</main>\n</body>\n</html>\n"
+        f"<style>\n{sheets}</style>\n</head>\n<body>\n<main>\n{''.join(parts)}</main>\n</body>\n</html>\n"
     )
 
 
@@ -75,7 +77,7 @@ def _parts(comparison: Comparison) -> Iterator[str]:
     yield "<h2>What differs</h2>\n"
     letters = [letter(place) for place in range(len(comparison.runs))]
     rows_of = ((one.name, *one.values) for one in comparison.differences)
-    yield html_table(["", *letters], rows_of) if comparison.differences else f"<p>{NOTHING_DIFFERS}</p>\n"
+    yield html_table(["", *letters], rows_of, even=True) if comparison.differences else f"<p>{NOTHING_DIFFERS}</p>\n"
 
 
 def _runs(comparison: Comparison) -> Iterator[Sequence[str]]:
@@ -84,11 +86,12 @@ def _runs(comparison: Comparison) -> Iterator[Sequence[str]]:
         yield letter(place), run.plan["run_id"], f"{run.plan['size']}{emulated}"
 
 
-def html_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the lines of a cell after its first stand in small below it."""
+def html_table(names: Sequence[str], rows: Iterable[Sequence[str]], *, even: bool = False) -> str:
+    """A table; the lines of a cell after its first stand in small below it. Columns of an `even` one are alike."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
-    whole = f'<table class="pagecage"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
+    kind = "pagecage even" if even else "pagecage"
+    whole = f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
     return f'<div class="scroll">{whole}</div>\n'
 
 

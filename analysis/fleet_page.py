@@ -40,4 +40,4 @@ def parts(fleet: Fleet) -> Iterator[str]:
     yield html_table(header(fleet), lines(fleet))
     yield f'<p class="source">{escape(about(fleet))}</p>\n'
     yield "<h2>What each host is</h2>\n"
-    yield html_table(["", "", *hosts(fleet)], fact_lines(fleet))
+    yield html_table(["", "", *hosts(fleet)], fact_lines(fleet), even=True)

@@ -186,6 +186,7 @@ def test_the_page_loads_nothing_and_says_the_same(folders, tmp_path, capsys):
     text = page.read_text()
     assert loads_of(text) == []
     assert "<script" not in text
+    assert "table.pagecage th" in text, "its tables have no style"
     assert text.count("<svg") == 1
     assert "Nothing that is recorded differs" in text
     rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))
