@@ -6,14 +6,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.host import HostNeed
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
 from pagecage.hosts.vm.fitting import WITHOUT_AGENT, play_on_guest
@@ -24,17 +22,6 @@ from pagecage.process import run
 pytestmark = pytest.mark.vm
 AGENT_COMES_LATER = ["-e", '{"inspection_agent_dir": ""}']
 RANDOM = ["od", "-An", "-N16", "-tx1", "/dev/urandom"]
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[VmHost]:
-    host = VmHost()
-    try:
-        host.prepare(HostNeed(0, 0), print)
-        host.start()
-        yield host
-    finally:
-        host.stop()
 
 
 def told(host: VmHost, *argv: str) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pagecage.cli.probe import PROGRAM
-from pagecage.hosts.host import HostNeed
 from pagecage.hosts.vm.host import VmHost
 from pagecage.imports.formats import import_text
 from pagecage.imports.imported import Picks
@@ -23,16 +21,9 @@ SLICE = "pagecage-probe.slice"
 SECONDS, DROP_AT_SECONDS, SUSTAINED_FROM_SECONDS = 60, 32, 23.4
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[VmHost]:
-    host = VmHost()
-    try:
-        host.prepare(HostNeed(0, 0), print)
-        host.start()
-        host.push([PROGRAM], f"{host.spool_dir}/probe")
-        yield host
-    finally:
-        host.stop()
+@pytest.fixture(scope="module", autouse=True)
+def program(host: VmHost) -> None:
+    host.push([PROGRAM], f"{host.spool_dir}/probe")
 
 
 def in_slice(host: VmHost, limits: dict[str, int], arguments: str, meanwhile: str = "true") -> dict[str, Any]:

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.vm.host import VmHost
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[VmHost]:
+    """The guest, started for a module's tests."""
+    host = VmHost()
+    try:
+        host.prepare(HostNeed(0, 0), print)
+        host.start()
+        yield host
+    finally:
+        host.stop()
