@@ -165,7 +165,7 @@ def put_data_on(host: VmHost, scratch: Path, device: str) -> int:
 
 
 def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="not blank and not ours"):
+    with pytest.raises(HostError, match="is mounted at /data"):
         put_data_on(host, tmp_path, "/dev/vdb")
     assert told(host, "findmnt", "--noheadings", "--output", "SOURCE", "/data") == "/dev/vdb"
 
