@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 
@@ -31,6 +32,7 @@ from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, Page
 TOP = Path(__file__).resolve().parents[1]
 INCLUDE_HELP = "an excluded trial, or the verdict that excludes some, to average in"
 JSON_HELP = "data, and data alone, on standard output"
+T = TypeVar("T")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,12 +61,7 @@ def _show(arguments: argparse.Namespace) -> None:
         _show_fleet(arguments)
         return
     run = let_in(load_run(arguments.run_dir), arguments.include)
-    if arguments.json:
-        _print_json(as_json(run))
-    elif arguments.csv or arguments.markdown:
-        sys.stdout.write(show_export.as_csv(run) if arguments.csv else show_export.as_markdown(run))
-    else:
-        show(run, Console())
+    _tell(arguments, run, Forms(as_json, show_export.as_csv, show_export.as_markdown, show))
 
 
 def _fleet(arguments: argparse.Namespace) -> Fleet:
@@ -75,13 +72,8 @@ def _fleet(arguments: argparse.Namespace) -> Fleet:
 
 
 def _show_fleet(arguments: argparse.Namespace) -> None:
-    fleet = _fleet(arguments)
-    if arguments.json:
-        _print_json(fleet_show.as_json(fleet))
-    elif arguments.csv or arguments.markdown:
-        sys.stdout.write(fleet_show.as_csv(fleet) if arguments.csv else fleet_show.as_markdown(fleet))
-    else:
-        fleet_show.show(fleet, Console())
+    forms = Forms(fleet_show.as_json, fleet_show.as_csv, fleet_show.as_markdown, fleet_show.show)
+    _tell(arguments, _fleet(arguments), forms)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -91,32 +83,22 @@ def _compare(arguments: argparse.Namespace) -> int:
         from analysis.compare_page import page, write_page
 
         write_page(page(made), arguments.html)
-    if arguments.json:
-        _print_json(compare_show.as_json(made))
-    elif arguments.csv or arguments.markdown:
-        sys.stdout.write(compare_show.as_csv(made) if arguments.csv else compare_show.as_markdown(made))
-    else:
-        compare_show.show(made, Console())
+    _tell(
+        arguments, made,
+        Forms(compare_show.as_json, compare_show.as_csv, compare_show.as_markdown, compare_show.show),
+    )  # fmt: skip
     verdicts = made.verdicts()
     return EXIT_GATE_FAILED if "failed" in verdicts else EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
 
 
 def _claims(arguments: argparse.Namespace) -> None:
     card = scorecard(TOP / "experiments", newest_runs(arguments.runs), arguments.experiment)
-    if arguments.json:
-        _print_json(scorecard_json(card))
-    else:
-        show_scorecard(card, Console())
+    _tell(arguments, card, Forms(scorecard_json, None, None, show_scorecard))
 
 
 def _answers(arguments: argparse.Namespace) -> None:
     found = answers(TOP / "experiments", newest_runs(arguments.runs))
-    if arguments.json:
-        _print_json(answers_json(found))
-    elif arguments.markdown:
-        sys.stdout.write(markdown(found))
-    else:
-        show_answers(found, Console())
+    _tell(arguments, found, Forms(answers_json, None, markdown, show_answers))
 
 
 def _publish(arguments: argparse.Namespace) -> None:
@@ -125,8 +107,25 @@ def _publish(arguments: argparse.Namespace) -> None:
     sys.stdout.write(f"{publish(TOP, arguments.runs, arguments.run_dir, arguments.out)}\n")
 
 
-def _print_json(data: Any) -> None:
-    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+@dataclass(frozen=True)
+class Forms(Generic[T]):
+    """How one thing is told: as data, as a table's lines, as markdown, on the terminal; None where there is no such."""
+
+    json: Callable[[T], Any]
+    csv: Callable[[T], str] | None
+    markdown: Callable[[T], str] | None
+    terminal: Callable[[T, Console], None]
+
+
+def _tell(arguments: argparse.Namespace, told: T, forms: Forms[T]) -> None:
+    if arguments.json:
+        sys.stdout.write(json.dumps(forms.json(told), indent=2) + "\n")
+    elif forms.csv and arguments.csv:
+        sys.stdout.write(forms.csv(told))
+    elif forms.markdown and arguments.markdown:
+        sys.stdout.write(forms.markdown(told))
+    else:
+        forms.terminal(told, Console())
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = {

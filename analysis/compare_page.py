@@ -12,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from analysis.compare import Comparison, Row, letter
 from analysis.compare_show import NOTHING_DIFFERS, about, header, judged, lines, name_of
-from analysis.look import COLOURS, MARKERS, style, svg
+from analysis.look import COLOURS, MARKERS, style
+from analysis.markup import cell_html, svg_html
 from analysis.wording import title
 from pagecage.errors import PagecageError
 
@@ -89,16 +90,10 @@ def _runs(comparison: Comparison) -> Iterator[Sequence[str]]:
 def html_table(names: Sequence[str], rows: Iterable[Sequence[str]], *, even: bool = False) -> str:
     """A table; the lines of a cell after its first stand in small below it. Columns of an `even` one are alike."""
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{cell_html(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
     kind = "pagecage even" if even else "pagecage"
     whole = f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
     return f'<div class="scroll">{whole}</div>\n'
-
-
-def _cell(text: str) -> str:
-    """What belongs to a figure stands in small below it."""
-    first, *rest = escape(text).split("\n")
-    return first + "".join(f"<small>{line}</small>" for line in rest)
 
 
 def ratio_figure(comparison: Comparison, rows: Sequence[Row]) -> str | None:
@@ -109,8 +104,7 @@ def ratio_figure(comparison: Comparison, rows: Sequence[Row]) -> str | None:
     with style():
         figure = Figure(figsize=(_WIDTH, 1.0 + 0.34 * len(drawn)))
         _draw(figure, comparison, drawn)
-        text = svg(figure, "Ratios of medians with their intervals, the noise floor grey")
-    return f'<figure><div class="scroll">{text}</div></figure>\n'
+        return svg_html(figure, "Ratios of medians with their intervals, the noise floor grey") + "\n"
 
 
 def _draw(figure: Figure, comparison: Comparison, rows: Sequence[Row]) -> None:

@@ -50,13 +50,13 @@ def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
     """A frame as a table of its own, in a box that scrolls where the page is too narrow; nothing for an empty one."""
     if frame.empty:
         return None
-    text = frame.map(_cell).to_html(
+    text = frame.map(cell_html).to_html(
         classes=f"pagecage {kind}".strip(), border=0, index=False, escape=False, justify="left"
     )
     return Html(f'<div class="scroll">{text}</div>')
 
 
-def _cell(value: object) -> str:
+def cell_html(value: object) -> str:
     """A cell's first line, and below it in small what belongs to it; marks get their colour."""
     first, *rest = escape(str(value)).split("\n")
     kind = _MARKED.get(first[:1])

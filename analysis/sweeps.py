@@ -11,7 +11,7 @@ from analysis.cells import matching
 from analysis.load import Judged, Run, read_lines
 from pagecage.record import Record
 from pagecage.units import format_seconds
-from pagecage.verdicts.caps import COUNTER
+from pagecage.verdicts.caps import is_io_cap, requested_caps
 from pagecage.verdicts.knee import Knee, find_knee
 from pagecage.verdicts.prediction import Prediction, predict
 
@@ -105,11 +105,11 @@ def _point(
 
 def _predicted(run: Run, about: Mapping[str, Any], level: str, source: tuple[str, Judged] | None) -> Prediction | None:
     """None for a limit that is no I/O cap: what memory or CPU cost under another limit one trial does not tell."""
-    if source is None or about["property"] not in COUNTER:
+    if source is None or not is_io_cap(about["property"]):
         return None
     record = source[1].record
-    caps = {name: cap for name, cap in (record.cage.get("requested") or {}).items() if name in COUNTER}
-    return predict(record, read_lines(run.path, record, "sampler"), {**caps, about["property"]: about["values"][level]})
+    caps = {**requested_caps(record), about["property"]: about["values"][level]}
+    return predict(record, read_lines(run.path, record, "sampler"), caps)
 
 
 def sentences(sweep: Sweep) -> list[str]:

@@ -15,6 +15,18 @@ IO_MAX_KEY = {
     "IOReadIOPSMax": "riops",
     "IOWriteIOPSMax": "wiops",
 }
+# systemd property -> the key of io.stat that it caps.
+IO_STAT_KEY = {
+    "IOReadBandwidthMax": "rbytes",
+    "IOReadIOPSMax": "rios",
+    "IOWriteBandwidthMax": "wbytes",
+    "IOWriteIOPSMax": "wios",
+}
+BOTH_WAYS = {
+    "iops": ("IOReadIOPSMax", "IOWriteIOPSMax"),
+    "bandwidth": ("IOReadBandwidthMax", "IOWriteBandwidthMax"),
+}
+"""The caps that reads and writes share where a provider combines them, by what they count."""
 # systemd property -> cgroup file.
 MEMORY_FILE = {"MemoryMax": "memory.max", "MemorySwapMax": "memory.swap.max"}
 PROPERTIES = (*MEMORY_FILE, *IO_MAX_KEY, "CPUQuota")

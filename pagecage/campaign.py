@@ -12,7 +12,7 @@ from typing import Any
 
 from pagecage.agent.request import Request, request_to_json
 from pagecage.errors import HostDied, HostError, PagecageError
-from pagecage.hosts.host import Host, HostNeed, MachineState
+from pagecage.hosts.host import Host, HostNeed, MachineState, Working
 from pagecage.hosts.kit import Kit
 from pagecage.intake import FrameReader, Intake
 from pagecage.interval import FEWEST
@@ -30,7 +30,8 @@ _MIN_MEMORY_BYTES = 2 * GIB
 _MEMORY_BESIDE_DATASET_BYTES = 3 * GIB // 2
 _SPARE_DATA_BYTES = 512 * MIB
 _FAREWELL_SECONDS = 60.0
-_TRIES = 3
+TRIES = 3
+"""So often is a host started, and a trial tried, before it is left."""
 _SAID_CHARACTERS = 2000
 
 
@@ -90,8 +91,8 @@ class Campaign:
                 tried_before = self._tries.total()
                 self._run_group(groups[0])
                 self._idle_starts = 0 if self._tries.total() > tried_before else self._idle_starts + 1
-                if self._idle_starts == _TRIES:
-                    raise HostError(f"the host was started {_TRIES} times and ran nothing", "pagecage doctor")
+                if self._idle_starts == TRIES:
+                    raise HostError(f"the host was started {TRIES} times and ran nothing", "pagecage doctor")
             self._put_away()
         finally:
             self._host.stop()
@@ -99,7 +100,7 @@ class Campaign:
         return Summary(answered, len(self._folder.remaining(self._plan)))
 
     def _worth_trying(self) -> tuple[Trial, ...]:
-        return tuple(t for t in self._folder.remaining(self._plan) if self._tries[t.trial_id] < _TRIES)
+        return tuple(t for t in self._folder.remaining(self._plan) if self._tries[t.trial_id] < TRIES)
 
     def _next(self) -> tuple[Trial, ...]:
         """What to run before looking again: all of it, or under a stopping rule six blocks and then one at a time."""
@@ -154,7 +155,7 @@ class Campaign:
             frames = FrameReader(process.stdout.fileno())
             intake = Intake(frames, process.stdin, self._folder, self._host, state, self._listener)
             try:
-                _send(process, self._request(group, state))
+                _send(process, request_for(self._plan, self._folder, self._host, state, group, self._kit.agent_sha256))
                 intake.take_all()
             except KeyboardInterrupt:
                 self._step("ending the trial at hand")
@@ -173,21 +174,21 @@ class Campaign:
             return
         self._state = None
         self._listener({"event": "agent_ended", "status": status, "said": said})
-        if intake.open_trial is not None:
-            by_id = {trial.trial_id: trial for trial in self._plan.trials}
-            why = f"the agent or its host ended (status {status}){': ' + said.splitlines()[-1] if said else ''}"
-            intake.abandon(by_id[intake.open_trial], self._plan, why)
+        why = f"the agent or its host ended (status {status}){': ' + said.splitlines()[-1] if said else ''}"
+        intake.abandon(self._plan, why)
 
-    def _request(self, group: tuple[Trial, ...], state: MachineState) -> Request:
-        harness = {k: self._plan.document["harness"][k] for k in ("version", "git_revision")}
-        return Request(
-            run_id=self._plan.run_id, plan_sha256=self._plan.sha256, host=self._host.name,
-            data_dir=self._host.data_dir, spool_dir=self._host.spool_dir,
-            records_path=f"{self._host.spool_dir}/{self._plan.run_id}.jsonl",
-            programs_dir=f"{self._host.spool_dir}/bin", user=self._host.user, machine=vars(state),
-            harness={**harness, "agent_sha256": self._kit.agent_sha256}, trials=group,
-            attempts=self._folder.next_attempts(),
-        )  # fmt: skip
+
+def request_for(
+    plan: Plan, folder: RunFolder, where: Working, state: MachineState, trials: tuple[Trial, ...], agent_sha256: str
+) -> Request:
+    """What an agent is asked for: these trials of a plan, each with the number of its next attempt."""
+    harness = {key: plan.document["harness"][key] for key in ("version", "git_revision")}
+    return Request(
+        run_id=plan.run_id, plan_sha256=plan.sha256, host=where.name, data_dir=where.data_dir,
+        spool_dir=where.spool_dir, records_path=f"{where.spool_dir}/{plan.run_id}.jsonl",
+        programs_dir=f"{where.spool_dir}/bin", user=where.user, machine=vars(state),
+        harness={**harness, "agent_sha256": agent_sha256}, trials=trials, attempts=folder.next_attempts(),
+    )  # fmt: skip
 
 
 def _send(process: Process[bytes], request: Request) -> None:

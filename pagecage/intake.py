@@ -18,7 +18,6 @@ from pagecage.hosts.host import MachineState, Watched
 from pagecage.plan import Plan
 from pagecage.record import Record, record_from_json
 from pagecage.runs import RunFolder
-from pagecage.trial import Trial
 
 Frame = tuple[dict[str, Any], bytes]
 _PIECE_BYTES = 1 << 16
@@ -96,8 +95,11 @@ class Intake:
         while (frame := self._frames.next()) is not None:
             self._take(*frame)
 
-    def abandon(self, trial: Trial, plan: Plan, why: str) -> None:
-        """The record of a trial whose agent died over it: what was known, and that nothing more is."""
+    def abandon(self, plan: Plan, why: str) -> None:
+        """The record of the trial that its agent died over: what was known, and that nothing more is; none without."""
+        if self.open_trial is None:
+            return
+        trial = next(trial for trial in plan.trials if trial.trial_id == self.open_trial)
         self._append(
             Record(
                 run_id=plan.run_id, plan_sha256=plan.sha256, host=self._host.name, experiment=trial.experiment,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pagecage.cage import Cage
+from pagecage.cage import IO_STAT_KEY, Cage
 
-# response -> the cap, and the key of the sampler's `io` that it counts.
-_CAPS = {"read_bytes_ahead": ("IOReadBandwidthMax", "rbytes"), "reads_ahead": ("IOReadIOPSMax", "rios")}
+_CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax"}
 Row = Mapping[str, Any]
 
 
@@ -18,7 +17,7 @@ def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str
     `rows` are the sampler's, `begin` and `end` moments of CLOCK_MONOTONIC; None without a cap or without a read.
     """
     within = [row for row in rows if begin <= row["t"] <= end and "io" in row]
-    return {name: _most_ahead(within, cage.properties.get(cap), key) for name, (cap, key) in _CAPS.items()}
+    return {name: _most_ahead(within, cage.properties.get(cap), IO_STAT_KEY[cap]) for name, cap in _CAPS.items()}
 
 
 def _most_ahead(rows: Sequence[Row], cap: int | None, key: str) -> float | None:

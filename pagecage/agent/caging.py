@@ -133,8 +133,8 @@ def _read_when_set(attempt: Attempt, cgroup: Path, own: Mapping[str, str], until
 
 def _limited(attempt: Attempt) -> Path | None:
     """The driver's own cgroup; a program that waits at no gate may be there a moment after its start."""
-    deadline = time.monotonic() + _START_SECONDS
-    while (cgroup := attempt.driver.limited(place_of(attempt))) is None and time.monotonic() < deadline:
+    deadline, place = time.monotonic() + _START_SECONDS, place_of(attempt)
+    while (cgroup := attempt.driver.limited(place)) is None and time.monotonic() < deadline:
         if _is_over(attempt):
             return None
         time.sleep(_LOOK_SECONDS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,15 @@ from pagecage.agent.kernelfs import parse_nested_keyed
 from pagecage.agent.meters import meters
 from pagecage.cage import IO_MAX_KEY, Cage
 from pagecage.errors import HostError
+from pagecage.requirements import may_rewrite_io_max
 
 _PERIOD_SECONDS = 0.1
 _MOST_REFUSED = 5
+
+
+def rewrites_io_max(cage: Cage, facts: Mapping[str, Any]) -> bool:
+    """Whether the cage has anything to play, on a host whose kernel takes it."""
+    return any(meters(cage)) and may_rewrite_io_max(facts)
 
 
 class CreditPlayer:

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,11 @@ def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
         "cachestat": _has_cachestat(), "disk": _disk(data_dir), "free_bytes": _free_bytes(data_dir),
         "data_dir": str(data_dir), "tools": {name: tool_version(argv) for name, argv in _TOOLS.items()},
     }  # fmt: skip
+
+
+def is_emulated(facts: Mapping[str, Any]) -> bool:
+    """Whether the host is itself a guest without hardware help, as its CPU model tells."""
+    return "QEMU TCG" in (facts["cpu_model"] or "")
 
 
 def find_systemd(user: bool) -> Systemd:

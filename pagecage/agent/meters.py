@@ -7,14 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagecage.cage import Bucket, Cage, let_through
+from pagecage.cage import BOTH_WAYS, IO_STAT_KEY, Bucket, Cage, let_through
 from pagecage.shared_limit import less_debt, split
 from pagecage.token_bucket import HORIZON_SECONDS, TokenBucket, filled
 
-_COUNTERS = {
-    "iops": {"IOReadIOPSMax": "rios", "IOWriteIOPSMax": "wios"},
-    "bandwidth": {"IOReadBandwidthMax": "rbytes", "IOWriteBandwidthMax": "wbytes"},
-}
 Used = Mapping[str, float]
 
 
@@ -80,9 +76,9 @@ class Meter:
 
 def meters(cage: Cage) -> Iterator[Meter]:
     """The meters of a cage: one for both directions where the provider combines them, else one each that bursts."""
-    for kind, properties in _COUNTERS.items():
+    for kind, properties in BOTH_WAYS.items():
         bucket = getattr(cage.burst, kind) if cage.burst else None
-        present = {prop: key for prop, key in properties.items() if prop in cage.properties}
+        present = {prop: IO_STAT_KEY[prop] for prop in properties if prop in cage.properties}
         if shares(cage, kind):
             yield _meter(cage, kind, present, bucket)
         else:
@@ -92,13 +88,13 @@ def meters(cage: Cage) -> Iterator[Meter]:
 
 def shares(cage: Cage, kind: str) -> bool:
     """Whether reads and writes share one limit of this kind (`iops` or `bandwidth`), and the cage has it for both."""
-    caps = {cage.properties.get(prop) for prop in _COUNTERS[kind]}
+    caps = {cage.properties.get(prop) for prop in BOTH_WAYS[kind]}
     return bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
 
 
 def shares_all(cage: Cage) -> bool:
     """Whether every I/O cap of the cage is one that reads and writes share."""
-    kinds = [kind for kind, properties in _COUNTERS.items() if properties.keys() & cage.properties.keys()]
+    kinds = [kind for kind, properties in BOTH_WAYS.items() if cage.properties.keys() & set(properties)]
     return bool(kinds) and all(shares(cage, kind) for kind in kinds)
 
 

@@ -20,18 +20,17 @@ from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
 from pagecage.agent.command_prepare import calibration_file, prepare_command
 from pagecage.agent.command_run import run_command
-from pagecage.agent.credits import CreditPlayer
+from pagecage.agent.credits import CreditPlayer, rewrites_io_max
 from pagecage.agent.dataset import make_dataset
 from pagecage.agent.device import layers_with_queue, resolve_disk
 from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.facts import describe_disk
 from pagecage.agent.knobs import KnobJournal
 from pagecage.agent.machine_memory import OF_OURS, MachineMemory
-from pagecage.agent.meters import meters
 from pagecage.agent.storage import MadeStorage, make_storage, read_latency_us, remove_storage
 from pagecage.agent.workload_run import run_workload
 from pagecage.errors import HostError, PagecageError
-from pagecage.requirements import Missed, Requirement, check_trial, may_rewrite_io_max
+from pagecage.requirements import Missed, Requirement, check_trial
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
 
@@ -195,9 +194,7 @@ def start_collectors(attempt: Attempt) -> None:
     attempt.sampler = Sampler(around)
     names = [name for name in attempt.trial.collectors if name in _COLLECTORS]
     attempt.collectors = [attempt.sampler, *(_COLLECTORS[name](around) for name in names)]
-    if any(meters(attempt.trial.cage)) and may_rewrite_io_max(
-        attempt.bench.facts
-    ):  # last, so that it begins when the others record
+    if rewrites_io_max(attempt.trial.cage, attempt.bench.facts):  # last, so that it begins when the others record
         attempt.credits = CreditPlayer(around, attempt.trial.cage)
         attempt.collectors.append(attempt.credits)
     attempt.cleanup.callback(stop_collectors, attempt)

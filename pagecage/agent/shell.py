@@ -15,7 +15,7 @@ from typing import Any
 from pagecage.agent import cgroupfs
 from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Surroundings
-from pagecage.agent.credits import CreditPlayer
+from pagecage.agent.credits import CreditPlayer, rewrites_io_max
 from pagecage.agent.device import Disk, resolve_disk
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.interruption import Interrupted, Interruption
@@ -25,7 +25,7 @@ from pagecage.agent.systemd import scope_command, start_slice, stop_slice, unit_
 from pagecage.cage import IO_MAX_KEY, Cage, cage_from_json, cage_to_json, expected_read_back, limits_not_in_force
 from pagecage.errors import EXIT_INTERRUPTED, HostError
 from pagecage.process import Process, spawn
-from pagecage.requirements import check_host, may_rewrite_io_max
+from pagecage.requirements import check_host
 
 _UNIT = unit_name("shell")
 CAGE_VARIABLE = "PAGECAGE_CAGE"
@@ -68,7 +68,7 @@ def run_shell(order: ShellOrder) -> int:
         disk = resolve_disk(Path(order.directory))
         cleanup.callback(stop_slice, systemd, _UNIT)
         cgroup = start_slice(systemd, _UNIT, order.cage, disk.node)
-        is_played = any(meters(order.cage)) and may_rewrite_io_max(facts)
+        is_played = rewrites_io_max(order.cage, facts)
         _show(order.cage, disk, cgroup, is_played)
         if is_played:
             cleanup.enter_context(_played(order.cage, disk, cgroup))

@@ -106,11 +106,16 @@ def definitions() -> Definitions:
     return Definitions(TOP, PROGRAMS)
 
 
+def is_group(host: str) -> bool:
+    """Whether a HOST is none of those that pagecage has by itself."""
+    return host not in HOSTS
+
+
 def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
     """The host by name; `auto` is local where doctor finds nothing missing, else the vm."""
     from pagecage.hosts.vm.host import VmHost
 
-    if wish not in HOSTS:
+    if is_group(wish):
         raise PagecageError(f"there is no host {wish!r} for this", nearest(wish, list(HOSTS)))
     local = LocalHost(data_dir)
     if wish == "local":

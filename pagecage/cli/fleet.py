@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +13,7 @@ from pagecage.cli.fleet_progress import FleetProgress
 from pagecage.cli.form import Form
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.progress import expected_seconds
-from pagecage.cli.report import render, show_run
+from pagecage.cli.report import report
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, HostError, PagecageError, nearest
 from pagecage.fleet.campaign import FleetCampaign
 from pagecage.fleet.folder import Asked, FleetFolder, find_fleet
@@ -60,11 +59,6 @@ class FleetJob:
     folder: FleetFolder
     seen: tuple[Seen, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
-
-
-def is_group(host: str) -> bool:
-    """Whether a HOST is none of those that pagecage has by itself."""
-    return host not in HOSTS
 
 
 def hosts_of(group: str) -> tuple[FleetHost, ...]:
@@ -165,9 +159,7 @@ def run(name: str, wishes: Wishes, own: FleetWishes, command: str, again: Again,
     job = resumed(name, wishes, own, say) if again.resume else new(name, wishes, own, command, again.yes, say)
     status = carry_out(job, say)
     if any(run.records() for run in job.folder.host_folders().values()):
-        page = render(job.folder.path, say)
-        print(show_run(job.folder.path, form.options()), end="")
-        say(f"report: {os.path.relpath(page)}")
+        report(job.folder.path, form.options(), say)
     return status
 
 

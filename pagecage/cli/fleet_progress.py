@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
@@ -11,9 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from pagecage.cli.progress import describe
+from pagecage.cli.progress import Pace, describe
 from pagecage.record import Record
-from pagecage.units import format_seconds
 
 
 class FleetProgress:
@@ -34,11 +32,7 @@ class FleetProgress:
             host: self._bar.add_task("", total=total, completed=done, host=f"{host:<{self._width}}", left="")
             for host, (total, done) in hosts.items()
         }
-        self._total = {host: total for host, (total, _) in hosts.items()}
-        self._done = {host: done for host, (_, done) in hosts.items()}
-        self._first: dict[str, float] = {}
-        self._finished = dict.fromkeys(hosts, 0)
-        self._trial_seconds = trial_seconds
+        self._paces = {host: Pace(total, done, trial_seconds) for host, (total, done) in hosts.items()}
 
     def __enter__(self) -> FleetProgress:
         self._bar.start()
@@ -53,7 +47,7 @@ class FleetProgress:
             case "step":
                 self._console.print(f"{host:<{self._width}} {escape(event['text'])}", soft_wrap=True)
             case "trial":
-                self._first.setdefault(host, time.monotonic())
+                self._paces[host].begin()
                 self._bar.update(self._tasks[host], description=event["trial_id"])
             case "record":
                 self._record(host, event["record"])
@@ -61,14 +55,8 @@ class FleetProgress:
                 self._console.print(f"{host:<{self._width}} removed what an earlier run left: {escape(event['unit'])}")
 
     def _record(self, host: str, record: Record) -> None:
-        self._finished[host] += 1
-        self._done[host] += 1 if record.is_final else 0
-        self._bar.update(self._tasks[host], completed=self._done[host], left=self._left(host), description="")
-        number = f"{self._done[host]:>3}/{self._total[host]}"
-        line = f"{host:<{self._width}} {number} {record.trial_id:<32} {describe(record)}"
+        pace = self._paces[host]
+        done = pace.end(is_final=record.is_final)
+        self._bar.update(self._tasks[host], completed=done, left=pace.left, description="")
+        line = f"{host:<{self._width}} {pace.number} {record.trial_id:<32} {describe(record)}"
         self._console.print(line, soft_wrap=True)
-
-    def _left(self, host: str) -> str:
-        first = self._first.get(host)
-        each = self._trial_seconds if first is None else (time.monotonic() - first) / self._finished[host]
-        return f"about {format_seconds(each * (self._total[host] - self._done[host]))} left"

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from pagecage.cli.form import Json
 from pagecage.cli.places import TOP
-from pagecage.cli.say import say
+from pagecage.cli.say import say, say_step
 from pagecage.errors import EXIT_HOST, EXIT_OK, HostError
 from pagecage.fleet.provisioning import Order, carry_out
 from pagecage.playbook import Event, HostEnd
@@ -65,7 +65,7 @@ def unprovision(group: Group, sudo: Sudo = Sudo(), *, erase: bool = False, as_js
 
 
 def _carry_out(order: Order, as_json: bool) -> int:
-    ends = carry_out(order, LOGS, lambda text: say(f"{text} ..."), _tell)
+    ends = carry_out(order, LOGS, say_step, _tell)
     log = LOGS / f"{Path(order.playbook).stem}.log"
     errors = {name: end.error(log) for name, end in ends.items()}
     for name, end in ends.items():

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
-from rich.console import Console
 
 from pagecage.cli.host_fit import provision, unprovision, verify
+from pagecage.cli.say import say_step
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import DEFAULT_NAME, Cache, known_caches
@@ -18,17 +18,12 @@ from pagecage.hosts.vm.host import Making
 from pagecage.hosts.vm.machine import CPUS
 
 app = App(name="host", help="Make hosts fit for experiments, and look after the embedded guest.")
-_error = Console(stderr=True, highlight=False)
 Vm = Annotated[Literal["vm"], Parameter(help="the only host that can be brought up and down")]
 Called = Annotated[
     str, Parameter(name="--name", help="which guest, where there are several; HOST=vm is the one called vm")
 ]
 Suite = Annotated[Literal["bookworm", "trixie"] | None, Parameter(help="the guest's Debian release")]
 Cpus = Annotated[int, Parameter(validator=Number(gte=1, lte=64), help="how many processors it has")]
-
-
-def _say(text: str) -> None:
-    _error.print(f"{text} ...", soft_wrap=True)
 
 
 for _verb in (provision, verify, unprovision):
@@ -41,21 +36,21 @@ def up(host: Vm = "vm", *, called: Called = DEFAULT_NAME, suite: Suite = None, c
 
     Guests of other names have a disk and an image of their own; the group `guests` of the inventory has all that run.
     """
-    guest.up(_say, Cache.of_user(called), Making(suite, cpus))
+    guest.up(say_step, Cache.of_user(called), Making(suite, cpus))
     return EXIT_OK
 
 
 @app.command
 def down(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """End the guest that `up` left running."""
-    guest.down(_say, Cache.of_user(called))
+    guest.down(say_step, Cache.of_user(called))
     return EXIT_OK
 
 
 @app.command
 def shell(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """A root shell in the guest; it is brought up if it is not."""
-    return guest.shell(_say, Cache.of_user(called))
+    return guest.shell(say_step, Cache.of_user(called))
 
 
 @app.command
@@ -78,7 +73,7 @@ def status(
 @app.command
 def rebuild(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """Throw image and saved state away and make them again; datasets stay."""
-    guest.rebuild(_say, Cache.of_user(called))
+    guest.rebuild(say_step, Cache.of_user(called))
     return EXIT_OK
 
 

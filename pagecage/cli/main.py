@@ -16,11 +16,11 @@ from cyclopts import App, CycloptsError, Parameter
 
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
-from pagecage.cli.choose import FleetWishes, Wishes, definitions
+from pagecage.cli.choose import FleetWishes, Wishes, definitions, is_group
 from pagecage.cli.compare import compare
 from pagecage.cli.form import Form, Json
 from pagecage.cli.places import RUNS, TOP
-from pagecage.cli.report import publish_site, render, show_answers, show_claims, show_run
+from pagecage.cli.report import publish_site, render, report, show_answers, show_claims, show_run
 from pagecage.cli.say import say
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.fleet.folder import find_fleet
@@ -93,10 +93,12 @@ def plan(
 
     With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
     """
-    from pagecage.cli import carry_out, fleet
+    from pagecage.cli import carry_out
     from pagecage.cli.preview import plan_lines, trial_commands
 
-    if fleet.is_group(wishes.host):
+    if is_group(wishes.host):
+        from pagecage.cli import fleet
+
         return fleet.show_plan(name, wishes, fleet_wishes, _command(), as_json, say)
     made, host = carry_out.plan_for(name, wishes, _command(), say)
     host.stop()
@@ -133,19 +135,19 @@ def run(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
-    from pagecage.cli import carry_out, fleet, replay_end
+    from pagecage.cli import carry_out, replay_end
 
     if dry_run and resume:
         raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
     if dry_run:
         return plan(name, wishes, fleet_wishes, as_json=as_json)
-    if fleet.is_group(wishes.host):
+    if is_group(wishes.host):
+        from pagecage.cli import fleet
+
         return fleet.run(name, wishes, fleet_wishes, _command(), fleet.Again(resume, yes), Form(as_json=as_json), say)
     job = carry_out.resumed(name, wishes, yes, say) if resume else carry_out.new(name, wishes, _command(), yes, say)
     status = carry_out.carry_out(job, say)
-    page = render(job.folder.path, say)
-    print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
-    say(f"report: {os.path.relpath(page)}")
+    report(job.folder.path, Form(as_json=as_json).options(), say)
     return replay_end.exit_code(job, status, say)
 
 

@@ -29,6 +29,37 @@ def expected_trial_seconds(max_seconds: float | None) -> float:
     return _OVERHEAD_SECONDS + 0.2 * (max_seconds or 10.0)
 
 
+class Pace:
+    """How long the rest takes: by a guess of a trial's time until one has ended, by what they took from then on."""
+
+    def __init__(self, total: int, done: int, trial_seconds: float) -> None:
+        self._total, self._done, self._trial_seconds = total, done, trial_seconds
+        self._first: float | None = None
+        self._finished = 0
+
+    def begin(self) -> None:
+        """A trial begins; the first one starts the clock."""
+        self._first = self._first or time.monotonic()
+
+    def end(self, *, is_final: bool) -> int:
+        """A trial ended, with its answer or to be tried again; gives how many have their answer."""
+        self._finished += 1
+        self._done += int(is_final)
+        return self._done
+
+    @property
+    def number(self) -> str:
+        """How many of all have their answer, as ` 12/36`."""
+        return f"{self._done:>3}/{self._total}"
+
+    @property
+    def left(self) -> str:
+        """The time left, in words."""
+        if self._first is not None and self._finished:
+            self._trial_seconds = (time.monotonic() - self._first) / self._finished
+        return f"about {format_seconds(self._trial_seconds * (self._total - self._done))} left"
+
+
 class RunProgress:
     """Listens to a campaign and shows it. A context manager, so that the terminal is always left clean."""
 
@@ -38,10 +69,8 @@ class RunProgress:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"), console=self._console, disable=not (bar and self._console.is_terminal),
         )  # fmt: skip
-        self._total, self._done, self._per_trial = total, done, guess_seconds / max(1, total)
+        self._pace = Pace(total, done, guess_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
-        self._first: float | None = None
-        self._finished = 0
 
     def __enter__(self) -> RunProgress:
         self._bar.start()
@@ -56,7 +85,7 @@ class RunProgress:
             case "step":
                 self._say(event["text"])
             case "trial":
-                self._first = self._first or time.monotonic()
+                self._pace.begin()
                 self._bar.update(self._task, description=event["trial_id"])
             case "record":
                 self._record(event["record"])
@@ -71,16 +100,9 @@ class RunProgress:
             self._console.print(f"{escape(text)} ...")
 
     def _record(self, record: Record) -> None:
-        self._finished += 1
-        self._done += 1 if record.is_final else 0
-        self._bar.update(self._task, completed=self._done, left=self._left())
-        number = f"{self._done:>3}/{self._total}"
-        self._console.print(f"{number} {record.trial_id:<32} {describe(record)}", soft_wrap=True)
-
-    def _left(self) -> str:
-        if self._first is not None and self._finished:
-            self._per_trial = (time.monotonic() - self._first) / self._finished
-        return f"about {format_seconds(self._per_trial * (self._total - self._done))} left"
+        done = self._pace.end(is_final=record.is_final)
+        self._bar.update(self._task, completed=done, left=self._pace.left)
+        self._console.print(f"{self._pace.number} {record.trial_id:<32} {describe(record)}", soft_wrap=True)
 
 
 def describe(record: Record) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from typing import Annotated
@@ -16,7 +15,7 @@ from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.replay_end import exit_code, is_all_missed
 from pagecage.cli.replay_plan import ReplayWishes, plan_for
-from pagecage.cli.report import render, show_run
+from pagecage.cli.report import report, show_run
 from pagecage.cli.say import say
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
@@ -90,9 +89,7 @@ def _report(job: Job, as_json: bool) -> None:
     if is_all_missed(job):
         return
     if not job.streams_output:
-        page = render(job.folder.path, say)
-        print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
-        say(f"report: {os.path.relpath(page)}")
+        report(job.folder.path, Form(as_json=as_json).options(), say)
         return
     table = show_run(job.folder.path, Form(as_json=as_json).options())
     print(table, end="", file=sys.stdout if as_json else sys.stderr)

@@ -66,3 +66,10 @@ def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:
 def show_run(run_folder: Path, form: Sequence[str] = (), include: Sequence[str] = ()) -> str:
     """The run's tables for a terminal, or in the form that an option asks for (`--json --csv --markdown`)."""
     return analyse("show", run_folder, *form, *(f"--include={name}" for name in include)).stdout
+
+
+def report(run_folder: Path, form: Sequence[str], say: Callable[[str], None]) -> None:
+    """Make a run's report, print its tables in the form that options ask for, and say where the page is."""
+    page = render(run_folder, say)
+    print(show_run(run_folder, form), end="")
+    say(f"report: {os.path.relpath(page)}")

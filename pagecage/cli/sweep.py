@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from typing import Annotated
@@ -15,7 +14,7 @@ from pagecage.cli.places import TOP
 from pagecage.cli.preview import plan_lines
 from pagecage.cli.replay_end import exit_code
 from pagecage.cli.replay_plan import ReplayWishes
-from pagecage.cli.report import render, show_run
+from pagecage.cli.report import report
 from pagecage.cli.say import say
 from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
@@ -72,7 +71,5 @@ def sweep(
 
 def _carried_out(job: Job, as_json: bool) -> int:
     status = carry_out(job, say)
-    page = render(job.folder.path, say)
-    print(show_run(job.folder.path, Form(as_json=as_json).options()), end="")
-    say(f"report: {os.path.relpath(page)}")
+    report(job.folder.path, Form(as_json=as_json).options(), say)
     return exit_code(job, status, say)

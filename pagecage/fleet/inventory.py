@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import PagecageError, nearest
+from pagecage.hosts.vm.cache import PROJECT_DIR
 from pagecage.playbook import inventory_of
 
-PROJECT_DIR = Path(__file__).resolve().parents[2]
 _IMPLIED = ("all", "ungrouped")
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.request import Request, request_to_json
+from pagecage.agent.request import request_to_json
+from pagecage.campaign import TRIES, request_for
 from pagecage.errors import HostError
 from pagecage.fleet.play import Order
 from pagecage.hosts.host import MachineState
@@ -21,7 +22,6 @@ from pagecage.trial import Trial
 
 Listener = Callable[[str, Mapping[str, Any]], None]
 """Called with a host's name and an event, as campaigns tell them."""
-_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Place:
     data_dir: str
     spool_dir: str
     emulated: bool
+
+    @property
+    def user(self) -> bool:
+        """An agent of a fleet makes its units by the system's own systemd."""
+        return False
 
     def outer_sample(self) -> None:
         """What is around a host of a fleet is not known."""
@@ -63,7 +68,7 @@ class Lane:
 
     def worth_trying(self) -> tuple[Trial, ...]:
         """Those of them that were not tried too often."""
-        return () if self.refusal else tuple(t for t in self.lacking() if self._tried[t.trial_id] < _TRIES)
+        return () if self.refusal else tuple(t for t in self.lacking() if self._tried[t.trial_id] < TRIES)
 
     def unfinished_round(self) -> int | None:
         """The round whose frames an earlier pagecage did not fetch to their end."""
@@ -81,15 +86,8 @@ class Lane:
 
     def write_request(self, path: Path, agent_sha256: str) -> None:
         """What the agent is asked for: every trial that is worth trying."""
-        spool = self.place.spool_dir
-        harness = {key: self.plan.document["harness"][key] for key in ("version", "git_revision")}
         state = MachineState(None, None, self.place.emulated, {})
-        request = Request(
-            run_id=self.plan.run_id, plan_sha256=self.plan.sha256, host=self.name, data_dir=self.place.data_dir,
-            spool_dir=spool, records_path=f"{spool}/{self.plan.run_id}.jsonl", programs_dir=f"{spool}/bin",
-            user=False, machine=vars(state), harness={**harness, "agent_sha256": agent_sha256},
-            trials=self.worth_trying(), attempts=self.folder.next_attempts(),
-        )  # fmt: skip
+        request = request_for(self.plan, self.folder, self.place, state, self.worth_trying(), agent_sha256)
         path.write_text(json.dumps(request_to_json(request)))
 
     def take(self) -> None:
@@ -112,9 +110,7 @@ class Lane:
         self._tried.update(intake.tried)
         if why is None:
             return
-        if intake.open_trial is not None:
-            trial = next(trial for trial in self.plan.trials if trial.trial_id == intake.open_trial)
-            intake.abandon(trial, self.plan, why)
+        intake.abandon(self.plan, why)
         (self._streams / f"{self.name}.{number}").unlink()
 
     def _tell(self, event: Mapping[str, Any]) -> None:

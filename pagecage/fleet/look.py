@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pagecage.agent.facts import is_emulated
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.lane import Place
@@ -33,7 +34,7 @@ class Seen:
     @property
     def is_emulated(self) -> bool:
         """Whether it is a guest without hardware help, as its CPU model tells."""
-        return "QEMU TCG" in (self.facts["cpu_model"] or "")
+        return is_emulated(self.facts)
 
     @property
     def place(self) -> Place:

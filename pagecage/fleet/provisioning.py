@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pagecage.errors import PagecageError
-from pagecage.fleet.inventory import PROJECT_DIR, FleetHost, find_group, inventory_dir
+from pagecage.fleet.inventory import FleetHost, find_group, inventory_dir
 from pagecage.hosts.host import Progress
 from pagecage.hosts.kit import make_kit
 from pagecage.hosts.vm import guest
+from pagecage.hosts.vm.cache import PROJECT_DIR
 from pagecage.playbook import MEND, Event, HostEnd, Playbook, play
 
 VM = "vm"

@@ -61,17 +61,28 @@ class Watched(Protocol):
         """
 
 
-class Host(Watched, Sized, Protocol):
-    """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
+class Working(Protocol):
+    """What asking an agent asks of a host: where it measures and works, and whether by the user's own systemd."""
 
-    data_dir: str
-    """Directory on the host whose disk is measured and limited."""
-    spool_dir: str
-    """Memory-backed directory on the host for the agent, workloads and traces."""
+    @property
+    def name(self) -> str:
+        """What it is called in plans and records."""
+
+    @property
+    def data_dir(self) -> str:
+        """Directory on the host whose disk is measured and limited."""
+
+    @property
+    def spool_dir(self) -> str:
+        """Memory-backed directory on the host for the agent, workloads and traces."""
 
     @property
     def user(self) -> bool:
         """Whether units are made by the user's own systemd instead of the system's."""
+
+
+class Host(Watched, Sized, Working, Protocol):
+    """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
 
     def prepare(self, need: HostNeed, progress: Progress) -> None:
         """Make everything that start() needs (image, saved state); slow once, nothing afterwards."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.facts import read_facts
+from pagecage.agent.facts import is_emulated, read_facts
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
 from pagecage.requirements import check_host
@@ -37,7 +37,7 @@ class LocalHost:
 
     def is_emulated(self, progress: Progress) -> bool:
         """Whether this machine is itself a guest without hardware help, as its CPU model tells."""
-        return "QEMU TCG" in (self.facts()["cpu_model"] or "")
+        return is_emulated(self.facts())
 
     def prepare(self, need: HostNeed, progress: Progress) -> None:
         """Check that the machine is fit and has room."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pagecage.cage import IO_STAT_KEY
 from pagecage.record import Record
 from pagecage.units import PAGE_BYTES
-from pagecage.verdicts.caps import COUNTER
 from pagecage.verdicts.readings import last_known
 from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window, windows
@@ -64,7 +64,7 @@ def judge_binding_limit(record: Record, series: Sequence[Mapping[str, Any]]) -> 
 def _shares(named: Sequence[tuple[str | None, float]]) -> dict[str, float]:
     """The share of the time of each name, in the order of NAMES and of the properties; None counts as time alone."""
     total = sum(seconds for _, seconds in named)
-    shares = {name: sum(s for n, s in named if n == name) / total for name in (*NAMES, *COUNTER)}
+    shares = {name: sum(s for n, s in named if n == name) / total for name in (*NAMES, *IO_STAT_KEY)}
     return {name: share for name, share in shares.items() if share}
 
 
@@ -89,7 +89,7 @@ def _share(value: float | None, window: Window) -> float:
 
 def _nearest_cap(window: Window) -> tuple[float, str]:
     """How near the window came to the cap that it came closest to, and that cap's property."""
-    near = ((window.moved[COUNTER[prop]] / window.seconds / cap, prop) for prop, cap in window.caps.items())
+    near = ((window.moved[IO_STAT_KEY[prop]] / window.seconds / cap, prop) for prop, cap in window.caps.items())
     return max(near, default=(0.0, ""))
 
 

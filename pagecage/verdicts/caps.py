@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pagecage.cage import IO_STAT_KEY
 from pagecage.record import Record
 
-COUNTER = {
-    "IOReadBandwidthMax": "rbytes", "IOReadIOPSMax": "rios",
-    "IOWriteBandwidthMax": "wbytes", "IOWriteIOPSMax": "wios",
-}  # fmt: skip
-"""systemd property -> the io.stat key that it caps."""
 Change = Mapping[str, Any]
+
+
+def is_io_cap(name: str) -> bool:
+    """Whether a property caps I/O, which alone is what a prediction knows how to change."""
+    return name in IO_STAT_KEY
 
 
 def requested_caps(record: Record) -> dict[str, float]:
     """The I/O caps that the cage asks for, by property; with burst credits these are the base."""
     asked = record.cage.get("requested") or {}
-    return {name: asked[name] for name in COUNTER if isinstance(asked.get(name), int | float) and asked[name]}
+    return {name: asked[name] for name in IO_STAT_KEY if isinstance(asked.get(name), int | float) and asked[name]}
 
 
 def changes(record: Record) -> Sequence[Change]:

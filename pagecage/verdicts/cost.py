@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pagecage.cage import IO_STAT_KEY
 from pagecage.record import Record
 from pagecage.units import format_bytes, format_seconds
-from pagecage.verdicts.caps import COUNTER, requested_caps
+from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.readings import io_difference, measured_seconds
 from pagecage.verdicts.shared import bucket_of
 from pagecage.verdicts.verdict import Amplification, Floor
@@ -29,7 +30,7 @@ def amplification(record: Record) -> Amplification:
 def floor(record: Record) -> Floor:
     """The largest of bytes / bandwidth cap and I/Os / IOPS cap, burst credits spent first; unknown without caps."""
     seconds, caps = measured_seconds(record), requested_caps(record)
-    moved = {name: io_difference(record, key) for name, key in COUNTER.items() if name in caps}
+    moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
     times = [(_least_of_group(record, name, moved), name) for name, count in moved.items() if count is not None]
     if not seconds or not times:
         return Floor("unknown", "Without a measured part and an I/O cap there is no least time.")

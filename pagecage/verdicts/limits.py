@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagecage.cage import IO_MAX_KEY, MEMORY_FILE, Cage, expected_read_back
+from pagecage.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expected_read_back
 from pagecage.record import Record
 from pagecage.token_bucket import HORIZON_SECONDS
 from pagecage.units import format_bytes, format_rate, format_seconds
@@ -26,7 +26,6 @@ CALIBRATION_REACHED = 0.8
 """A calibration that stayed further below its cap has proven nothing."""
 UNASKED_NEAR = 0.6
 """A throttled synchronous reader reaches this share of a cap: from here a stranger's may have held it."""
-_IO_COUNTER = {"rbps": "rbytes", "wbps": "wbytes", "riops": "rios", "wiops": "wios"}
 _FILE = {**MEMORY_FILE, **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()}, "CPUQuota": "cpu.max"}
 
 
@@ -136,7 +135,7 @@ def _observed(record: Record, name: str) -> float | None:
     if name == "CPUQuota":
         usage, seconds = difference(record, "cgroup", "cpu.stat", "usage_usec"), measured_seconds(record)
         return None if usage is None or not seconds else usage / 1e4 / seconds
-    moved = io_and_seconds(record, _IO_COUNTER[IO_MAX_KEY[name]])
+    moved = io_and_seconds(record, IO_STAT_KEY[name])
     return None if moved is None else moved[0] / moved[1]
 
 
@@ -144,7 +143,7 @@ def _allowed(record: Record, name: str, cap: float) -> float:
     """The most that a kept limit lets be observed: the cap, the first slice at full speed, and a grace."""
     if name in MEMORY_FILE:
         return 0 if cap == 0 else cap * GRACE + CHARGE_BATCH_BYTES
-    key = _IO_COUNTER.get(IO_MAX_KEY.get(name, ""))
+    key = IO_STAT_KEY.get(name)
     seconds = (io_and_seconds(record, key) or (0, None))[1] if key else measured_seconds(record)
     slices = (1 + rewritings(record, name)) * FIRST_SLICE_SECONDS / (seconds or 1)
     return _in_force(record, name, cap) * (1 + slices) * GRACE

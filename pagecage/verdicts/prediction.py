@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.cage import let_through
+from pagecage.cage import IO_STAT_KEY, let_through
 from pagecage.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.binding import WAITING, bound
-from pagecage.verdicts.caps import COUNTER, rewritings
+from pagecage.verdicts.caps import is_io_cap, rewritings
 from pagecage.verdicts.windows import Window, whole_part
 
 
@@ -54,13 +54,13 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
 def _is_played(record: Record) -> bool:
     """Whether credits could raise a cap, or something did rewrite one while it ran."""
     buckets = (record.cage.get("credits") or {}).get("buckets") or ()
-    return any(one["rate"] > one["base"] for one in buckets) or any(rewritings(record, name) for name in COUNTER)
+    return any(one["rate"] > one["base"] for one in buckets) or any(rewritings(record, name) for name in IO_STAT_KEY)
 
 
 def _needed(window: Window, caps: Mapping[str, float]) -> float:
     """The least time in which caps let the window's I/O through."""
-    needs = (window.moved[COUNTER[name]] / let_through(name, cap) for name, cap in caps.items() if name in COUNTER)
-    return max(needs, default=0.0)
+    capped = {name: let_through(name, cap) for name, cap in caps.items() if is_io_cap(name)}
+    return max((window.moved[IO_STAT_KEY[name]] / cap for name, cap in capped.items()), default=0.0)
 
 
 def _is_held(record: Record, window: Window) -> bool:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pagecage.cage import BOTH_WAYS, IO_STAT_KEY
 from pagecage.record import Record
 from pagecage.token_bucket import TokenBucket
-from pagecage.verdicts.caps import COUNTER, requested_caps
+from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.readings import io_difference, measured_seconds
 
 
@@ -39,7 +40,7 @@ def shared_limits(record: Record) -> Iterator[SharedLimit]:
     if not seconds or not (record.cage.get("accounting") or {}).get("combined"):
         return
     for kind, bucket, properties, was_split in _buckets(record):
-        moved = [io_difference(record, COUNTER[prop]) or 0.0 for prop in properties]
+        moved = [io_difference(record, IO_STAT_KEY[prop]) or 0.0 for prop in properties]
         if all(moved):
             least = bucket.least_seconds(sum(moved))
             yield SharedLimit(kind, properties, bucket.base, sum(moved), least, seconds, was_split)
@@ -56,12 +57,7 @@ def _buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[str, ...]
     for one in played:
         yield one["kind"], bucket_of(one), tuple(one["properties"]), True
     caps, known = requested_caps(record), {one["kind"] for one in played}
-    for kind, both in _BOTH.items():
+    for kind, both in BOTH_WAYS.items():
         if kind not in known and all(prop in caps for prop in both):
             base = min(caps[prop] for prop in both)
             yield kind, TokenBucket(base, base, 0.0, 0.0), both, False
-
-
-_BOTH = {
-    "iops": ("IOReadIOPSMax", "IOWriteIOPSMax"), "bandwidth": ("IOReadBandwidthMax", "IOWriteBandwidthMax"),
-}  # fmt: skip

@@ -87,31 +87,35 @@ def run_command(program: str, container: Container, limits: Sequence[str] = ()) 
 
 def limit_options(cage: Cage, node: str) -> list[str]:
     """The cage in docker-run(1)'s words, with plain numbers: suffixes there are of base 1024."""
-    properties, flags = cage.properties, []
-    if (memory := properties.get("MemoryMax")) is not None:
-        swap = properties.get("MemorySwapMax")
-        flags += [f"--memory={memory}", f"--memory-swap={-1 if swap is None else memory + swap}"]
-    if (quota := properties.get("CPUQuota")) is not None:
-        flags += [f"--cpu-period={_PERIOD_US}", f"--cpu-quota={quota * _PERIOD_US // 100}"]
     words = {"IOReadBandwidthMax": "read-bps", "IOWriteBandwidthMax": "write-bps",
              "IOReadIOPSMax": "read-iops", "IOWriteIOPSMax": "write-iops"}  # fmt: skip
-    return [*flags, *(f"--device-{words[name]}={node}:{value}" for name, value in properties.items() if name in words)]
+    asked = {"memory": "memory", "swap": "memory-swap", "period": "cpu-period", "quota": "cpu-quota"}
+    flags = [f"--{asked[what]}={value}" for what, value in _memory_and_cpu(cage).items()]
+    io = [f"--device-{words[name]}={node}:{value}" for name, value in cage.properties.items() if name in words]
+    return flags + io
 
 
 def limit_body(cage: Cage, node: str) -> dict[str, Any]:
     """The same as the API has it (HostConfig of POST /containers/create)."""
-    properties = cage.properties
-    body: dict[str, Any] = {}
-    if (memory := properties.get("MemoryMax")) is not None:
-        swap = properties.get("MemorySwapMax")
-        body |= {"Memory": memory, "MemorySwap": -1 if swap is None else memory + swap}
-    if (quota := properties.get("CPUQuota")) is not None:
-        body |= {"CpuPeriod": _PERIOD_US, "CpuQuota": quota * _PERIOD_US // 100}
     words = {"IOReadBandwidthMax": "ReadBps", "IOWriteBandwidthMax": "WriteBps",
              "IOReadIOPSMax": "ReadIOps", "IOWriteIOPSMax": "WriteIOps"}  # fmt: skip
-    io = {f"BlkioDevice{words[name]}": [{"Path": node, "Rate": value}] for name, value in properties.items()
+    asked = {"memory": "Memory", "swap": "MemorySwap", "period": "CpuPeriod", "quota": "CpuQuota"}
+    body = {asked[what]: value for what, value in _memory_and_cpu(cage).items()}
+    io = {f"BlkioDevice{words[name]}": [{"Path": node, "Rate": value}] for name, value in cage.properties.items()
           if name in words}  # fmt: skip
     return {**body, **io}
+
+
+def _memory_and_cpu(cage: Cage) -> dict[str, int]:
+    """What an engine takes for the limits of memory and CPU; its limit of swap counts the memory in, -1 is none."""
+    properties = cage.properties
+    told: dict[str, int] = {}
+    if (memory := properties.get("MemoryMax")) is not None:
+        swap = properties.get("MemorySwapMax")
+        told |= {"memory": memory, "swap": -1 if swap is None else memory + swap}
+    if (quota := properties.get("CPUQuota")) is not None:
+        told |= {"period": _PERIOD_US, "quota": quota * _PERIOD_US // 100}
+    return told
 
 
 def create_body(container: Container, environment: Mapping[str, str]) -> dict[str, Any]:

@@ -16,10 +16,9 @@ from pagecage.agent.drivers.container import (
     options,
     run_command,
 )
-from pagecage.agent.drivers.driver import OnSlice, Place
+from pagecage.agent.drivers.driver import BehindClient, Place
 from pagecage.agent.drivers.engine import IMAGE, Engine
 from pagecage.agent.drivers.engine_api import call
-from pagecage.agent.membership import members
 from pagecage.cage import Cage
 from pagecage.errors import HostError
 from pagecage.process import run
@@ -27,7 +26,7 @@ from pagecage.process import run
 _CREATE_SECONDS = 120.0
 
 
-class Docker(OnSlice):
+class Docker(BehindClient):
     """Docker or podman with our slice as the container's parent: nothing for the engine to set, or to lose."""
 
     def __init__(self, engine: Engine) -> None:
@@ -53,10 +52,6 @@ class Docker(OnSlice):
         if place.data_dir is None:
             return [self._create(place, argv), self._start(place)]
         return [run_command(self._engine.program, container_of(place, argv), self._limits(place))]
-
-    def leader(self, place: Place, _client: int, /) -> int | None:
-        """The first process in the slice: the client stands outside of it."""
-        return next((member.pid for member in members(place.cgroup)), None)
 
     def clear(self, place: Place, /) -> None:
         """Remove the container, which is gone already where its command ended by itself."""

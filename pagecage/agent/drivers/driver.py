@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.agent.device import Disk
+from pagecage.agent.membership import members
 from pagecage.agent.systemd import Systemd
 from pagecage.cage import IO_MAX_KEY, Cage
 
@@ -117,6 +118,14 @@ class OnSlice:
 
     def clear(self, _place: Place, /) -> None:
         """The slice takes everything along."""
+
+
+class BehindClient(OnSlice):
+    """The same, where `command` becomes a client that stays outside of the slice."""
+
+    def leader(self, place: Place, _client: int, /) -> int | None:
+        """The first process in the slice."""
+        return next((member.pid for member in members(place.cgroup)), None)
 
 
 def without(cage: Cage, properties: Sequence[str]) -> Cage:

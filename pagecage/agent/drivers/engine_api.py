@@ -38,8 +38,8 @@ def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
     return own if os.getuid() and own.exists() else Path("/var/run/docker.sock")
 
 
-def call(method: str, path: str, body: Mapping[str, Any] | None = None, *, allowed: tuple[int, ...] = ()) -> Any:
-    """The answer to one request, decoded. Raises HostError with the engine's own words, but for `allowed` statuses."""
+def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """The answer to one request, decoded. Raises HostError with the engine's own words."""
     connection = _UnixConnection(socket_of())
     try:
         text = None if body is None else json.dumps(body)
@@ -51,7 +51,7 @@ def call(method: str, path: str, body: Mapping[str, Any] | None = None, *, allow
     finally:
         connection.close()
     told = _decoded(said)
-    if status >= http.client.BAD_REQUEST and status not in allowed:
+    if status >= http.client.BAD_REQUEST:
         reason = told.get("message") if isinstance(told, dict) else None
         raise HostError(f"Docker's API refused {method} {path} ({status}): {reason or 'no reason'}", "docker info")
     return told

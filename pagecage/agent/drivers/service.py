@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagecage.agent.drivers.driver import OnSlice, Place
-from pagecage.agent.membership import members
+from pagecage.agent.drivers.driver import BehindClient, Place
 
 
-class SystemdService(OnSlice):
+class SystemdService(BehindClient):
     """`systemd-run --pipe --wait`: a child of systemd's, with our pipes as its standard streams."""
 
     name = "systemd-service"
@@ -25,7 +24,3 @@ class SystemdService(OnSlice):
             f"--unit={place.name}", f"--slice={place.unit}", "-p", "OOMPolicy=kill", "-p", "LimitMEMLOCK=infinity",
             *directory, *(f"--setenv={name}" for name in place.environment), "--", *argv,
         ]  # fmt: skip
-
-    def leader(self, place: Place, _client: int, /) -> int | None:
-        """The first process in the slice: the client stands outside of it."""
-        return next((member.pid for member in members(place.cgroup)), None)
