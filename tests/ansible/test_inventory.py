@@ -30,8 +30,9 @@ all:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project with one inventory of its own beside those that are shipped."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with one inventory of its own beside those that are shipped, and no guest."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(ROOT / "ansible", tmp_path / "ansible")
     for name in (".venv", ".venv-ansible", "pagecage"):
         (tmp_path / name).symlink_to(ROOT / name)

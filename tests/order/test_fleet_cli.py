@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import fleet
+from pagecage.cli import fleet, report
 from pagecage.cli.choose import FleetWishes, Wishes
 from pagecage.cli.form import Form
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
@@ -30,8 +30,8 @@ def said(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(fleet, "make_kit", lambda _: rack.kit())
     monkeypatch.setattr(fleet, "RUNS", rack.top / "runs")
     # What a scripted agent tells cannot be judged: reports are tested over records that can.
-    monkeypatch.setattr(fleet, "render", lambda folder, _: folder / "report.html")
-    monkeypatch.setattr(fleet, "show_run", lambda folder, _: f"the report of {folder.name}")
+    monkeypatch.setattr(report, "render", lambda folder, _: folder / "report.html")
+    monkeypatch.setattr(report, "show_run", lambda folder, _: f"the report of {folder.name}")
     return []
 
 
