@@ -11,7 +11,13 @@ RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
 def test_list_has_a_package_a_line() -> None:
     text = "# tools\nfio\n\nlinux-image-cloud-${ARCH}  # kernel\n"
-    assert parse_packages(text, "arm64") == ("fio", "linux-image-cloud-arm64")
+    assert parse_packages(text, "arm64", "trixie") == ("fio", "linux-image-cloud-arm64")
+
+
+def test_a_release_is_not_asked_for_what_it_lacks() -> None:
+    text = "docker.io\ndocker-cli [!bookworm]  # within docker.io there\n"
+    assert parse_packages(text, "amd64", "trixie") == ("docker.io", "docker-cli")
+    assert parse_packages(text, "amd64", "bookworm") == ("docker.io",)
 
 
 @pytest.mark.parametrize(

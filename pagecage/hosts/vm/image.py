@@ -113,7 +113,7 @@ def bootstrap_argv(directory: Path, recipe: Recipe, as_root: bool) -> list[str]:
     hooks += [f"upload {directory / ours} /pagecage-build/{theirs}" for ours, theirs in uploads.items()]
     hooks += ['chroot "$1" sh /pagecage-build/customize.sh']
     return [
-        "mmdebstrap", "--quiet", "--mode=root" if as_root else "--mode=unshare", "--variant=minbase",
+        "mmdebstrap", "--mode=root" if as_root else "--mode=unshare", "--variant=minbase",
         f"--architectures={recipe.arch}", "--include=" + ",".join(recipe.packages),
         '--dpkgopt=path-exclude=/usr/share/man/*', '--dpkgopt=path-exclude=/usr/share/locale/*',
         '--dpkgopt=path-exclude=/usr/share/doc/*', '--aptopt=Apt::Install-Recommends "false"',
@@ -149,12 +149,12 @@ def _build_env(image: Image) -> dict[str, str]:
 
 
 def _bootstrap_failure(log: str) -> PagecageError:
-    """One sentence for a failed mmdebstrap: its own last error, and what usually mends it."""
+    """One sentence for a failed mmdebstrap: the first error, from which the others follow, and what usually mends it."""
     errors = [line for line in log.splitlines() if line.startswith("E:")] or log.splitlines()[-1:] or ["no output"]
     if "newuidmap" in log or "subuid" in log:
         return HostError("this user has no range of subordinate user ids", "make setup, or: usermod --add-subuids "
                          "100000-165535 --add-subgids 100000-165535 $USER")  # fmt: skip
-    return HostError(f"the guest's root file system could not be made: {errors[-1]}", "make setup")
+    return HostError(f"the guest's root file system could not be made: {errors[0]}", "make setup")
 
 
 def _extract_boot_files(image: Image, tar: Path) -> None:

@@ -40,18 +40,19 @@ def read_recipe(project_dir: Path, suite: str | None = None) -> Recipe:
     if arch is None:
         raise HostError(f"there is no guest for {platform.machine()}", "run on x86-64 or arm64, or HOST=local")
     guest = project_dir / "containers" / "guest"
+    suite = suite or read_versions(project_dir)["GUEST_SUITE"]
     return Recipe(
-        suite=suite or read_versions(project_dir)["GUEST_SUITE"],
+        suite=suite,
         arch=arch,
-        packages=parse_packages((guest / "packages.txt").read_text(), arch),
+        packages=parse_packages((guest / "packages.txt").read_text(), arch, suite),
         customize=(guest / "customize.sh").read_text(),
     )
 
 
-def parse_packages(text: str, arch: str) -> tuple[str, ...]:
-    """The package names of a list with one a line; `#` begins a comment."""
-    lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
-    return tuple(line.replace("${ARCH}", arch) for line in lines if line)
+def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
+    """The package names of a list with one a line; `#` begins a comment, `[!SUITE]` ends one that SUITE lacks."""
+    lines = (line.split("#", 1)[0].split() for line in text.splitlines())
+    return tuple(words[0].replace("${ARCH}", arch) for words in lines if words and f"[!{suite}]" not in words)
 
 
 def read_versions(project_dir: Path) -> dict[str, str]:
