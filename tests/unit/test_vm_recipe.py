@@ -37,11 +37,13 @@ def test_key_changes_with_every_ingredient(other: Recipe) -> None:
 
 def test_a_guest_of_another_suite_is_another_image(checkout: Path) -> None:
     ours, other = read_recipe(checkout), read_recipe(checkout, "bookworm")
-    assert (other.suite, other.packages) == ("bookworm", ours.packages)
+    assert other.suite == "bookworm"
+    assert set(ours.packages) - set(other.packages) == {"docker-cli"}
     assert other.key != ours.key
 
 
-def test_guest_holds_what_the_base_role_asks_for(checkout: Path) -> None:
+@pytest.mark.parametrize("suite", ["trixie", "bookworm"])
+def test_guest_holds_what_the_base_role_asks_for(checkout: Path, suite: str) -> None:
     """The guest has no network: a package that the role wants and the image lacks could not be installed there."""
     names = yaml.safe_load((checkout / "ansible/roles/base/vars/debian.yml").read_text())
-    assert set(names["base_family_packages"]) <= set(read_recipe(checkout).packages)
+    assert set(names["base_family_packages"]) <= set(read_recipe(checkout, suite).packages)
