@@ -83,7 +83,7 @@ def _middle(rows: pd.DataFrame, response: str) -> float:
 
 
 def _finish(axes: Axes, sweep: Sweep) -> None:
-    names = {point.value: point.level for point in sweep.points}
+    names = {point.value: point.name for point in sweep.points}
     axes.xaxis.set_major_locator(FixedLocator(list(names)))
     axes.xaxis.set_minor_locator(FixedLocator([]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))

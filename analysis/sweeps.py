@@ -23,10 +23,12 @@ BINDS = 0.5
 class Point:
     """One value of the limit: the median time measured and the time predicted, in seconds; None is not known.
 
+    `level` is what the value is called among the run's factors, `name` the same beside the other values of the sweep.
     `is_counted` is whether trials that nothing excludes stand behind it; the knee and the model are judged by those.
     """
 
     level: str
+    name: str
     value: float
     measured_seconds: float | None
     predicted_seconds: float | None
@@ -39,7 +41,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All points in order, the level from which the model predicted, and the knee of what was measured."""
+    """All points in order, the name of the value from which the model predicted, and the knee of what was measured."""
 
     property: str
     source: str | None
@@ -58,7 +60,7 @@ def sweep_of(run: Run) -> Sweep | None:
         _point(run, about, level, told, source) for level, told in trials.items()
     )  # fmt: skip
     times = [(point.value, point.measured_seconds) for point in points if point.measured_seconds and point.is_counted]
-    return Sweep(about["property"], source[0] if source else None, points, find_knee(times))
+    return Sweep(about["property"], _name(about, source[0]) if source else None, points, find_knee(times))
 
 
 def whole_seconds(record: Record) -> float | None:
@@ -95,12 +97,17 @@ def _point(
     told = _predicted(run, about, level, source)
     error = told.seconds / measured - 1 if told and told.seconds is not None and measured else None
     return Point(
-        level=level, value=about["values"][level], measured_seconds=measured, error=error,
+        level=level, name=_name(about, level), value=about["values"][level], measured_seconds=measured, error=error,
         predicted_seconds=told.seconds if told else None,
         binds=told.held_share >= BINDS if told and told.held_share is not None else None,
         bound_by=trials[0].verdicts.binding_limit.verdict if trials else None,
         is_source=bool(source and source[0] == level), is_counted=is_counted,
     )  # fmt: skip
+
+
+def _name(about: Mapping[str, Any], level: str) -> str:
+    """The value alone: where whole cages are compared a level names its cage and the property before it."""
+    return level.rpartition(f"{about['property']} ")[2]
 
 
 def _predicted(run: Run, about: Mapping[str, Any], level: str, source: tuple[str, Judged] | None) -> Prediction | None:
@@ -151,7 +158,7 @@ def error_of(point: Point) -> str:
 def rows(sweep: Sweep) -> list[dict[str, str]]:
     """The points as rows of a table."""
     return [
-        {sweep.property: p.level, "measured": time_of(p.measured_seconds, is_counted=p.is_counted),
+        {sweep.property: p.name, "measured": time_of(p.measured_seconds, is_counted=p.is_counted),
          "predicted": time_of(p.predicted_seconds), "off by": error_of(p), "held back by": p.bound_by or "–",
          "a cap binds": "–" if p.binds is None else "yes" if p.binds else "no"}
         for p in sweep.points

@@ -78,20 +78,24 @@ def _plan(count: int, name: str) -> Plan:
     return Plan(run_id, trials, {**document, "host": "bench", "trials": [trial_to_json(trial) for trial in trials]})
 
 
+def _seconds(name: str, few: float, many: float) -> Figure:
+    middle, aim = median((few, many)), f"under {MOST_SECONDS_A_HOST:.0f}"
+    says = f"{FEW} and {MANY} trials of nothing"
+    return Figure(name, middle, min(few, many), max(few, many), aim, middle < MOST_SECONDS_A_HOST, 2, says)
+
+
 def main(group: str) -> int:
     """Measure with one host and with all, with few trials and with many; figures go to build/bench-fleet.json."""
     hosts = fleet.hosts_of(group)
     controller_seconds(hosts, 1, "w")  # brings the kit, which a host has from then on
     one_few = controller_seconds(hosts[:1], FEW, "a")
     one_many = controller_seconds(hosts[:1], MANY, "b")
-    many_hosts = len(hosts) > 1
-    all_few = controller_seconds(hosts, FEW, "c") if many_hosts else one_few
-    all_many = controller_seconds(hosts, MANY, "d") if many_hosts else one_many
-    a_host = median((one_few, one_many))
-    trials = f"{FEW} and {MANY} trials of nothing"
+    more = len(hosts) - 1
+    all_few = controller_seconds(hosts, FEW, "c") if more else one_few
+    all_many = controller_seconds(hosts, MANY, "d") if more else one_many
     figures = [
-        Figure("controller seconds, one host", a_host, min(one_few, one_many), max(one_few, one_many),
-               f"under {MOST_SECONDS_A_HOST:.0f}", a_host < MOST_SECONDS_A_HOST, 2, trials),
+        _seconds("controller seconds, the first host", one_few, one_many),
+        *([_seconds("and each further one", (all_few - one_few) / more, (all_many - one_many) / more)] if more else []),
         Figure("24 trials / 4 trials, all hosts", all_many / all_few, all_many / all_few, all_many / all_few,
                "about 1", all_many < 1.5 * all_few, 1, f"{all_few:.1f} and {all_many:.1f} s on {len(hosts)} hosts"),
     ]  # fmt: skip

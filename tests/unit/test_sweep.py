@@ -212,6 +212,19 @@ def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
     assert all(point.predicted_seconds is None for point in sweep.points)
 
 
+def test_where_whole_cages_are_levels_the_value_is_named_alone(folder):
+    for file in (folder / "plan.json", folder / "records.jsonl"):
+        text = file.read_text()
+        for value in ("500", "100000"):
+            text = text.replace(f'"{value}"', f'"tenth, IOReadIOPSMax {value}"')
+        file.write_text(text)
+    sweep = sweep_of(load_run(folder))
+    assert [(point.level, point.name) for point in sweep.points] == [
+        ("tenth, IOReadIOPSMax 500", "500"), ("tenth, IOReadIOPSMax 100000", "100000"),
+    ]  # fmt: skip
+    assert (sweep.source, rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
+
+
 def test_another_run_is_no_sweep(folder):
     run = load_run(folder)
     assert sweep_of(replace(run, plan={**run.plan, "sweep": None})) is None
