@@ -213,11 +213,11 @@ def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
 
 
 def test_where_whole_cages_are_levels_the_value_is_named_alone(folder):
-    for file in (folder / "plan.json", folder / "records.jsonl"):
-        text = file.read_text()
+    for name, before in (("plan.json", ""), ("records.jsonl", '"IOReadIOPSMax": ')):
+        text = (folder / name).read_text()
         for value in ("500", "100000"):
-            text = text.replace(f'"{value}"', f'"tenth, IOReadIOPSMax {value}"')
-        file.write_text(text)
+            text = text.replace(f'{before}"{value}"', f'{before}"tenth, IOReadIOPSMax {value}"')
+        (folder / name).write_text(text)
     sweep = sweep_of(load_run(folder))
     assert [(point.level, point.name) for point in sweep.points] == [
         ("tenth, IOReadIOPSMax 500", "500"), ("tenth, IOReadIOPSMax 100000", "100000"),
