@@ -213,7 +213,7 @@ def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
 
 
 def test_where_whole_cages_are_levels_the_value_is_named_alone(folder):
-    for name, before in (("plan.json", ""), ("records.jsonl", '"IOReadIOPSMax": ')):
+    for name, before in (("plan.json", ""), ("records.jsonl", '"IOReadIOPSMax":')):
         text = (folder / name).read_text()
         for value in ("500", "100000"):
             text = text.replace(f'{before}"{value}"', f'{before}"tenth, IOReadIOPSMax {value}"')
