@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pagecage.record import Record
-from pagecage.units import PAGE_BYTES, format_bytes, format_rate, format_seconds
+from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.binding import DISK_WAITING
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.case import Case
 from pagecage.verdicts.cost import amplification
 from pagecage.verdicts.readings import last_known
-from pagecage.verdicts.remarks import drained, merged, together, why_changed
-from pagecage.verdicts.traffic import Traffic, total, traffic
+from pagecage.verdicts.remarks import drained, merged, short_of_memory, together, why_changed
+from pagecage.verdicts.traffic import Traffic, total
 
 FULL = 0.9
 """From this share of a cap upwards it is called full; below, the program was held by it and did not fill it."""
@@ -29,7 +29,7 @@ _IN_WORDS = {
 
 def sentence_of(case: Case) -> str:
     """What held, what helps, what else took time, the provider's ways, what reading in order would take."""
-    remarks = (merged(case), drained(case), together(case))
+    remarks = (merged(case), drained(case), together(case), short_of_memory(case))
     parts = (_TOLD[case.binding.verdict](case), _another(case), *remarks, _in_order(case))
     return " ".join(part for part in parts if part)
 
@@ -97,9 +97,7 @@ def _memory_max(record: Record) -> str:
 
 
 def _memory(case: Case) -> str:
-    again = (total("refault_pages", case.held) or 0.0) * PAGE_BYTES
-    read = traffic("read", case.held).bytes
-    cost = f"{_percent(min(1.0, again / read))} of the bytes read had been in memory before" if again and read else ""
+    cost = f"{_percent(case.read_again)} of the bytes read had been in memory before" if case.read_again else ""
     reclaim = f"{_percent(case.of_time('waited_memory'))} of it went into reclaim"
     told = " and ".join(part for part in (cost, reclaim) if part)
     return f"{_percent(case.share)} of the time {_memory_max(case.record)} held it ({told}): more memory helps."

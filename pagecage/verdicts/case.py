@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pagecage.record import Record
+from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.traffic import Traffic, total, traffic
 from pagecage.verdicts.verdict import BindingVerdict
@@ -44,6 +45,15 @@ class Case:
     def traffic(self) -> Traffic:
         """What went through that way while the limit held."""
         return traffic(self.direction, self.held)
+
+    @property
+    def read_again(self) -> float:
+        """The share of the bytes read while the limit held that had been in memory before; 0 where it is not known.
+
+        workingset_refault_file counts the pages that come back (cgroup-v2.rst), those of read-ahead among them.
+        """
+        read = traffic("read", self.held).bytes
+        return min(1.0, (total("refault_pages", self.held) or 0.0) * PAGE_BYTES / read) if read else 0.0
 
     def of_time(self, key: str) -> float:
         """The share of the held time that a window's figure makes up; 0 where it is not known."""

@@ -1,4 +1,4 @@
-"""What a sentence adds about the provider's ways: credits, limits that reads and writes share, merging."""
+"""What a sentence adds: the provider's ways (credits, shared limits, merging), and memory that is short as well."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ MERGED = 1.1
 """So many I/Os counted for each that the disk got are worth saying; iostat's figures differ by as much."""
 CHANGED = 1.02
 """A cap whose average is off by more from what the cage asks for was changed by credits or by sharing."""
+AGAIN = 0.25
+"""From this share of the bytes read on, what was in memory before is a second cause beside a cap."""
 _KEYS = {"read": ("reads", "sectors_read", "rios"), "write": ("writes", "sectors_written", "wios")}
 
 
@@ -65,3 +67,11 @@ def merged(case: Case) -> str:
     return (
         f"The kernel counts before it merges neighbours: the disk got {size} a request ({counted / found:.2f} to one)."
     )
+
+
+def short_of_memory(case: Case) -> str:
+    """That a cap is full of what had been read before, and had to leave memory."""
+    limited = "MemoryMax" in (case.record.cage.get("requested") or {})
+    if not limited or case.binding.verdict not in ("iops", "bandwidth") or case.read_again < AGAIN:
+        return ""
+    return f"{100 * case.read_again:.0f} % of the bytes read had been in memory before: more memory helps as well."

@@ -169,6 +169,17 @@ def test_without_its_memory_limit_the_same_refaults_name_something_else():
     assert told(with_caps(record, MemoryMax=None), rows).bound_by != "memory"
 
 
+def test_a_cap_that_is_full_of_what_had_to_leave_memory():
+    record, rows = stored("memory")
+    capped = with_caps(record, IOReadIOPSMax=668)
+    found = told(capped, rows)
+    assert found.property == "IOReadIOPSMax"
+    again = "86 % of the bytes read had been in memory before: more memory helps as well."
+    assert again in found.sentence
+    assert "in memory before" not in told(with_caps(capped, MemoryMax=None), rows).sentence, "no limit made it leave"
+    assert "in memory before" not in told(*stored("bandwidth-in-order")).sentence
+
+
 def test_an_unnamed_memory_limit_is_still_told():
     record = make_record(cage=caged({"MemoryMax": 13_418_496}))
     sentence = told(record, series(rbytes=1e6, hits=900, memory_wait=0.6, cpu=0.3)).sentence
