@@ -68,7 +68,7 @@ unprovision: build/.stamp-ready ## Put them back as they were (data stay; ERASE=
 
 ##@ Check
 test: build/.stamp-test ## Run every test but the long ones, the guest's among them (TESTS="tests/unit -k cage")
-	@$(python) -m pytest -n logical --dist worksteal -m "not long and not vm" $(TESTS); others=$$?; \
+	@$(python) -m pytest -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" $(TESTS); others=$$?; \
 	  $(python) -m pytest -m "vm and not long" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
 test-long: build/.stamp-test build/.stamp-fuzzing ## Run the tests that take long
 	@$(python) -m pytest -m long $(TESTS)
