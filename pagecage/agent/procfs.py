@@ -37,11 +37,6 @@ def parse_cpu(text: str) -> dict[str, int] | None:
     return None
 
 
-def read_cpu(proc: Path = PROC) -> dict[str, int] | None:
-    """The same of this machine, now."""
-    return parse_cpu(read_text(proc / "stat") or "")
-
-
 def read_device(maj_min: str, proc: Path = PROC) -> dict[str, int] | None:
     """The measured disk's line of /proc/diskstats."""
     return parse_diskstats(read_text(proc / "diskstats") or "", maj_min)
@@ -52,7 +47,7 @@ def read_host(proc: Path = PROC) -> dict[str, Any]:
     return {
         "vmstat": parse_flat_keyed(read_text(proc / "vmstat") or "") or None,
         "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
-        "stat": read_cpu(proc),
+        "stat": parse_cpu(read_text(proc / "stat") or ""),
     }
 
 

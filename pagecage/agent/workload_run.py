@@ -16,7 +16,6 @@ from pagecage.agent.fio_job import fio_command, job_text, missing_engine
 from pagecage.agent.fio_report import end_of, read_report
 from pagecage.agent.handshake import Conversation
 from pagecage.agent.responses import responses, wrong_response
-from pagecage.agent.rest import wait_for_rest
 from pagecage.process import run
 from pagecage.requirements import Missed, Requirement
 
@@ -117,8 +116,6 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
             return False
         attempt.start_seconds = time.monotonic() - begin
         confirm_limits(attempt)
-        if not attempt.driver.is_done_at_once:
-            attempt.cage["driver"]["rest_seconds"] = wait_for_rest()
         attempt.fill_buckets()
         attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()

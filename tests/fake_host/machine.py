@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import carried, cgroupfs, command_prepare, device, facts, knobs, rest, session, shell, systemd
+from pagecage.agent import carried, cgroupfs, command_prepare, device, facts, knobs, session, shell, systemd
 from pagecage.agent.attempt import Bench
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.children import Children
@@ -124,7 +124,6 @@ class Machine:
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)
-        set_(rest, "read_cpu", lambda: None)  # the machine under the fake one is as busy as it likes
         set_(cgroupfs, "cgroup_of", self._cgroup_of)
         set_(knobs, "write_knob", self._write_knob)
 

@@ -65,9 +65,6 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
     assert "limited" not in record.cage
     assert record.response["start_seconds"] is not None
     assert record.response["start_seconds"] > 0
-    assert ("rest_seconds" in record.cage["driver"]) == (driver in ("docker", "podman")), (
-        "engines work on after a start"
-    )
 
 
 def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:

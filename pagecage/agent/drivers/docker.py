@@ -29,8 +29,6 @@ _CREATE_SECONDS = 120.0
 class Docker(BehindClient):
     """Docker or podman with our slice as the container's parent: nothing for the engine to set, or to lose."""
 
-    is_done_at_once = False
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.name = engine.program

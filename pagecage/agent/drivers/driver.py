@@ -59,8 +59,6 @@ class Driver(Protocol):
     """One way of running a workload in a cage. Calls come in this order; each may raise HostError with its reason."""
 
     name: str
-    is_done_at_once: bool
-    """Whether nothing works on the start any more when the workload stands at its gate."""
 
     def prepare(self) -> dict[str, Any]:
         """Have everything there that a start needs, while nothing is measured; what a record keeps of it."""
@@ -89,8 +87,6 @@ class Driver(Protocol):
 
 class OnSlice:
     """A driver for which the trial's slice carries every limit."""
-
-    is_done_at_once = True
 
     def prepare(self) -> dict[str, Any]:
         """Nothing to have there."""
