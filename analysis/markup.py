@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -22,6 +23,11 @@ class Html:
 
     def _repr_html_(self) -> str:
         return self.text
+
+
+def prose_html(text: str) -> str:
+    """A sentence of a definition's, in which `code` stands between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def headed(heading: str, made: Html | None, about: str = "") -> Html | None:

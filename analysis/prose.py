@@ -9,6 +9,7 @@ from html import escape
 from analysis import let_in
 from analysis.findings import Finding, find
 from analysis.load import Run
+from analysis.markup import prose_html
 from analysis.stopped import stopping
 from analysis.wording import label
 
@@ -25,8 +26,8 @@ def story_html(run: Run) -> str:
     cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
     after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
     paragraphs = str(definition.get("story", "")).strip().split("\n\n")
-    story = "".join(f"<p>{escape(part)}</p>" for part in paragraphs if part)
-    question = f'<p class="question">{escape(definition["question"])}</p>'
+    story = "".join(f"<p>{prose_html(part)}</p>" for part in paragraphs if part)
+    question = f'<p class="question">{prose_html(definition["question"])}</p>'
     return f"<h1>{escape(run.plan['experiment'])}</h1>{question}{story}{after}"
 
 
@@ -37,7 +38,7 @@ def answer_html(run: Run) -> str:
 
 def _finding_html(finding: Finding) -> str:
     question = f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
-    sentence, value = escape(finding.sentence), escape(finding.value or "")
+    sentence, value = prose_html(finding.sentence), escape(finding.value or "")
     if finding.value is None:
         why = f"<small>Not measured: {escape(finding.note)}.</small>"
         return f'<li class="open">{sentence}{question}{why}</li>'

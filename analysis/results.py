@@ -28,7 +28,7 @@ from analysis.diagnoses import carried
 from analysis.let_in import let_in
 from analysis.load import Run, load_run
 from analysis.look import Look, looks, numeric_factor, style
-from analysis.markup import Html, figure_html, folded, headed, once, svg_html, table_html
+from analysis.markup import Html, figure_html, folded, headed, once, prose_html, svg_html, table_html
 from analysis.prose import answer_html, notices, story_html
 from analysis.sweeps import rows, sentences, sweep_of
 from pagecage.units import PAGE_BYTES
@@ -95,7 +95,7 @@ class Results:
 
     def _further(self, table: Mapping[str, Any]) -> str | None:
         made = table_html(cell_tables.response_table(self.run, table), "cells further")
-        heading, about = (escape(self.run.filled(table.get(key, ""))) for key in ("title", "about"))
+        heading, about = (prose_html(self.run.filled(table.get(key, ""))) for key in ("title", "about"))
         return f"<h3>{heading}</h3>{f'<p>{about}</p>' if about else ''}{made.text}" if made else None
 
     @cached_property
