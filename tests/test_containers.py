@@ -52,7 +52,7 @@ def arguments(stage: str) -> set[str]:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_what_fetches_packages_is_told_of_certificates_and_the_image_is_not(recipe: Path) -> None:
-    told = set(re.findall(r"--build-arg (\w+)=/run/ca\.crt", (ROOT / "tools/build-images").read_text()))
+    told = set(re.findall(r"--build-arg (\w+)=/mnt/ca\.crt", (ROOT / "tools/build-images").read_text()))
     wanted = {"pip install": {"PIP_CERT"}, "build-workloads": {"CARGO_HTTP_CAINFO"}, "make setup": told}
     assert set.union(*wanted.values()) == told
     *earlier, last = stages(recipe)
