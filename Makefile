@@ -81,7 +81,7 @@ bench: build/.stamp-test ## Measure what the harness costs and how well caps hol
 ##@ Make and unmake
 setup: build/.stamp-ready ## Install everything that `make experiment` needs
 build: build/.stamp-workloads ## Compile the workloads into build/host/bin
-images: build/.stamp-workloads ## Build container images by Docker or buildah (IMAGES="base workloads notebook harness")
+images: build/.stamp-ready ## Build container images by Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
 sbom: ## List what is in the images that were built, as CycloneDX (build/images/*.cdx.json)
 	@tools/sbom $(IMAGES)

@@ -35,7 +35,8 @@ def users(stage: str) -> list[str]:
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_what_an_image_stands_on_is_an_argument(recipe: Path) -> None:
     bases = [stage.split()[1] for stage in stages(recipe)]
-    assert set(bases) <= {"${BASE}", "scratch"}, "a version is written in containers/versions.env alone"
+    own = set(re.findall(r"^FROM \S+ AS (\S+)$", recipe.read_text(), re.MULTILINE))
+    assert set(bases) <= {"${BASE}", "scratch", *own}, "a version is written in containers/versions.env alone"
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
@@ -43,6 +44,22 @@ def test_nobody_in_an_image_is_root(recipe: Path) -> None:
     for stage in (stage for stage in stages(recipe) if re.search("^(CMD|ENTRYPOINT) ", stage, re.MULTILINE)):
         [user] = users(stage)
         assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user), "by number, since whoever runs it may forbid names"
+
+
+def arguments(stage: str) -> set[str]:
+    return set(re.findall(r"^ARG (\w+)", stage, re.MULTILINE))
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_what_fetches_packages_is_told_of_certificates_and_the_image_is_not(recipe: Path) -> None:
+    told = set(re.findall(r"--build-arg (\w+)=/mnt/ca\.crt", (ROOT / "tools/build-images").read_text()))
+    wanted = {"pip install": {"PIP_CERT"}, "build-workloads": {"CARGO_HTTP_CAINFO"}, "make setup": told}
+    assert set.union(*wanted.values()) == told
+    *earlier, last = stages(recipe)
+    for stage in earlier:
+        steps = " ".join(re.findall(r"^RUN (?:.*\\\n)*.*", stage, re.MULTILINE))
+        assert set().union(*(names for step, names in wanted.items() if step in steps)) <= arguments(stage)
+    assert not arguments(last) & told
 
 
 def test_versions_are_where_they_are_looked_for() -> None:
@@ -80,14 +97,17 @@ def sbom() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "tools/sbom"))
 
 
-def test_a_bill_of_materials_lists_debians_and_pythons_packages(sbom: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("venv", ["opt/venv", "work/.venv", "work/.venv-ansible"])
+def test_a_bill_of_materials_lists_debians_and_pythons_packages(
+    sbom: dict[str, Any], tmp_path: Path, venv: str
+) -> None:
     status = tmp_path / "var/lib/dpkg/status"
     status.parent.mkdir(parents=True)
     status.write_text(
         "Package: libc6\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.41-12\n\n"
         "Package: gone\nStatus: deinstall ok config-files\nArchitecture: amd64\nVersion: 1\n\n"
     )
-    metadata = tmp_path / "opt/venv/lib/python3.13/site-packages/Great_Tables-1.dist-info/METADATA"
+    metadata = tmp_path / venv / "lib/python3.13/site-packages/Great_Tables-1.dist-info/METADATA"
     metadata.parent.mkdir(parents=True)
     metadata.write_text("Metadata-Version: 2.1\nName: Great_Tables\nVersion: 1\n")
     bill = sbom["bill"]("notebook", tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -211,7 +212,9 @@ def until_ci(wishes: Wishes) -> float | None:
 
 
 def harness() -> dict[str, object]:
-    """Version and git revision of this checkout; None where it is no git checkout."""
+    """Version and git revision of this checkout; None where it is no git checkout, or where there is no git."""
+    if shutil.which("git") is None:
+        return {"version": VERSION, "git_revision": None, "git_dirty": None}
     revision = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
     dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)
     known = revision.ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
@@ -74,6 +75,18 @@ def status(
 def rebuild(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """Throw image and saved state away and make them again; datasets stay."""
     guest.rebuild(say_step, Cache.of_user(called))
+    return EXIT_OK
+
+
+@app.command
+def pack(
+    host: Vm = "vm", *, out: Annotated[Path, Parameter(help="the folder that becomes build/guest of a copy")]
+) -> int:
+    """Pack an image of the guest for a copy of this checkout, which then needs no network and no rights to make one.
+
+    It is made anew, with ssh keys of its own: whoever has the copy can read them.
+    """
+    say_step(f"packed in {guest.pack_image(out, say_step)}")
     return EXIT_OK
 
 

@@ -75,6 +75,11 @@ def test_the_harness_names_its_revision() -> None:
     assert set(choose.harness()) == {"version", "git_revision", "git_dirty"}
 
 
+def test_a_copy_where_there_is_no_git_has_a_version_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert choose.harness() == {"version": choose.VERSION, "git_revision": None, "git_dirty": None}
+
+
 def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:
     assert with_driver(BASE, None) is BASE
     assert with_driver(BASE, "docker").driver == "docker"

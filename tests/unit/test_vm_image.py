@@ -7,8 +7,10 @@ from pagecage.errors import HostError
 from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.image import bootstrap_argv, ensure_image
 from pagecage.hosts.vm.keep import keep_newest
+from pagecage.hosts.vm.packed import pack
 from pagecage.hosts.vm.recipe import Recipe
 from pagecage.hosts.vm.room import require_room, require_tools
+from pagecage.units import MIB
 
 RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
@@ -58,6 +60,32 @@ def test_a_finished_image_is_not_built_again(cache: Cache) -> None:
     steps: list[str] = []
     assert ensure_image(cache, RECIPE, steps.append).key == RECIPE.key
     assert not steps
+
+
+def image_with_a_hole(directory: Path) -> Path:
+    directory.mkdir()
+    for name in ("vmlinuz", "initrd.img", "known_hosts", "id_ed25519"):
+        (directory / name).write_text(name)
+    with (directory / "root.img").open("wb") as disk:
+        disk.write(b"root" * 1000)
+        disk.truncate(64 * MIB)
+    return directory
+
+
+def test_a_packed_image_is_unpacked_instead_of_made(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = image_with_a_hole(tmp_path / "made")
+    packed = tmp_path / "checkout/build/guest" / RECIPE.key
+    pack(made, packed)
+    assert sum(path.stat().st_size for path in packed.iterdir()) < MIB, "holes take no room"
+    assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), "any user may unpack it"
+    monkeypatch.setattr("pagecage.hosts.vm.packed.PROJECT_DIR", tmp_path / "checkout")
+    image = ensure_image(cache, RECIPE, lambda _: None)
+    assert image.disk.read_bytes() == (made / "root.img").read_bytes()
+    assert image.identity.stat().st_mode & 0o777 == 0o600, "ssh takes no other"
+    assert image.kernel.read_text() == "vmlinuz"
+    assert not list(cache.images.glob("*.part"))
 
 
 @pytest.mark.parametrize(("as_root", "mode"), [(True, "--mode=root"), (False, "--mode=unshare")])

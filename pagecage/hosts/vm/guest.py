@@ -1,4 +1,4 @@
-"""The guest by hand: up, down, shell, status, rebuild. What `pagecage host` calls."""
+"""The guest by hand: up, down, shell, status, rebuild, pack. What `pagecage host` calls."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import HostNeed, Progress
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.acceleration import known_acceleration
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
 from pagecage.hosts.vm.caretaker import release
 from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.data_disk import drop_if_broken
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep
 from pagecage.hosts.vm.host import Making, VmHost
-from pagecage.hosts.vm.image import Image
+from pagecage.hosts.vm.image import Image, ensure_image
 from pagecage.hosts.vm.lock import Lock, in_use, is_held, read_holder
 from pagecage.hosts.vm.machine import SSH_SOCKET
+from pagecage.hosts.vm.packed import PACKED_DISK, pack
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
+from pagecage.hosts.vm.recipe import read_recipe
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.process import spawn
 
@@ -187,6 +190,28 @@ def rebuild(progress: Progress, cache: Cache | None = None) -> None:
         host.prepare(_ANY_NEED, progress)
     finally:
         host.stop()
+
+
+def pack_image(out: Path, progress: Progress) -> Path:
+    """Make an image with keys of its own and pack it below `out`, if it is not there; returns where it lies.
+
+    Packs of other recipes are removed. What opens this user's own guest stays here. Raises PagecageError when it cannot
+    be made.
+    """
+    recipe = read_recipe(PROJECT_DIR)
+    packed = out / recipe.key
+    if packed.exists():
+        return packed
+    for other in list(out.glob(f"*/{PACKED_DISK}")):
+        shutil.rmtree(other.parent)
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out, prefix="making-") as folder:
+        cache = Cache(Path(folder) / "vm")
+        cache.make()
+        image = ensure_image(cache, recipe, progress)
+        progress("packing it")
+        pack(image.directory, packed)
+    return packed
 
 
 def _names(directory: Path) -> tuple[str, ...]:

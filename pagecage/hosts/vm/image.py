@@ -14,6 +14,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.keep import keep_newest
+from pagecage.hosts.vm.packed import packed_directory, unpack
 from pagecage.hosts.vm.recipe import ROOT_DISK_BYTES, Recipe
 from pagecage.hosts.vm.room import path_with_sbin, require_room, require_tools
 from pagecage.process import TimeoutExpired, run, spawn
@@ -25,6 +26,7 @@ HOST_KEY_ALIAS = "pagecage-guest"
 _BUILD_SECONDS = 1800
 BUILD_BYTES = 3 * GIB
 """The tree, its tar and the disk image together, while they exist side by side."""
+UNPACKED_BYTES = 3 * GIB // 2
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,40 @@ class Image:
 
 
 def ensure_image(cache: Cache, recipe: Recipe, progress: Progress) -> Image:
-    """The image of this recipe, made now if it is not there. Raises PagecageError when a tool is missing or fails.
+    """The image of this recipe, unpacked or made now if it is not there.
 
-    It is made aside and renamed at the end, so a killed build leaves nothing that looks whole.
+    It is made aside and renamed at the end, so a killed build leaves nothing that looks whole. Raises PagecageError
+    when a tool is missing or fails.
     """
     image = Image(cache.images / recipe.key)
     if not image.directory.exists():
-        require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
-        require_room(cache.root, BUILD_BYTES, "building the guest's image")
-        progress("building the guest's image from Debian packages (about 60 s, once)")
         part = image.directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(mode=0o700)
-        _build(Image(part), recipe)
+        packed = packed_directory(recipe.key)
+        if packed.exists():
+            _unpack(packed, part, progress)
+        else:
+            _make(part, recipe, progress)
         part.rename(image.directory)
     os.utime(image.directory)
     keep_newest(cache.images, KEPT_IMAGES)
     return image
+
+
+def _unpack(packed: Path, part: Path, progress: Progress) -> None:
+    require_tools("qemu-img")
+    require_room(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
+    progress("unpacking the guest's image (once)")
+    part.mkdir(mode=0o700)
+    unpack(packed, part)
+
+
+def _make(part: Path, recipe: Recipe, progress: Progress) -> None:
+    require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
+    require_room(part.parent, BUILD_BYTES, "building the guest's image")
+    progress("building the guest's image from Debian packages (about 60 s, once)")
+    part.mkdir(mode=0o700)
+    _build(Image(part), recipe)
 
 
 def _build(image: Image, recipe: Recipe) -> None:

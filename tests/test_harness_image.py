@@ -1,0 +1,100 @@
+"""The image of the harness: what it starts with, and, in the long run, that it is built and measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from pagecage.process import Completed, run
+from tests.tree import ROOT
+
+IMAGE = "localhost/pagecage-harness:latest"
+RECIPE = (ROOT / "containers/harness.Containerfile").read_text()
+SOMEBODY = 1234
+
+
+@pytest.fixture
+def work() -> Iterator[Path]:
+    """A folder like /work of the image, with a Makefile that tells its words; others than we may go there."""
+    with TemporaryDirectory() as folder:
+        work = Path(folder)
+        work.chmod(0o755)
+        for name in ("containers", "runs", "cache"):
+            (work / name).mkdir()
+        shutil.copy(ROOT / "containers/start-harness", work / "containers")
+        (work / "Makefile").write_text("list:\n\t@echo listed $(NAME)\n")
+        yield work
+
+
+def start(work: Path) -> Completed:
+    """The script by a user who is not root, since root may write anywhere."""
+    nobody = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+    return run([*nobody, work / "containers/start-harness", "list", "NAME=x"], check=False, cwd=work)
+
+
+def test_a_container_makes_what_it_is_told(work: Path) -> None:
+    for name in ("runs", "cache"):
+        (work / name).chmod(0o1777)
+    done = start(work)
+    assert (done.stdout, done.status) == ("listed x\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("name", ["runs", "cache", "cache/pagecage"])
+def test_a_mounted_folder_of_somebody_else_is_named_with_its_mend(work: Path, name: str) -> None:
+    for folder in (work / "runs", work / "cache", work / "cache/pagecage"):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
+    (work / name).chmod(0o555)
+    done = start(work)
+    owner = f"{os.getuid()}:{os.getgid()}"
+    assert done.status == 3
+    assert f"/{name} belongs to {owner}" in done.stderr
+    assert f"mend: docker run --user {owner}\n" in done.stderr
+
+
+def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for() -> None:
+    assert "COPY build/images/guest /work/build/guest\n" in RECIPE
+    assert "build/guest" in (ROOT / "pagecage/hosts/vm/packed.py").read_text()
+    assert "!/build/images/guest" in (ROOT / ".dockerignore").read_text().splitlines()
+
+
+STORE = ["--root", ROOT / "build/images/store", "--runroot", ROOT / "build/images/run", "--storage-driver", "vfs"]
+# crun knows either cgroup v1 or v2. Where both are mounted the container is shown v2, in a mount namespace of its own.
+V2_ALONE = ["unshare", "--mount", "sh", "-c", 'mount --bind /sys/fs/cgroup/unified /sys/fs/cgroup && exec "$@"', "sh"]
+
+
+def engine() -> list[str | Path]:
+    """`docker run` or its like, on what tools/build-images made. Skips where there is none."""
+    if shutil.which("docker") and run(["docker", "info"], check=False).ok:
+        return ["docker", "run", "--rm"]
+    if not shutil.which("podman"):
+        pytest.skip("neither a Docker engine nor podman is here")
+    hybrid = V2_ALONE if Path("/sys/fs/cgroup/unified").is_dir() and os.geteuid() == 0 else []
+    limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"]
+    return [*hybrid, "podman", *STORE, "--cgroup-manager=cgroupfs", "run", "--rm", "--cgroups=disabled", *limits]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(5400)
+def test_the_image_measures_without_a_network_for_any_user(tmp_path: Path) -> None:
+    container = [*engine(), "--network=none"]
+    run([ROOT / "tools/build-images", "harness"], timeout_seconds=3600)
+    assert re.search(r"^constrained-random\b", run([*container, IMAGE, "list"]).stdout, re.MULTILINE)
+    runs = tmp_path / "runs"
+    runs.mkdir(mode=0o755)
+    if os.geteuid() == 0:
+        os.chown(runs, SOMEBODY, SOMEBODY)
+    of_theirs = [*container, "--user", f"{runs.stat().st_uid}:{runs.stat().st_gid}", "--volume", f"{runs}:/work/runs"]
+    run([*of_theirs, IMAGE, "experiment", "NAME=smoke", "SIZE=smoke"], timeout_seconds=1800)
+    latest = runs / "latest-smoke"
+    outcomes = [json.loads(line)["outcome"] for line in (latest / "records.jsonl").read_text().splitlines()]
+    assert outcomes
+    assert set(outcomes) == {"ok"}
+    assert "</html>" in (latest / "report.html").read_text()
