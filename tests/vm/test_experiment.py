@@ -131,6 +131,7 @@ def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> N
     assert sum(r.outcome == "ok" for r in command_line.records()) == 4
 
 
+@pytest.mark.long
 def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> None:
     """kill -9 of the controller takes the guest along; then, in the resumed run, the guest dies in the middle."""
     command_line = CommandLine(tmp_path)

@@ -131,6 +131,7 @@ def test_the_machine_around_it_is_seen(host: VmHost) -> None:
     assert after["unix_seconds"] > before["unix_seconds"]
 
 
+@pytest.mark.long
 def test_a_second_fitting_changes_nothing(host: VmHost, tmp_path: Path) -> None:
     assert play_on_guest(PROJECT_DIR, tmp_path, host.target, "site.yml", WITHOUT_AGENT).changed == 0
 
@@ -170,6 +171,7 @@ def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Pat
     assert told(host, "findmnt", "--noheadings", "--output", "SOURCE", "/data") == "/dev/vdb"
 
 
+@pytest.mark.long
 def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> None:
     """A file system of ours is taken as it is, with what it holds; one with another label is not ours."""
     loop = told(host, "sh", "-c", "truncate -s 64M /dev/shm/blank && losetup --find --show /dev/shm/blank")
@@ -183,6 +185,7 @@ def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> No
     host.restart()
 
 
+@pytest.mark.long
 def test_the_agent_role_installs_what_was_built(host: VmHost, tmp_path: Path) -> None:
     words = ["--tags", "agent", "-e", f"agent_build_dir={tmp_path}"]
     with pytest.raises(HostError, match=r"agent.pyz is not there"):

@@ -40,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=["root", "bench"])
+@pytest.fixture(scope="module", params=["root", pytest.param("bench", marks=pytest.mark.long)])
 def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data: Path) -> Replays:
     """This machine's grep, carried with its libraries, in a cage and without one."""
     made = Replays(tmp_path_factory.mktemp(f"replay-{request.param}"), PAGECAGE_VM_USER=request.param)
