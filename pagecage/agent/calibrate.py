@@ -19,7 +19,7 @@ from pagecage.agent.cgroupfs import read_counters
 from pagecage.agent.device import Disk
 from pagecage.agent.interruption import Interruption
 from pagecage.agent.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
-from pagecage.cage import IO_MAX_KEY, Cage
+from pagecage.cage import IO_MAX_KEY, IO_STAT_KEY, Cage
 from pagecage.errors import PagecageError
 from pagecage.process import Completed, run
 from pagecage.units import MIB, page_floor_bytes
@@ -28,12 +28,12 @@ _SECONDS = 2.0
 _FIRST_SLICE_SECONDS = 0.1  # blk-throttle admits one slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
 _GRACE = 1.03
 _DRIVEN = 0.85  # below this share of the cap the disk, not the cap, held the load back
-# property -> fio's pattern, block size and queue depth that go past it, and the io.stat key that counts it.
+# property -> fio's pattern, block size and queue depth that go past it.
 _LOADS = {
-    "IOReadBandwidthMax": ("read", "256k", 16, "rbytes"),
-    "IOReadIOPSMax": ("randread", "4k", 64, "rios"),
-    "IOWriteBandwidthMax": ("write", "256k", 16, "wbytes"),
-    "IOWriteIOPSMax": ("randwrite", "4k", 64, "wios"),
+    "IOReadBandwidthMax": ("read", "256k", 16),
+    "IOReadIOPSMax": ("randread", "4k", 64),
+    "IOWriteBandwidthMax": ("write", "256k", 16),
+    "IOWriteIOPSMax": ("randwrite", "4k", 64),
 }
 _FILL = "n = int(__import__('sys').argv[1]); b = b'1' * n; print(len(b))"
 _SPIN = "import os, time\nfor _ in range(os.cpu_count() or 1):\n  if os.fork() == 0: break\n" \
@@ -101,7 +101,7 @@ class Calibrator:
                 stop_slice(self._systemd, unit)
 
     def _drive_disk(self, name: str, cap: int, target: Path) -> Calibration:
-        pattern, block, depth, counter = _LOADS[name]
+        pattern, block, depth = _LOADS[name]
         allowed = cap * (1 + _FIRST_SLICE_SECONDS / _SECONDS) * _GRACE
         method = f"fio direct {pattern} {block} qd{depth}"
         if not shutil.which("fio"):
@@ -114,7 +114,7 @@ class Calibrator:
         if "write" in pattern:
             run([*argv, "--create_only=1"], timeout_seconds=120)
         done, counters, _ = self._in_slice(name, cap, argv)
-        return _judge_disk(method, cap, done, (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(counter))
+        return _judge_disk(method, cap, done, (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name]))
 
     def _drive_memory(self, name: str, cap: int) -> Calibration:
         method = "fill anonymous memory past the limit"

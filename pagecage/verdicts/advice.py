@@ -8,10 +8,10 @@ from pagecage.record import Record
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.binding import DISK_WAITING
 from pagecage.verdicts.caps import requested_caps
-from pagecage.verdicts.case import Case
+from pagecage.verdicts.case import Case, percent
 from pagecage.verdicts.cost import amplification
 from pagecage.verdicts.readings import last_known
-from pagecage.verdicts.remarks import drained, merged, short_of_memory, together, why_changed
+from pagecage.verdicts.remarks import drained, merged, read_before, short_of_memory, together, why_changed
 from pagecage.verdicts.traffic import Traffic, total
 
 FULL = 0.9
@@ -32,10 +32,6 @@ def sentence_of(case: Case) -> str:
     remarks = (merged(case), drained(case), together(case), short_of_memory(case))
     parts = (_TOLD[case.binding.verdict](case), _another(case), *remarks, _in_order(case))
     return " ".join(part for part in parts if part)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _iops(case: Case) -> str:
@@ -63,9 +59,9 @@ def _count(ios_per_second: float) -> str:
 
 def _held(case: Case, text: Callable[[float], str], in_force: float, rate: float) -> str:
     """Which cap, for how long, and whether it was full; "97 % of the time the 5,000 IOPS cap on reads was full"."""
-    state = "was full" if rate >= FULL * in_force else f"held it ({_percent(rate / in_force)} of it used)"
+    state = "was full" if rate >= FULL * in_force else f"held it ({percent(rate / in_force)} of it used)"
     cap = f"{text(case.base_cap or in_force)} cap on {case.direction}s{why_changed(case, text(in_force), in_force)}"
-    return f"{_percent(case.share)} of the time the {cap} {state}"
+    return f"{percent(case.share)} of the time the {cap} {state}"
 
 
 def _size(went: Traffic) -> str:
@@ -97,17 +93,17 @@ def _memory_max(record: Record) -> str:
 
 
 def _memory(case: Case) -> str:
-    cost = f"{_percent(case.read_again)} of the bytes read had been in memory before" if case.read_again else ""
-    reclaim = f"{_percent(case.of_time('waited_memory'))} of it went into reclaim"
+    cost = read_before(case) if case.read_again else ""
+    reclaim = f"{percent(case.of_time('waited_memory'))} of it went into reclaim"
     told = " and ".join(part for part in (cost, reclaim) if part)
-    return f"{_percent(case.share)} of the time {_memory_max(case.record)} held it ({told}): more memory helps."
+    return f"{percent(case.share)} of the time {_memory_max(case.record)} held it ({told}): more memory helps."
 
 
 def _device(case: Case) -> str:
     went = case.traffic
     rates = f"{format_rate(went.bytes_per_second)}, {went.ios_per_second:,.0f} I/Os a second"
     below = "below every cap" if requested_caps(case.record) else "without any cap"
-    busy = f"{_percent(case.share)} of the time the disk itself was busy {below} ({rates})"
+    busy = f"{percent(case.share)} of the time the disk itself was busy {below} ({rates})"
     return f"{busy}: a faster disk or fewer {case.direction}s help, higher caps do not."
 
 
@@ -115,20 +111,20 @@ def _cpu(case: Case) -> str:
     if case.of_time("throttled") >= 0.1:
         quota = (case.record.cage.get("requested") or {}).get("CPUQuota")
         named = f"CPUQuota of {quota} %" if quota else "a CPU quota"
-        return f"{_percent(case.share)} of the time {named} held it: more CPU helps, a faster disk does not."
+        return f"{percent(case.share)} of the time {named} held it: more CPU helps, a faster disk does not."
     translated = " Instructions are translated here: a real CPU needs a fraction of it." if case.record.emulated else ""
     busy = f"it computed or waited for a CPU ({case.of_time('cpu'):.2f} CPUs busy)"
     slack = " and no cap was full" if requested_caps(case.record) else ""
-    return f"{_percent(case.share)} of the time {busy}{slack}: a faster disk does not help.{translated}"
+    return f"{percent(case.share)} of the time {busy}{slack}: a faster disk does not help.{translated}"
 
 
 def _none(case: Case) -> str:
     waited, went = case.of_time("waited_io"), case.traffic
     if waited < DISK_WAITING or not went.ios:
-        rest = f"{_percent(waited)} waiting for the disk, {_percent(case.of_time('waited_memory'))} for memory"
+        rest = f"{percent(waited)} waiting for the disk, {percent(case.of_time('waited_memory'))} for memory"
         return f"No limit held it: {rest}, {case.of_time('cpu'):.2f} CPUs busy."
     each = (total("waited_io", case.held) or 0.0) / went.ios
-    waits = f"No cap was full: {_percent(waited)} of the time went into waiting for the disk, "
+    waits = f"No cap was full: {percent(waited)} of the time went into waiting for the disk, "
     waits += f"{1000 * each:.3g} ms a {case.direction}"
     return f"{waits}. Several {case.direction}s at once or a disk that answers sooner help, higher caps do not."
 
@@ -144,7 +140,7 @@ def _another(case: Case) -> str:
     name = max(others, key=lambda n: others[n], default="none")
     if others.get(name, 0.0) < ANOTHER:
         return ""
-    return f"Another {_percent(others[name])} of the time went to {_IN_WORDS[name]}."
+    return f"Another {percent(others[name])} of the time went to {_IN_WORDS[name]}."
 
 
 def _in_order(case: Case) -> str:

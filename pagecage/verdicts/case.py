@@ -12,6 +12,11 @@ from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window
 
 
+def percent(share: float) -> str:
+    """A share in words, as `97 %`."""
+    return f"{100 * share:.0f} %"
+
+
 @dataclass(frozen=True)
 class Case:
     """What a sentence is made from. `held` are the windows that the verdict's limit held, at least one."""

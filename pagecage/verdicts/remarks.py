@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pagecage.units import format_bytes, format_rate, format_seconds
-from pagecage.verdicts.case import Case
+from pagecage.verdicts.case import Case, percent
 from pagecage.verdicts.readings import SECTOR_BYTES, difference, io_difference
 from pagecage.verdicts.shared import SharedLimit, shared_limits
 
@@ -74,4 +74,9 @@ def short_of_memory(case: Case) -> str:
     limited = "MemoryMax" in (case.record.cage.get("requested") or {})
     if not limited or case.binding.verdict not in ("iops", "bandwidth") or case.read_again < AGAIN:
         return ""
-    return f"{100 * case.read_again:.0f} % of the bytes read had been in memory before: more memory helps as well."
+    return f"{read_before(case)}: more memory helps as well."
+
+
+def read_before(case: Case) -> str:
+    """How much of what was read had been read before, in words."""
+    return f"{percent(case.read_again)} of the bytes read had been in memory before"

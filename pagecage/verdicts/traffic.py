@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pagecage.cage import IO_STAT_KEY
 from pagecage.verdicts.binding import Bound, bound
 from pagecage.verdicts.windows import Window
 
-DIRECTIONS = {
-    "read": ("rbytes", "rios", "IOReadBandwidthMax", "IOReadIOPSMax"),
-    "write": ("wbytes", "wios", "IOWriteBandwidthMax", "IOWriteIOPSMax"),
+_CAPS = {
+    "read": ("IOReadBandwidthMax", "IOReadIOPSMax"),
+    "write": ("IOWriteBandwidthMax", "IOWriteIOPSMax"),
 }
 
 
@@ -45,10 +46,10 @@ class Second:
 
 def traffic(direction: str, cut: Sequence[Window]) -> Traffic:
     """The traffic of some windows, at least one, in one direction: `read` or `write`."""
-    of_bytes, of_ios, bandwidth, iops = DIRECTIONS[direction]
+    bandwidth, iops = _CAPS[direction]
     seconds = sum(window.seconds for window in cut)
-    moved = sum(window.moved[of_bytes] for window in cut)
-    ios = sum(window.moved[of_ios] for window in cut)
+    moved = sum(window.moved[IO_STAT_KEY[bandwidth]] for window in cut)
+    ios = sum(window.moved[IO_STAT_KEY[iops]] for window in cut)
     return Traffic(
         bytes=moved, ios=ios, bytes_per_second=moved / seconds, ios_per_second=ios / seconds,
         bytes_per_io=moved / ios if ios else None, bandwidth_cap=_cap(bandwidth, cut), iops_cap=_cap(iops, cut),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pagecage.cage import IO_STAT_KEY
 from pagecage.record import Record
 from pagecage.verdicts.caps import caps_between, measured_caps
 from pagecage.verdicts.readings import (
@@ -111,12 +112,11 @@ def _scaled(value: float | None, factor: float) -> float | None:
 def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
     """A disk that the slice has not touched yet has an empty `io`."""
     assert record.measured is not None
-    keys = ("rbytes", "rios", "wbytes", "wios")
     return Window(
         start_seconds=first["t"] - record.measured["start_monotonic_seconds"],
         seconds=last["t"] - first["t"],
         caps=caps_between(record, first["t"], last["t"]),
-        moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in keys},
+        moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in IO_STAT_KEY.values()},
         waited_io=_scaled(_grown(first, last, "pressure", "io", "some"), 1e-6),
         waited_memory=_scaled(_grown(first, last, "pressure", "memory", "some"), 1e-6),
         waited_cpu=_scaled(_grown(first, last, "pressure", "cpu", "some"), 1e-6),
@@ -132,12 +132,11 @@ def _whole(record: Record) -> Window | None:
     seconds = measured_seconds(record)
     if not seconds or counter(record, "after", "cgroup") is None:
         return None
-    keys = ("rbytes", "rios", "wbytes", "wios")
     return Window(
         start_seconds=0.0,
         seconds=seconds,
         caps=measured_caps(record),
-        moved={key: io_difference(record, key) or 0.0 for key in keys},
+        moved={key: io_difference(record, key) or 0.0 for key in IO_STAT_KEY.values()},
         waited_io=stalled_seconds(record, "io"),
         waited_memory=stalled_seconds(record, "memory"),
         waited_cpu=stalled_seconds(record, "cpu"),

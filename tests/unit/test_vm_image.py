@@ -5,7 +5,7 @@ import pytest
 
 from pagecage.errors import HostError
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.image import bootstrap_argv, ensure_image
+from pagecage.hosts.vm.image import Image, bootstrap_argv, ensure_image
 from pagecage.hosts.vm.keep import keep_newest
 from pagecage.hosts.vm.packed import pack
 from pagecage.hosts.vm.recipe import Recipe
@@ -62,14 +62,14 @@ def test_a_finished_image_is_not_built_again(cache: Cache) -> None:
     assert not steps
 
 
-def image_with_a_hole(directory: Path) -> Path:
+def image_with_a_hole(directory: Path) -> Image:
     directory.mkdir()
     for name in ("vmlinuz", "initrd.img", "known_hosts", "id_ed25519"):
         (directory / name).write_text(name)
     with (directory / "root.img").open("wb") as disk:
         disk.write(b"root" * 1000)
         disk.truncate(64 * MIB)
-    return directory
+    return Image(directory)
 
 
 def test_a_packed_image_is_unpacked_instead_of_made(
@@ -77,12 +77,12 @@ def test_a_packed_image_is_unpacked_instead_of_made(
 ) -> None:
     made = image_with_a_hole(tmp_path / "made")
     packed = tmp_path / "checkout/build/guest" / RECIPE.key
-    pack(made, packed)
+    pack(made.disk, made.beside, packed)
     assert sum(path.stat().st_size for path in packed.iterdir()) < MIB, "holes take no room"
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), "any user may unpack it"
     monkeypatch.setattr("pagecage.hosts.vm.packed.PROJECT_DIR", tmp_path / "checkout")
     image = ensure_image(cache, RECIPE, lambda _: None)
-    assert image.disk.read_bytes() == (made / "root.img").read_bytes()
+    assert image.disk.read_bytes() == made.disk.read_bytes()
     assert image.identity.stat().st_mode & 0o777 == 0o600, "ssh takes no other"
     assert image.kernel.read_text() == "vmlinuz"
     assert not list(cache.images.glob("*.part"))

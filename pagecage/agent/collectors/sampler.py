@@ -13,12 +13,13 @@ from pagecage.agent.collectors.collector import Outcome, Surroundings
 from pagecage.agent.kernelfs import parse_flat_keyed, parse_nested_keyed, parse_pressure
 from pagecage.agent.pagecache import cachestat_pages
 from pagecage.agent.procfs import parse_diskstats
+from pagecage.cage import IO_STAT_KEY
 
 _PERIOD_SECONDS = 0.1
 _MEMORY_KEYS = ("anon", "file", "pgmajfault", "workingset_refault_file", "pgscan", "pgsteal")
 _EVENT_KEYS = ("max", "oom", "oom_kill")
 _CPU_KEYS = ("usage_usec", "throttled_usec")
-_IO_KEYS = ("rbytes", "rios", "wbytes", "wios")
+_IO_KEYS = tuple(IO_STAT_KEY.values())
 _DISK_KEYS = ("reads", "sectors_read", "writes", "sectors_written", "io_ticks", "weighted_io_ticks")
 _FILES = ("memory.current", "memory.stat", "memory.events", "io.stat", "cpu.stat",
           "io.pressure", "memory.pressure", "cpu.pressure")  # fmt: skip

@@ -210,7 +210,7 @@ def pack_image(out: Path, progress: Progress) -> Path:
         cache.make()
         image = ensure_image(cache, recipe, progress)
         progress("packing it")
-        pack(image.directory, packed)
+        pack(image.disk, image.beside, packed)
     return packed
 
 

@@ -65,6 +65,11 @@ class Image:
         """The guest's own public key, for StrictHostKeyChecking."""
         return self.directory / "known_hosts"
 
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """What a start needs beside the disk."""
+        return self.kernel, self.initrd, self.known_hosts, self.identity
+
 
 def ensure_image(cache: Cache, recipe: Recipe, progress: Progress) -> Image:
     """The image of this recipe, unpacked or made now if it is not there.
@@ -92,7 +97,9 @@ def _unpack(packed: Path, part: Path, progress: Progress) -> None:
     require_room(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
     progress("unpacking the guest's image (once)")
     part.mkdir(mode=0o700)
-    unpack(packed, part)
+    image = Image(part)
+    unpack(packed, image.disk, image.beside)
+    image.identity.chmod(0o600)  # ssh refuses a key that others may read
 
 
 def _make(part: Path, recipe: Recipe, progress: Progress) -> None:
