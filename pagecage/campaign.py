@@ -20,7 +20,7 @@ from pagecage.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
 from pagecage.replay.carried import Carried, carried_from_json, carry
 from pagecage.runs import RunFolder
-from pagecage.trial import Trial
+from pagecage.trial import TRACERS, Trial
 from pagecage.units import GIB, MIB
 
 Listener = Callable[[Mapping[str, Any]], None]
@@ -43,7 +43,7 @@ class Summary:
     lacking: int
 
 
-def need_of(plan: Plan) -> HostNeed:
+def need_of(plan: Plan, kit: Kit | None = None) -> HostNeed:
     """Memory and disk that the plan asks of a host: room for every distinct file, and for a trial's own in memory.
 
     A null_blk device holds the files in memory once more, and what is written to it.
@@ -53,7 +53,8 @@ def need_of(plan: Plan) -> HostNeed:
     largest = carried + max(map(_memory_bytes, plan.trials), default=0)
     written = max((t.writes_bytes for t in plan.trials), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
-    return HostNeed(memory, sum(sizes.values()) + carried + written + _SPARE_DATA_BYTES)
+    tracers = tuple(name for name in TRACERS if any(name in trial.collectors for trial in plan.trials))
+    return HostNeed(memory, sum(sizes.values()) + carried + written + _SPARE_DATA_BYTES, kit, tracers)
 
 
 def _memory_bytes(trial: Trial) -> int:
@@ -86,7 +87,7 @@ class Campaign:
     def run(self) -> Summary:
         """Run all trials without an answer. A host that dies is started again; a trial is tried three times at most."""
         try:
-            self._host.prepare(need_of(self._plan), self._step)
+            self._host.prepare(need_of(self._plan, self._kit), self._step)
             while groups := blocks(self._next(), self._plan.document["fresh"]):
                 tried_before = self._tries.total()
                 self._run_group(groups[0])
@@ -127,8 +128,7 @@ class Campaign:
             self._step("starting it afresh" if self._started else "starting the host")
             self._state = self._host.restart() if self._started else self._host.start()
             self._started = True
-            self._host.push([self._kit.agent], self._host.spool_dir)
-            self._host.push(self._kit.programs, f"{self._host.spool_dir}/bin")
+            self._host.install(self._kit)
             self._carry()
         return self._state
 
@@ -148,7 +148,7 @@ class Campaign:
         self._listener({"event": "step", "text": text})
 
     def _serve(self, group: tuple[Trial, ...], state: MachineState) -> None:
-        argv = self._host.command(["python3", f"{self._host.spool_dir}/agent.pyz", "run"])
+        argv = self._host.agent_command()
         with tempfile.TemporaryFile() as said:
             process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=said, new_session=True)
             assert process.stdout is not None

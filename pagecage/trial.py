@@ -11,6 +11,8 @@ from pagecage.command import Command, command_from_json, command_to_json
 
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat")
+TRACERS = ("bpftrace", "blocklat")
+"""The collectors that are attached once per machine state, not once per trial."""
 STORAGES = ("data", "null_blk", "dm_delay", "container_layer")
 DriverName = Literal[
     "systemd-scope", "systemd-service", "docker", "docker-flags", "docker-api", "podman", "qemu-throttle"

@@ -114,7 +114,9 @@ class Calibrator:
         if "write" in pattern:
             run([*argv, "--create_only=1"], timeout_seconds=120)
         done, counters, _ = self._in_slice(name, cap, argv)
-        return _judge_disk(method, cap, done, (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name]))
+        return _judge_disk(
+            method, cap, done, (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name])
+        )
 
     def _drive_memory(self, name: str, cap: int) -> Calibration:
         method = "fill anonymous memory past the limit"

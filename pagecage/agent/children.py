@@ -23,6 +23,7 @@ class Children:
     def __init__(self, spool: Path) -> None:
         self._notes = spool / "children"
         self._notes.mkdir(parents=True, exist_ok=True)
+        self._started: set[int] = set()
 
     def start(
         self,
@@ -35,6 +36,7 @@ class Children:
         """Start one, beyond the reach of the terminal's Ctrl-C."""
         process = spawn(argv, stdout=stdout, stderr=stderr, env=env, new_session=True)
         (self._notes / str(process.pid)).write_text(str(_start_ticks(process.pid) or 0))
+        self._started.add(process.pid)
         return process
 
     def interrupt(self, process: Process[bytes]) -> int | None:
@@ -51,12 +53,15 @@ class Children:
             _kill_session(process.pid, int(read_text(note) or 0))
             process.wait()
         note.unlink(missing_ok=True)
+        self._started.discard(process.pid)
         return None if dead_before else process.returncode
 
     def sweep(self) -> list[int]:
-        """End what an agent that was killed left running; the sessions ended."""
+        """End what an agent that was killed left running, but nothing started by this object; the sessions ended."""
         ended = []
         for note in self._notes.iterdir():
+            if note.name.isdigit() and int(note.name) in self._started:
+                continue
             if note.name.isdigit() and _kill_session(int(note.name), int(read_text(note) or 0)):
                 ended.append(int(note.name))
             note.unlink(missing_ok=True)

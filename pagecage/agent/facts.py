@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
         "systemd": {"pid1": is_pid1(), "version": systemd.version, "user": user},
         "cgroup": _cgroup(systemd), "psi": read_text(Path("/proc/pressure/io")) is not None,
         "cachestat": _has_cachestat(), "disk": _disk(data_dir), "free_bytes": _free_bytes(data_dir),
-        "data_dir": str(data_dir), "tools": {name: tool_version(argv) for name, argv in _TOOLS.items()},
+        "data_dir": str(data_dir), "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
     }  # fmt: skip
 
 
@@ -51,11 +52,12 @@ def find_systemd(user: bool) -> Systemd:
     """The manager to ask, with its version."""
     if not shutil.which("systemctl"):
         return Systemd(user, 0)
-    return Systemd(user, systemd_version(tool_version(["systemctl", "--version"]) or ""))
+    return Systemd(user, systemd_version(tool_version("systemctl", "--version") or ""))
 
 
-def tool_version(argv: list[str]) -> str | None:
-    """The first line in which a tool states a number; None when it is not installed."""
+@cache
+def tool_version(*argv: str) -> str | None:
+    """The first line in which a tool states a number; None when it is not installed. Asked once per process."""
     if not shutil.which(argv[0]):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The agent's entry: `run` and `serve` take a request, `shell` a person, `facts` describes, `sweep` tidies up."""
+"""The agent's entry: `run`, `standby` and `serve` take a request, `shell` a person, `facts` and `sweep` nothing."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ import sys
 import threading
 from pathlib import Path
 
+from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.facts import find_systemd, read_facts
 from pagecage.agent.inbox import Inbox
 from pagecage.agent.interruption import Interrupted, Interruption
 from pagecage.agent.request import Request, request_from_json
 from pagecage.agent.session import serve, sweep
 from pagecage.agent.shell import order_from_json, run_shell
+from pagecage.agent.standby import Standby
 from pagecage.agent.stream import StoredStream, Stream
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 
-_USAGE = "usage: agent.pyz run | serve REQUEST STREAM | shell ORDER | facts DATA_DIR [user] | sweep SPOOL_DIR [user]"
+_USAGE = """usage: agent.pyz run
+       agent.pyz standby SPOOL_DIR DATA_DIR [TRACER...]
+       agent.pyz serve REQUEST STREAM
+       agent.pyz shell ORDER
+       agent.pyz facts DATA_DIR [user]
+       agent.pyz sweep SPOOL_DIR [user]"""
 
 
 def _end_with_controller(inbox: Inbox) -> None:
@@ -29,7 +36,7 @@ def _end_with_controller(inbox: Inbox) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run() -> int:
+def _run(tracers: Tracers | None = None) -> int:
     # Unbuffered, so that the watcher below sees the end of the input and nothing is read ahead of it.
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         request = request_from_json(json.loads(stdin.readline()))
@@ -37,7 +44,7 @@ def _run() -> int:
     interruption.listen()
     inbox = Inbox()
     threading.Thread(target=_end_with_controller, args=(inbox,), daemon=True).start()
-    return _work(request, Stream(sys.stdout.buffer), interruption, inbox)
+    return _work(request, Stream(sys.stdout.buffer), interruption, inbox, tracers)
 
 
 def _serve(request_file: Path, stream_file: Path) -> int:
@@ -49,9 +56,23 @@ def _serve(request_file: Path, stream_file: Path) -> int:
         return _work(request, StoredStream(out), interruption, Inbox(is_heard=False))
 
 
-def _work(request: Request, stream: Stream, interruption: Interruption, inbox: Inbox) -> int:
+def _standby(spool: Path, data_dir: Path, tracers: list[str]) -> int:
+    """Wait for a client and run its request as `run` does; the exit status goes to the client too."""
+    standby = Standby(spool, data_dir, tracers)
+    status = EXIT_FAILED
+    with standby.accept():
+        try:
+            status = _run(standby.tracers)
+        finally:
+            standby.finish(status)
+    return status
+
+
+def _work(
+    request: Request, stream: Stream, interruption: Interruption, inbox: Inbox, tracers: Tracers | None = None
+) -> int:
     try:
-        serve(request, stream, interruption, inbox)
+        serve(request, stream, interruption, inbox, tracers)
     except Interrupted:
         return EXIT_INTERRUPTED
     except PagecageError as error:
@@ -79,6 +100,8 @@ def main(argv: list[str]) -> int:
     """One of the verbs of `_USAGE`; gives an exit status of docs/FORMAT.md."""
     if argv[:1] == ["run"]:
         return _run()
+    if len(argv) >= 3 and argv[0] == "standby":
+        return _standby(Path(argv[1]), Path(argv[2]), argv[3:])
     if len(argv) == 3 and argv[0] == "serve":
         return _serve(Path(argv[1]), Path(argv[2]))
     if len(argv) == 2 and argv[0] == "shell":

@@ -13,8 +13,7 @@ from typing import Any
 from pagecage.agent.attempt import Attempt, Bench, NotPrepared, RequirementMissed
 from pagecage.agent.calibrate import Calibrator, remove_scratch
 from pagecage.agent.children import Children
-from pagecage.agent.collectors.blocklat import Blocklat
-from pagecage.agent.collectors.bpftrace import Bpftrace
+from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.device import resolve_disk
 from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.drivers.engine import Engines
@@ -49,12 +48,15 @@ def alone(spool: Path) -> Iterator[None]:
         yield
 
 
-def sweep(systemd: Systemd, spool: Path) -> list[str]:
-    """Undo what a killed harness left: slices with all in them, tools, drop-ins, settings, memory, disks, traces."""
+def sweep(systemd: Systemd, spool: Path, children: Children | None = None) -> list[str]:
+    """Undo what a killed harness left: slices with all in them, tools, drop-ins, settings, memory, disks, traces.
+
+    What was started by `children` stays. Returns what was swept.
+    """
     units = left_over_units(systemd)
     for unit in units:
         stop_slice(systemd, unit)
-    Children(spool).sweep()
+    (children or Children(spool)).sweep()
     for journal in (KnobJournal(spool), MachineMemory(spool), DirtyLimits(spool)):
         units += journal.restore()
     units += remove_storage(spool)
@@ -62,41 +64,51 @@ def sweep(systemd: Systemd, spool: Path) -> list[str]:
     return units
 
 
-def serve(request: Request, stream: Stream, interruption: Interruption, inbox: Inbox) -> None:
-    """Run every trial of the request, in order. Each record is on this host's disk before it is streamed."""
+def serve(
+    request: Request, stream: Stream, interruption: Interruption, inbox: Inbox, tracers: Tracers | None = None
+) -> None:
+    """Run every trial of the request, in order. Each record is on this host's disk before it is streamed.
+
+    `tracers` are those that a standby agent has attached; they are detached at the end like any others.
+    """
     with alone(request.spool):
-        for unit in sweep(find_systemd(request.user), request.spool):
+        tracers = tracers or Tracers.of(request.spool)
+        for unit in sweep(find_systemd(request.user), request.spool, tracers.children):
             stream.event("swept", unit=unit)
         facts = read_facts(Path(request.data_dir), request.user)
         stream.facts(facts)
-        with _bench(request, facts, stream, interruption, inbox) as bench:
+        with _bench(request, facts, stream, interruption, inbox, tracers) as bench:
             for trial in request.trials:
                 run_trial(bench, trial, request.attempts.get(trial.trial_id, 1))
 
 
 @contextmanager
 def _bench(
-    request: Request, facts: dict[str, Any], stream: Stream, interruption: Interruption, inbox: Inbox
+    request: Request,
+    facts: dict[str, Any],
+    stream: Stream,
+    interruption: Interruption,
+    inbox: Inbox,
+    tracers: Tracers,
 ) -> Iterator[Bench]:
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
-    spool, children = request.spool, Children(request.spool)
+    spool = request.spool
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
-    tracers = Bpftrace(spool, children), Blocklat(spool, children)
     calibrator, engines = Calibrator(systemd, disk, data_dir, interruption), Engines(systemd, spool)
+    wanted = {name for trial in request.trials for name in trial.collectors}
     try:
-        for tracer in tracers:
-            if any(tracer.name in trial.collectors for trial in request.trials):
-                stream.event("step", text="attaching bpftrace")
-                tracer.begin()
+        tracers.keep_only(wanted)
+        for tracer in tracers.missing(wanted):
+            stream.event("step", text="attaching bpftrace")
+            tracer.begin()
         yield Bench(
-            request, facts, disk, systemd, calibrator, *tracers, KnobJournal(spool), MachineMemory(spool),
-            DirtyLimits(spool), children, engines, interruption, stream, inbox,
+            request, facts, disk, systemd, calibrator, *tracers.all, KnobJournal(spool), MachineMemory(spool),
+            DirtyLimits(spool), tracers.children, engines, interruption, stream, inbox,
         )  # fmt: skip
     finally:
         with interruption.held():
-            for tracer in tracers:
-                tracer.stop()
+            tracers.stop()
             engines.stop()
             remove_scratch(data_dir)
 

@@ -17,7 +17,7 @@ from pagecage.cli.places import TOP
 from pagecage.cli.say import say
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host, HostNeed
-from pagecage.hosts.kit import make_kit
+from pagecage.hosts.kit import agent_path, make_kit
 from pagecage.process import spawn
 from pagecage.units import parse_size_bytes
 
@@ -59,7 +59,7 @@ def shell(
     try:
         machine.prepare(_ANY_NEED, say)
         machine.start()
-        machine.push([kit.agent], machine.spool_dir)
+        machine.install(kit)
         return _run(machine, chosen)
     finally:
         machine.stop()
@@ -68,7 +68,7 @@ def shell(
 def _run(machine: Host, cage: Cage) -> int:
     """Hand the terminal to the agent, which hands it to the shell; the shell's exit status."""
     order = json.dumps(order_to_json(ShellOrder(cage, machine.data_dir, machine.spool_dir, machine.user)))
-    argv = machine.interactive(["python3", f"{machine.spool_dir}/agent.pyz", "shell", order])
+    argv = machine.interactive(["python3", agent_path(machine.spool_dir), "shell", order])
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
     before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for what runs in the shell
     try:

@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pagecage.hosts.kit import Kit
+
 Progress = Callable[[str], None]
 """Called with a short present-tense sentence when a step that takes seconds begins ("booting the guest")."""
 
 
 @dataclass(frozen=True)
 class HostNeed:
-    """What a plan asks of a host before its first trial: working memory and room on the data disk."""
+    """What a plan asks of a host before its first trial: working memory and room on the data disk.
+
+    A host may prepare `kit` and attach `tracers` (collectors' names) in advance; it need not.
+    """
 
     memory_bytes: int
     data_bytes: int
+    kit: Kit | None = None
+    tracers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class Working(Protocol):
 
 
 class Host(Watched, Sized, Working, Protocol):
-    """A machine that runs trials: prepare, start, push, command..., (restart), stop; stop is safe at any time."""
+    """A machine that runs trials: prepare, start, install, command..., (restart), stop; stop is safe at any time."""
 
     def prepare(self, need: HostNeed, progress: Progress) -> None:
         """Make everything that start() needs (image, saved state); slow once, nothing afterwards."""
@@ -92,6 +99,12 @@ class Host(Watched, Sized, Working, Protocol):
 
     def restart(self) -> MachineState:
         """The starting state once more: for `fresh`, or after the host or its agent died."""
+
+    def install(self, kit: Kit) -> None:
+        """Have the agent and the workloads there; called after each start."""
+
+    def agent_command(self) -> list[str]:
+        """The local argv that runs the installed agent, which reads a request from its standard input."""
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The local argv that runs `argv` on the host with stdin, stdout, stderr and exit status passed through."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pagecage.errors import HostError
 
@@ -29,6 +31,39 @@ class Kit:
     agent: Path
     programs: tuple[Path, ...]
     agent_sha256: str
+
+    @property
+    def sha256(self) -> str:
+        """Changes when the agent or any program does."""
+        digest = hashlib.sha256(self.agent_sha256.encode())
+        for program in self.programs:
+            digest.update(f"\0{program.name}\0".encode() + program.read_bytes())
+        return digest.hexdigest()
+
+
+class Receiving(Protocol):
+    """A host that files can be copied to."""
+
+    spool_dir: str
+
+    def push(self, sources: Sequence[Path], directory: str) -> None:
+        """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
+
+
+def push_kit(host: Receiving, kit: Kit) -> None:
+    """Copy the agent and the workloads to where agent_argv() and the requests expect them."""
+    host.push([kit.agent], host.spool_dir)
+    host.push(kit.programs, f"{host.spool_dir}/bin")
+
+
+def agent_path(spool_dir: str) -> str:
+    """Where push_kit() puts the agent."""
+    return f"{spool_dir}/agent.pyz"
+
+
+def agent_argv(spool_dir: str) -> list[str]:
+    """The command, on the host, that starts the agent."""
+    return ["python3", agent_path(spool_dir), "run"]
 
 
 def agent_bytes(package: Path = PACKAGE) -> bytes:

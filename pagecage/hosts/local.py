@@ -11,6 +11,7 @@ from typing import Any
 from pagecage.agent.facts import is_emulated, read_facts
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
+from pagecage.hosts.kit import Kit, agent_argv, push_kit
 from pagecage.requirements import check_host
 from pagecage.units import format_bytes
 
@@ -63,6 +64,14 @@ class LocalHost:
     def restart(self) -> MachineState:
         """The same machine once more, after an agent died on it: there is no saved state to go back to."""
         return self.start()
+
+    def install(self, kit: Kit) -> None:
+        """Copy everything into the spool."""
+        push_kit(self, kit)
+
+    def agent_command(self) -> list[str]:
+        """The agent in the spool."""
+        return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The argv itself."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
+from pagecage.hosts.kit import Kit, push_kit
 from tests.fake_host.machine import Machine
 
 
@@ -51,8 +52,14 @@ class TestHost:
             raise HostDied("the guest did not come up")
         return MachineState("state", self.starts, True, {"accel": "tcg"})
 
+    def install(self, kit: Kit) -> None:
+        push_kit(self, kit)
+
+    def agent_command(self) -> list[str]:
+        return list(self.agent)
+
     def command(self, argv: Sequence[str]) -> list[str]:
-        return list(argv) if argv and argv[0] in ("sh", "rm") else list(self.agent)
+        return list(argv)
 
     def interactive(self, argv: Sequence[str]) -> list[str]:
         return list(argv)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.agent.facts import tool_version
 from tests.conftest import children
 from tests.fake_host.machine import Machine
 from tests.fake_host.rack import HERE, Rack
@@ -36,6 +37,7 @@ def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]
     for name, value in made.environment().items():
         monkeypatch.setenv(name, value)
     made.stand_in(monkeypatch.setattr)
+    tool_version.cache_clear()
     yield made
     assert not (left := lingering(before)), f"left behind: {left}"
     assert not breaches_under(on_disk)

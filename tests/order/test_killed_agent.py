@@ -23,7 +23,7 @@ EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-bef
 
 def serve(kit: Kit, machine: Machine) -> tuple[int, bytes]:
     """One agent from its request to its end: status, and what it streamed."""
-    agent = spawn(on_fakes(kit.agent, machine).command([]), stdin=PIPE, stdout=PIPE, new_session=True)
+    agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
     agent.stdin.write(json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n")

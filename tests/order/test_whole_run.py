@@ -145,7 +145,7 @@ def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: Kit, progra
     """kill -9 of the controller closes the agent's input: it cleans up, and its record stands on its host's disk."""
     host = on_fakes(kit.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
-    agent = spawn(host.command([]), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
+    agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
@@ -166,7 +166,7 @@ def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: Kit, progra
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[]\n", b'{"run_id": "cut'])
 def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: Kit, line: bytes) -> None:
-    agent = spawn(on_fakes(kit.agent, machine).command([]), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
@@ -182,7 +182,7 @@ def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: K
 def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: Kit) -> None:
     host = on_fakes(kit.agent, machine)
     request = replace(make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool"))
-    agent = spawn(host.command([]), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None

@@ -54,6 +54,8 @@ def parse_line(line: str) -> dict[str, Any] | None:
 class Tracer:
     """A bpftrace program that runs as long as a machine state; a trial gets the ticks around its measured part."""
 
+    name: str
+
     def __init__(self, script: Path, program: str, children: Children) -> None:
         self._script, self._program, self._children = script, program, children
         self._process: Process[bytes] | None = None
@@ -63,7 +65,13 @@ class Tracer:
         self._lost_events = 0
         self._text: list[str] = []
         self._said_all = False
+        self._stopped = False
         self.reason: str | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether begin() was called, successful or not."""
+        return self._process is not None or self.reason is not None
 
     def start(self) -> None:
         """Attach, and return at the first tick; what prevents it is kept in `reason`."""
@@ -92,8 +100,9 @@ class Tracer:
             self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it said nothing'}"
 
     def stop(self) -> None:
-        """Detach."""
-        if self._process:
+        """Detach; safe when it is not attached, and when it was detached before."""
+        if self._process and not self._stopped:
+            self._stopped = True
             self._children.interrupt(self._process)
 
     def wait_for_tick(self) -> None:

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from pagecage.errors import HostDied, HostError
+from pagecage.errors import HostError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
-from pagecage.hosts.ssh import SshTarget, push, ssh_argv
+from pagecage.hosts.kit import Kit
 from pagecage.hosts.vm.acceleration import find_acceleration, known_acceleration
 from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
 from pagecage.hosts.vm.caretaker import Woken, release, wake
 from pagecage.hosts.vm.connection import Connection
-from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug, throttle
+from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug
 from pagecage.hosts.vm.fitting import fit_guest, fitting_key
+from pagecage.hosts.vm.guest_host import GuestHost
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
 from pagecage.hosts.vm.image import Image, ensure_image
-from pagecage.hosts.vm.lock import Lock, in_use
+from pagecage.hosts.vm.lock import in_use
 from pagecage.hosts.vm.machine import CPUS, Acceleration, machine_for
-from pagecage.hosts.vm.outer import outer_sample
-from pagecage.hosts.vm.qemu import Qemu
 from pagecage.hosts.vm.recipe import read_recipe
 from pagecage.hosts.vm.room import require_tools
 from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target
-
-DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", "/dev/shm/pagecage-bench")}
-"""Where each account of the guest measures, and where it keeps its tools and traces in memory.
-
-/run would not do: Debian mounts it noexec.
-"""
+from pagecage.hosts.vm.standby_state import attach_argv, ensure_standby_state
 
 
 @dataclass(frozen=True)
@@ -44,29 +37,18 @@ class Making:
     cpus: int = CPUS
 
 
-class VmHost:
-    """The embedded guest. `user` is the account that measures (root, or the ordinary `bench`)."""
-
-    name = "vm"
+class VmHost(GuestHost):
+    """A guest of our own for each machine state, restored from a saved state that is made where it is missing."""
 
     def __init__(
         self, user: str = "root", cache: Cache | None = None, *, kept: bool = False, making: Making = Making()
     ) -> None:  # fmt: skip
-        self.data_dir, self.spool_dir = DIRECTORIES[user]
-        self._user = user
+        super().__init__(user, cache)
         self._kept = kept
         self._making = making
-        self._cache = cache or Cache.of_user()
-        self._lock = Lock(self._cache.lock_file)
         self._progress: Progress = lambda _: None
         self._state: SavedState | None = None
-        self._qemu: Qemu | None = None
-        self._connection: Connection | None = None
-
-    @property
-    def user(self) -> bool:
-        """Whether units are made by the user's own systemd: for anybody but root."""
-        return self._user != "root"
+        self._installed: Kit | None = None
 
     def is_emulated(self, progress: Progress) -> bool:
         """Whether the guest's instructions are translated; a trial boot tells, the first time after the host's boot."""
@@ -86,8 +68,27 @@ class VmHost:
         machine = machine_for(need, acceleration, self._making.cpus)
         ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
         fit = partial(fit_guest, PROJECT_DIR, self._cache.scratch)
-        self._remake = partial(ensure_state, self._cache, image, machine, fitting_key(PROJECT_DIR), fit, progress)
+        ensure_base = partial(ensure_state, self._cache, image, machine, fitting_key(PROJECT_DIR), fit, progress)
+        self._remake = partial(self._ensure_state, ensure_base, need)
         self._state = self._remake()
+
+    def _ensure_state(self, ensure_base: Callable[[], SavedState], need: HostNeed) -> SavedState:
+        """The state with an agent in standby; without one for an ordinary user, whose own systemd has to run it."""
+        self._base, self._installed = ensure_base(), None
+        if need.kit is None or self.user:
+            return self._base
+        state = ensure_standby_state(self._cache, self._base, need.kit, need.tracers, self._progress)
+        self._installed = need.kit
+        return state
+
+    def install(self, kit: Kit) -> None:
+        """Copy agent and workloads into the guest, unless the saved state has them."""
+        if kit != self._installed:
+            super().install(kit)
+
+    def agent_command(self) -> list[str]:
+        """The ssh argv that hands over to the agent in standby, or starts one."""
+        return self.command(attach_argv(self.spool_dir)) if self._installed else super().agent_command()
 
     def _image_and_acceleration(self, progress: Progress) -> tuple[Image, Acceleration]:
         self._progress = progress
@@ -117,7 +118,7 @@ class VmHost:
         except HostError as error:
             self._end()
             self._progress(f"the saved state did not come up ({error.message}); making it again")
-            shutil.rmtree(self._saved().directory, ignore_errors=True)
+            shutil.rmtree(self._base.directory, ignore_errors=True)
             self._state = self._remake()
             return self._start()
 
@@ -144,30 +145,6 @@ class VmHost:
         """End this guest and restore the saved state anew; the data disk is unmounted first."""
         self._end()
         return self.start()
-
-    def command(self, argv: Sequence[str]) -> list[str]:
-        """The ssh argv that runs `argv` in the guest as the measuring user, through the connection that is open."""
-        return ssh_argv(self.target, argv)
-
-    def interactive(self, argv: Sequence[str]) -> list[str]:
-        """The same with a terminal in the guest."""
-        return ssh_argv(self.target, argv, tty=True)
-
-    def push(self, sources: Sequence[Path], directory: str) -> None:
-        """Copy files into the guest. Raises HostDied when it is gone."""
-        push(self.target, sources, directory)
-
-    def check(self) -> None:
-        """Raises HostDied when the guest has ended."""
-        self._running().check()
-
-    def outer_sample(self) -> dict[str, Any]:
-        """The machine around the guest, now; `qemu_cpu_seconds` is None when QEMU is gone."""
-        return outer_sample(self._running().process_id.pid, self._cache.root)
-
-    def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Have QEMU hold the data disk; what it says is in force."""
-        return throttle(self._running().monitor, limits)
 
     def leave_running(self) -> None:
         """Let go of a `kept` guest: it stays, and whoever comes next finds it by its record."""
@@ -197,18 +174,6 @@ class VmHost:
         if self._state is None:
             raise HostError("the vm was not prepared", "call prepare() before start()")
         return self._state
-
-    def _running(self) -> Qemu:
-        if self._qemu is None:
-            raise HostDied("the guest is not running", "pagecage host up vm")
-        return self._qemu
-
-    @property
-    def target(self) -> SshTarget:
-        """The measuring account, over the open connection. Raises HostDied when the guest is not running."""
-        if self._connection is None:
-            raise HostDied("the guest is not running", "pagecage host up vm")
-        return self._connection.target
 
 
 def _details(state: SavedState, woken: Woken, aio: str, start_seconds: float) -> dict[str, Any]:

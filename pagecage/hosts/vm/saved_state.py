@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,10 +111,7 @@ def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None
             run(ssh_argv(connection.target, start_argv()))
         finally:
             connection.close()
-        time.sleep(SESSION_END_SECONDS)
-        _save(qemu, state.memory)
-        about = {"made_unix_seconds": int(time.time()), "took_seconds": round(time.monotonic() - began, 1)}
-        (state.directory / "about.json").write_text(json.dumps(about))
+        save(qemu, state, began)
     finally:
         qemu.quit()
 
@@ -150,23 +147,37 @@ def _connect(cache: Cache, state: SavedState, qemu: Qemu) -> Connection:
                         "pagecage host rebuild vm") from None  # fmt: skip
 
 
-def _save(qemu: Qemu, memory: Path) -> None:
-    """Stop the guest and write its memory out (QMP `migrate`), so that disk and memory are of one moment."""
+def save(qemu: Qemu, state: SavedState, began: float) -> None:
+    """Let the guest forget our connection, stop it, and write its memory out (QMP `migrate`).
+
+    Disk and memory are of one moment. `began` is when its making began (CLOCK_MONOTONIC).
+    """
+    time.sleep(SESSION_END_SECONDS)
     qemu.monitor.execute("stop")
     qemu.monitor.execute("migrate-set-parameters", max_bandwidth=1 << 40)
-    qemu.monitor.execute("migrate", uri=f"exec:cat > {shlex.quote(str(memory))}")
+    qemu.monitor.execute("migrate", uri=f"exec:cat > {shlex.quote(str(state.memory))}")
     deadline = time.monotonic() + SAVE_SECONDS
     while (status := qemu.monitor.execute("query-migrate").get("status")) != "completed":
         if status == "failed" or time.monotonic() > deadline:
             raise HostError(f"saving the machine state ended as {status}", "pagecage host rebuild vm")
         time.sleep(0.05)
+    about = {"made_unix_seconds": int(time.time()), "took_seconds": round(time.monotonic() - began, 1)}
+    (state.directory / "about.json").write_text(json.dumps(about))
 
 
 def restore(cache: Cache, state: SavedState, *, dies_with_us: bool) -> Qemu:
     """A new QEMU in this state, running, with a throw-away overlay (`-snapshot`). Raises HostError if QEMU refuses."""
+    return load(cache, state, state.disk, ["-snapshot"], dies_with_us=dies_with_us)
+
+
+def load(cache: Cache, state: SavedState, disk: Path, words: Sequence[str] = (), *, dies_with_us: bool = True) -> Qemu:
+    """A new QEMU with the memory of this state on `disk`, running. Raises HostError if QEMU refuses.
+
+    `disk` has to hold what the state's own disk holds. `words` are more arguments of QEMU.
+    """
     sockets = make_sockets_dir(cache)
-    argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
-    incoming = ["-snapshot", "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
+    argv = qemu_argv(state.machine, state.image, disk, sockets, cache.scratch / "console.log")
+    incoming = [*words, "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
     qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_us=dies_with_us)
     try:
         _await_paused(qemu)

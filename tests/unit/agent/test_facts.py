@@ -74,14 +74,14 @@ def write_tool(folder: Path, script: str) -> list[str]:
     ],
 )
 def test_a_tools_version(tmp_path: Path, script: str, version: str) -> None:
-    assert tool_version(write_tool(tmp_path, script)) == version
+    assert tool_version(*write_tool(tmp_path, script)) == version
 
 
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = facts.run
     monkeypatch.setattr(facts, "run", lambda argv, **more: real(argv, **{**more, "timeout_seconds": 0.2}))
-    assert tool_version(write_tool(tmp_path, "exec sleep 30")) == "does not answer"
-    assert tool_version(["no-such-tool"]) is None
+    assert tool_version(*write_tool(tmp_path, "exec sleep 30")) == "does not answer"
+    assert tool_version("no-such-tool") is None
 
 
 def test_the_agents_own_verb(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

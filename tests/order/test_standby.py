@@ -1,0 +1,144 @@
+"""The agent in standby, on the fake machine: a client hands over its streams and gets what its own agent would say."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pagecage.agent.request import request_to_json
+from pagecage.agent.standby import SOCKET_NAME
+from pagecage.hosts.kit import agent_bytes, agent_path
+from pagecage.hosts.vm.standby_state import attach_argv
+from pagecage.process import PIPE, Process, spawn
+from tests.fake_host.machine import HERE, Machine, frames_of, make_request, make_trial
+
+BPFTRACE = """#!/bin/sh
+[ "$1" = --version ] && { echo "bpftrace v0"; exit; }
+cd "$(dirname "$0")"
+echo attached >>attachments
+trap 'echo detached >>attachments; exit' INT
+while :; do
+  printf '{"type": "printf", "data": "TICK %s\\\\n"}\\n' "$(python3 -c 'import time; print(time.clock_gettime_ns(7))')"
+  sleep 0.1
+done
+"""
+
+
+@pytest.fixture
+def spool(machine: Machine) -> Path:
+    """A spool with the agent in it, as a start of a host leaves one."""
+    machine.spool.mkdir(parents=True, exist_ok=True)
+    Path(agent_path(str(machine.spool))).write_bytes(agent_bytes())
+    return machine.spool
+
+
+def stand_by(machine: Machine, spool: Path, *tracers: str) -> Process[bytes]:
+    """Start an agent in standby and wait until it waits."""
+    words = [agent_path(str(spool)), machine.root, "standby", spool, machine.data, *tracers]
+    agent = spawn([sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE)
+    deadline = time.monotonic() + 60
+    while not (spool / SOCKET_NAME).exists():
+        assert agent.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return agent
+
+
+def attach(machine: Machine, spool: Path, request: str) -> tuple[int, bytes, str]:
+    """Run one client to its end: status, output, errors."""
+    argv = [sys.executable, *attach_argv(str(spool))[1:]]
+    client = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=machine.environment())
+    assert client.stdin is not None
+    assert client.stdout is not None
+    assert client.stderr is not None
+    client.stdin.write(request.encode() + b"\n")
+    output = client.stdout.read()
+    client.stdin.close()
+    said = client.stderr.read().decode()
+    client.stdout.close()
+    client.stderr.close()
+    return client.wait(60), output, said
+
+
+def ended(agent: Process[bytes]) -> int:
+    _, said = agent.communicate(timeout=60)
+    assert "Traceback" not in said.decode()
+    return agent.returncode
+
+
+def test_the_client_gets_the_frames_and_the_status_of_the_agent(machine: Machine, spool: Path) -> None:
+    agent = stand_by(machine, spool)
+    request = json.dumps(request_to_json(make_request(machine, make_trial())))
+    status, output, said = attach(machine, spool, request)
+    frames = frames_of(output)
+    assert (status, said) == (0, "")
+    assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == ["ok"]
+    assert ended(agent) == 0
+    assert not (spool / SOCKET_NAME).exists()
+    assert machine.left() == []
+
+
+@pytest.fixture
+def attachments(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bpftrace that ticks, and the file to which each start of it adds a line."""
+    folder = machine.root / "tracer"
+    folder.mkdir()
+    (folder / "bpftrace").write_text(BPFTRACE)
+    (folder / "bpftrace").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder / "attachments"
+
+
+def test_a_tracer_attached_in_standby_is_the_one_that_traces(machine: Machine, spool: Path, attachments: Path) -> None:
+    agent = stand_by(machine, spool, "bpftrace")
+    trial = make_trial(collectors=("bpftrace",))
+    status, output, _ = attach(machine, spool, json.dumps(request_to_json(make_request(machine, trial))))
+    [record] = [f["record"] for f in frames_of(output) if f["frame"] == "record"]
+    assert (status, record["collectors"]["bpftrace"]["status"]) == (0, "ok")
+    assert attachments.read_text().split() == ["attached", "detached"], "none was attached a second time"
+    assert attachments.stat().st_mtime > record["measured"]["start_wall_seconds"]
+    assert not [f for f in frames_of(output) if f.get("text") == "attaching bpftrace"]
+    assert ended(agent) == 0
+    assert machine.left() == []
+
+
+def test_a_tracer_that_no_trial_wants_is_detached_before_the_first(
+    machine: Machine, spool: Path, attachments: Path
+) -> None:
+    agent = stand_by(machine, spool, "bpftrace")
+    request = json.dumps(request_to_json(make_request(machine, make_trial())))
+    status, output, _ = attach(machine, spool, request)
+    frames = frames_of(output)
+    [record] = [f["record"] for f in frames if f["frame"] == "record"]
+    assert (status, record["outcome"]) == (0, "ok")
+    assert "bpftrace" not in record["collectors"]
+    assert attachments.read_text().split() == ["attached", "detached"]
+    assert attachments.stat().st_mtime < record["measured"]["start_wall_seconds"]
+    assert ended(agent) == 0
+    assert machine.left() == []
+
+
+def test_a_client_that_finds_no_agent_becomes_one(machine: Machine, spool: Path) -> None:
+    """As the second connection in one machine state does, and one after an agent in standby was killed."""
+    status, output, said = attach(machine, spool, "")
+    assert status not in (0, 127)
+    assert output == b""
+    assert "agent.pyz" in said or "JSON" in said
+
+
+def test_a_client_of_an_agent_that_is_killed_ends_with_a_failure(machine: Machine, spool: Path) -> None:
+    agent = stand_by(machine, spool)
+    argv = [sys.executable, *attach_argv(str(spool))[1:]]
+    client = spawn(argv, stdin=PIPE, env=machine.environment())
+    while (spool / SOCKET_NAME).exists():
+        time.sleep(0.02)
+    agent.kill()
+    agent.communicate()
+    assert client.wait(30) == 1
+    assert client.stdin is not None
+    client.stdin.close()
