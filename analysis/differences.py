@@ -12,7 +12,7 @@ from analysis.wording import label
 
 _PASSING = frozenset({
     "boot_id", "free_bytes", "machine.state_id", "machine.restore_seq", "machine.details.clock_error_seconds",
-    "machine.details.start_seconds",
+    "machine.details.start_seconds", "machine.details.kept_since_unix_seconds", "machine.details.up_seconds",
 })  # fmt: skip
 """Facts that differ between any two starts of the same machine."""
 _DATA = ("files", "dataset", "writes_bytes")

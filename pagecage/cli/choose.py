@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,8 +115,6 @@ def is_group(host: str) -> bool:
 
 def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
     """The host by name; `auto` is local where doctor finds nothing missing, else the vm."""
-    from pagecage.hosts.vm.host import VmHost
-
     if is_group(wish):
         raise PagecageError(f"there is no host {wish!r} for this", nearest(wish, list(HOSTS)))
     local = LocalHost(data_dir)
@@ -127,7 +126,20 @@ def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
             say("host: local, because this machine lacks nothing (pagecage doctor)")
             return local
         say(f"host: vm, because {missed[0].reason}")
-    return VmHost(os.environ.get("PAGECAGE_VM_USER", "root"))
+    return _guest(say)
+
+
+def _guest(say: Say) -> Host:
+    """The guest that is kept up, where there is one, else one of our own for each machine state."""
+    from pagecage.hosts.vm.host import VmHost
+    from pagecage.hosts.vm.kept_guest import KeptGuest, kept_guest
+
+    user, kept = os.environ.get("PAGECAGE_VM_USER", "root"), kept_guest()
+    if kept is None:
+        return VmHost(user)
+    since = time.strftime("%H:%M:%S", time.localtime(kept.since_unix_seconds))
+    say(f"host: vm, the guest that is kept up since {since}, as it is now (pagecage host down vm ends it)")
+    return KeptGuest(kept, user)
 
 
 def choose_size(wish: str, host: Sized, say: Say) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.cli.choose import choose_host
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import HostNeed
 from pagecage.hosts.vm import guest
@@ -21,6 +22,7 @@ from pagecage.hosts.vm.host import VmHost
 from pagecage.hosts.vm.processes import is_alive
 from pagecage.hosts.vm.qemu import sockets_dir
 from pagecage.process import PIPE, Process, run, spawn
+from pagecage.units import GIB
 
 pytestmark = pytest.mark.vm
 NEED = HostNeed(0, 0)
@@ -103,6 +105,26 @@ def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
     assert run(host.command(["true"])).ok
 
 
+def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
+    """A run beside a guest that is kept up uses that guest, for one run at a time, and refuses what it cannot hold."""
+    said: list[str] = []
+    ours = choose_host("vm", None, said.append)
+    assert "the guest that is kept up since" in said[0]
+    with pytest.raises(HostError, match=r"memory of 2 GiB, and the plan needs 64 GiB"):
+        ours.prepare(HostNeed(64 * GIB, 0), print)
+    ours.stop()
+    ours.prepare(NEED, print)
+    try:
+        state = ours.start()
+        assert (state.state_id, state.restore_seq) == (None, None)
+        assert run(ours.command(["cat", "/proc/1/comm"])).stdout == "systemd\n"
+        assert guest.status().used_by_pid == os.getpid()
+        assert ours.restart().state_id is None
+    finally:
+        ours.stop()
+    assert guest.status().qemu_pid == qemu_pid, "it stays up"
+
+
 def test_up_stays_and_down_ends_it(host: VmHost) -> None:
     run([sys.executable, "-c", "from pagecage.hosts.vm import guest; guest.up(lambda _: None)"])
     try:
@@ -112,6 +134,7 @@ def test_up_stays_and_down_ends_it(host: VmHost) -> None:
         assert guest.status().qemu_pid == state.qemu_pid
         with pytest.raises(PagecageError, match="pagecage host down vm"):
             host.prepare(NEED, print)
+        measures_in_it_and_leaves_it(state.qemu_pid)
     finally:
         guest.down(print)
     assert not guest.status().running

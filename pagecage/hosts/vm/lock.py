@@ -65,10 +65,9 @@ def is_held(path: Path) -> bool:
 
 
 def in_use(pid: int | None, since_unix_seconds: float, *, kept: bool = False) -> PagecageError:
-    """What whoever comes second is told. A kept guest can be ended, or measured in; a run is its owner's to end."""
+    """What whoever comes second is told. A kept guest can be ended; a run is its owner's to end."""
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
     if kept:
-        mend = "pagecage host down vm (or, for a run, measure in it as it is now: --host guest)"
-        return HostError(f"the guest is kept up, since {since}", mend)
+        return HostError(f"the guest is kept up, since {since}", "pagecage host down vm")
     mend = f"wait for it, or end it in good order: kill -INT {pid or 'PID'}"
     return HostError(f"the vm is in use by process {pid or '?'} since {since}", mend)
