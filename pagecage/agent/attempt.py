@@ -96,6 +96,7 @@ class Attempt:
     credits: CreditPlayer | None = None
     collectors: list[Collector] = field(default_factory=list)
     collected: dict[str, Outcome] = field(default_factory=dict)
+    traced_since: float | None = None
     conversation: Conversation | Program | None = None
     driver: Driver = field(default_factory=SystemdScope)
     start_seconds: float | None = None

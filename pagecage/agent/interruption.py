@@ -40,11 +40,11 @@ class Interruption:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Put off an interruption until the block is through."""
-        self._held = True
+        """Put off an interruption until the block is through, and with it every block around it that holds too."""
+        before, self._held = self._held, True
         try:
             yield
         finally:
-            self._held = False
-        if self._pending:
+            self._held = before
+        if self._pending and not self._held:
             self._raise_once()

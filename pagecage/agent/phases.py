@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from pagecage.agent import cgroupfs
@@ -214,41 +216,54 @@ def measure(attempt: Attempt) -> None:
         run_command(attempt)
     else:
         run_workload(attempt)
-    if "bpftrace" in wanted:
-        _take_trace(attempt, begin)
-    if "blocklat" in wanted:
-        _take_block_trace(attempt, begin)
+    attempt.traced_since = begin
 
 
-def _take_trace(attempt: Attempt, begin: float) -> None:
+def _take_trace(attempt: Attempt, begin: float) -> Outcome:
     if not attempt.datasets:
-        attempt.collected["bpftrace"] = Outcome("missing", "the trial has no dataset")
-        return
+        return Outcome("missing", "the trial has no dataset")
     tracer = attempt.bench.tracer
     tracer.wait_for_tick()
     inodes, path = {file.stat().st_ino for file in attempt.datasets}, attempt.directory / "bpftrace.jsonl"
-    attempt.collected["bpftrace"] = tracer.excerpt(inodes, begin, path)
+    return tracer.excerpt(inodes, begin, path)
 
 
-def _take_block_trace(attempt: Attempt, begin: float) -> None:
+def _take_block_trace(attempt: Attempt, begin: float) -> Outcome:
     """The trace of the disk's writes, and what it says of the measured part, beside the other responses."""
     tracer, measured = attempt.bench.block_tracer, attempt.measured
     tracer.wait_for_tick()
     path = attempt.directory / "blocklat.jsonl"
-    attempt.collected["blocklat"], rows = tracer.excerpt(attempt.disk.maj_min, begin, path)
+    outcome, rows = tracer.excerpt(attempt.disk.maj_min, begin, path)
     if measured and attempt.response:
         start = measured["start_monotonic_seconds"]
         attempt.response |= responses_of(rows, start, start + measured["seconds"])
+    return outcome
+
+
+_TRACES = {"bpftrace": _take_trace, "blocklat": _take_block_trace}
 
 
 def stop_collectors(attempt: Attempt) -> None:
-    """End the collectors, once, and keep what each says of itself."""
-    while attempt.collectors:
-        collector = attempt.collectors.pop()
-        try:
-            attempt.collected[collector.name] = collector.stop()
-        except (PagecageError, OSError, RuntimeError) as error:
-            attempt.collected[collector.name] = Outcome("failed", f"it could not be stopped properly: {error}")
+    """End the collectors, once and all at the same time, and keep what each says of itself.
+
+    Each waits for a tool to end or for a tracer's next tick. One after the other they take an emulated CPU a second.
+    """
+    ends = {collector.name: collector.stop for collector in attempt.collectors}
+    attempt.collectors = []
+    if attempt.traced_since is not None:
+        since, attempt.traced_since = attempt.traced_since, None
+        wanted = (name for name in _TRACES if name in attempt.trial.collectors)
+        ends |= {name: partial(_TRACES[name], attempt, since) for name in wanted}
+    if ends:
+        with attempt.bench.interruption.held(), ThreadPoolExecutor(len(ends)) as pool:
+            attempt.collected |= dict(zip(ends, pool.map(_ended, ends.values()), strict=True))
+
+
+def _ended(end: Callable[[], Outcome]) -> Outcome:
+    try:
+        return end()
+    except (PagecageError, OSError, RuntimeError) as error:
+        return Outcome("failed", f"it could not be stopped properly: {error}")
 
 
 def read_totals(attempt: Attempt) -> None:

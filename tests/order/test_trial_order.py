@@ -31,7 +31,7 @@ ORDER = [
     "iostat begins", "sar begins",
     f"scope pagecage-run-r1_tight.1 in {UNIT}: good.py",
     "workload ready", "workload go", "workload end", "workload exits",
-    "sar ends", "sadf", "iostat ends",
+    "iostat ends", "sadf", "sar ends",
     f"stop {UNIT}",
     "read_ahead_kb 256",
 ]  # fmt: skip
@@ -44,11 +44,12 @@ def carry_out(machine: Machine, trial: Trial, bench: Bench | None = None) -> Rec
 
 
 def without_calibration(lines: list[str]) -> list[str]:
-    """The log without the over-driving, whose units are named for it; tools that begin together are sorted."""
+    """The log without the over-driving, whose units are named for it; tools that begin or end together are sorted."""
     kept = [line for line in lines if "calibrate" not in line and line != "fio"]
-    begins = [n for n, line in enumerate(kept) if re.fullmatch("(iostat|sar) begins", line)]
-    for place, line in zip(begins, sorted(kept[n] for n in begins), strict=True):
-        kept[place] = line
+    for together in ("(iostat|sar) begins", "(iostat|sar) ends|sadf"):
+        places = [n for n, line in enumerate(kept) if re.fullmatch(together, line)]
+        for place, line in zip(places, sorted(kept[n] for n in places), strict=True):
+            kept[place] = line
     return kept
 
 
