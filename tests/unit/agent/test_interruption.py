@@ -1,0 +1,38 @@
+"""Putting off an interruption, within a block that puts it off already too."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from pagecage.agent.interruption import Interrupted, Interruption
+
+
+@pytest.fixture
+def interruption() -> Iterator[Interruption]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    made = Interruption()
+    made.listen()
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_it_comes_when_the_outermost_block_is_through(interruption: Interruption) -> None:
+    reached = []
+    with pytest.raises(Interrupted), interruption.held():
+        with interruption.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            reached.append("inner")
+        reached.append("outer")
+    assert reached == ["inner", "outer"]
+
+
+def test_it_comes_at_once_after_a_block_is_through(interruption: Interruption) -> None:
+    with interruption.held():
+        pass
+    with pytest.raises(Interrupted):
+        os.kill(os.getpid(), signal.SIGTERM)
