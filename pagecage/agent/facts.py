@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from pagecage.agent.kernelfs import read_text
 from pagecage.agent.pagecache import cachestat_pages
 from pagecage.agent.systemd import Systemd, is_pid1, systemd_version
 from pagecage.errors import PagecageError
-from pagecage.process import run
+from pagecage.process import find_tool, run
 
 _TOOLS = {
     "iostat": ["iostat", "-V"], "sar": ["sar", "-V"], "vmtouch": ["vmtouch", "-V"],
@@ -49,14 +48,14 @@ def is_emulated(facts: Mapping[str, Any]) -> bool:
 
 def find_systemd(user: bool) -> Systemd:
     """The manager to ask, with its version."""
-    if not shutil.which("systemctl"):
+    if not find_tool("systemctl"):
         return Systemd(user, 0)
     return Systemd(user, systemd_version(tool_version(["systemctl", "--version"]) or ""))
 
 
 def tool_version(argv: list[str]) -> str | None:
     """The first line in which a tool states a number; None when it is not installed."""
-    if not shutil.which(argv[0]):
+    if not find_tool(argv[0]):
         return None
     try:
         done = run(argv, check=False, timeout_seconds=30)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pagecage.hosts.local import LocalHost
+from pagecage.process import find_tool
 from pagecage.requirements import Missed, check_host
 
 _VM_TOOLS = {
@@ -60,8 +60,10 @@ def _collectors(facts: dict[str, Any]) -> Iterator[Finding]:
 
 def _vm() -> Iterator[Finding]:
     for tool, purpose in _VM_TOOLS.items():
-        found = shutil.which(tool)
-        yield Finding("vm", tool, "ok" if found else "missing", purpose, "" if found else "make setup")
+        if find_tool(tool):
+            yield Finding("vm", tool, "ok", purpose)
+        else:
+            yield Finding("vm", tool, "missing", f"{tool} is not installed, which {purpose}", "make setup")
     kvm = Path("/dev/kvm").exists()
     detail = "present; a test boot tells whether it works" if kvm else "absent: the guest will be emulated (slow CPU)"
     yield Finding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
