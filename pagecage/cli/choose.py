@@ -125,7 +125,7 @@ def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
         if not missed:
             say("host: local, because this machine lacks nothing (pagecage doctor)")
             return local
-        say(f"host: vm, because {missed[0].reason}")
+        say(f"host: vm, because {missed[0].reason} (pagecage doctor)")
     return VmHost(os.environ.get("PAGECAGE_VM_USER", "root"))
 
 

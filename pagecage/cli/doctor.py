@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,9 @@ def _vm() -> Iterator[Finding]:
 
 def lines(findings: list[Finding]) -> Iterator[str]:
     """The diagnosis for a terminal: a line a finding, its mend beneath where there is one."""
-    for finding in findings:
+    for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
-        if finding.mend:
+        if finding.mend and not (following and following.mend == finding.mend):
             yield f"{'':<36} mend: {finding.mend}"
     for host in ("local", "vm"):
         missing = [f for f in findings if f.host == host and f.level == "missing"]
