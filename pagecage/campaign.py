@@ -12,7 +12,7 @@ from typing import Any
 
 from pagecage.agent.request import Request, request_to_json
 from pagecage.errors import HostDied, HostError, PagecageError
-from pagecage.hosts.host import Host, HostNeed, MachineState, Working
+from pagecage.hosts.host import Host, HostNeed, MachineState, Progress, Working
 from pagecage.hosts.kit import Kit
 from pagecage.intake import FrameReader, Intake
 from pagecage.interval import FEWEST
@@ -73,6 +73,16 @@ def _lies_in_memory(trial: Trial) -> bool:
     return trial.storage in ("null_blk", "dm_delay") or trial.cage.latency is not None
 
 
+def prepare(host: Host, plan: Plan, kit: Kit, progress: Progress) -> None:
+    """Check that the host can serve the plan, and make what it needs to start.
+
+    It comes before a run's folder and before what is said of a run, so that a refusal leaves neither. Raises
+    PagecageError, and HostError where the host is at fault.
+    """
+    check_memory_floor(plan)
+    host.prepare(need_of(plan, kit), progress)
+
+
 class Campaign:
     """One run of a plan on one host. `run` may be called for a plan that is already partly done."""
 
@@ -84,10 +94,14 @@ class Campaign:
         self._idle_starts = 0
         self._tries: Counter[str] = Counter()
 
-    def run(self) -> Summary:
-        """Run all trials without an answer. A host that dies is started again; a trial is tried three times at most."""
+    def run(self, *, is_prepared: bool = False) -> Summary:
+        """Run all trials without an answer. A host that dies is started again; a trial is tried three times at most.
+
+        `is_prepared`: prepare() was called for this host and plan.
+        """
         try:
-            self._host.prepare(need_of(self._plan, self._kit), self._step)
+            if not is_prepared:
+                prepare(self._host, self._plan, self._kit, self._step)
             while groups := blocks(self._next(), self._plan.document["fresh"]):
                 tried_before = self._tries.total()
                 self._run_group(groups[0])

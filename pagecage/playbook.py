@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError
-from pagecage.process import DEVNULL, PIPE, Completed, replay, run, spawn
+from pagecage.process import DEVNULL, PIPE, Completed, find_tool, replay, run, spawn
 
 MEND = ". Mend: "
 """In a message of our roles, what stands between the sentence and the command that mends it."""
@@ -78,7 +77,7 @@ class Playbook:
 def ansible_program(project_dir: Path, name: str) -> str:
     """The project's own ansible-playbook (or its like), or the one on PATH. Raises HostError when there is none."""
     own = project_dir / ".venv-ansible" / "bin" / name
-    program = str(own) if own.exists() else shutil.which(name)
+    program = str(own) if own.exists() else find_tool(name)
     if program is None:
         raise HostError(f"{name} is not installed", "make setup")
     return program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ DEVNULL = subprocess.DEVNULL
 STDOUT = subprocess.STDOUT
 Process = subprocess.Popen
 TimeoutExpired = subprocess.TimeoutExpired
+SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Directories of system programs. Debian leaves them out of an ordinary user's PATH (login.defs(5), ENV_PATH)."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,29 @@ class Completed:
     def ok(self) -> bool:
         """Whether the exit status was 0."""
         return self.status == 0
+
+
+def search_path() -> str:
+    """Return PATH with the directories of system programs after it, for what starts such programs itself."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_DIRECTORIES])
+
+
+def find_tool(name: str) -> str | None:
+    """Return the path of an installed tool: in PATH, else where systems keep their own; None where neither has it.
+
+    What a user types is looked for by shutil.which alone, because their shell would find no more.
+    """
+    return shutil.which(name) or _in_system_directories(name)
+
+
+def _in_system_directories(name: str) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(SYSTEM_DIRECTORIES))
+
+
+def _executable(argv: Sequence[str | Path], env: Mapping[str, str]) -> str | None:
+    """Return the path of a system program that is not in PATH; None where its name is enough, or nothing has it."""
+    name = str(argv[0])
+    return None if "/" in name or shutil.which(name, path=env.get("PATH")) else _in_system_directories(name)
 
 
 def replay(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
@@ -64,10 +90,11 @@ def run(
 
     Raises PagecageError when the program is missing, takes longer than `timeout_seconds`, or (with `check`) fails.
     """
+    whole = {**os.environ, **(env or {})}
     try:
         done = subprocess.run(
-            [str(a) for a in argv], input=input_text or "", timeout=timeout_seconds, cwd=cwd, text=True,
-            errors="replace", capture_output=True, env={**os.environ, **(env or {})}, check=False,
+            [str(a) for a in argv], executable=_executable(argv, whole), input=input_text or "",
+            timeout=timeout_seconds, cwd=cwd, text=True, errors="replace", capture_output=True, env=whole, check=False,
         )  # fmt: skip
     except OSError as error:
         raise _not_started(argv, error) from None
@@ -92,10 +119,11 @@ def spawn(
 
     `new_session` puts it beyond the terminal's Ctrl-C, so that the caller decides in which order things end.
     """
+    whole = {**os.environ, **(env or {})}
     try:
         return subprocess.Popen(
-            [str(a) for a in argv], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, bufsize=0,
-            env={**os.environ, **(env or {})}, start_new_session=new_session,
+            [str(a) for a in argv], executable=_executable(argv, whole), stdin=stdin, stdout=stdout, stderr=stderr,
+            cwd=cwd, bufsize=0, env=whole, start_new_session=new_session,
         )  # fmt: skip
     except OSError as error:
         raise _not_started(argv, error) from None

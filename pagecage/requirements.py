@@ -20,6 +20,7 @@ class Requirement(StrEnum):
 
     SYSTEMD_PID1 = "systemd_pid1"
     SYSTEMD_VERSION = "systemd_version"
+    USER_MANAGER = "user_manager"
     CGROUP_V2 = "cgroup_v2"
     MEMORY_CONTROLLER = "memory_controller"
     IO_CONTROLLER = "io_controller"
@@ -50,7 +51,18 @@ class Missed:
         return {"requirement": self.requirement.value, "reason": self.reason, "mend": self.mend}
 
 
-_DELEGATE = "install cgroups/50-pagecage-delegation.conf (ansible/site.yml does it), then log in again"
+_DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
+
+
+def delegation_command(uid: int, *, is_running: bool = True) -> str:
+    """Return the command, to be pasted into a shell, that gives a user's own systemd the controllers (and starts it).
+
+    It stands by itself, because a host of trials has no checkout. A manager that runs must be restarted: it asks for
+    its controllers only at its start, and neither daemon-reload nor daemon-reexec changes them.
+    """
+    written = "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n'"
+    start = f"systemctl restart user@{uid}.service" if is_running else f"loginctl enable-linger {uid}"
+    return f"{written} | sudo install -D -m 644 /dev/stdin {_DROP_IN} && sudo systemctl daemon-reload && sudo {start}"
 
 
 def check_host(facts: Mapping[str, Any]) -> list[Missed]:
@@ -67,23 +79,40 @@ def check_host(facts: Mapping[str, Any]) -> list[Missed]:
         missed.append(
             Missed(Requirement.CGROUP_V2, reason, "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm")
         )
-    missed += [m for name in ("memory", "io") if (m := _controller(name, cgroup))]
+    missed += _unreachable(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
     if "error" in facts["disk"]:
         missed.append(Missed(Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"))
     return missed
 
 
-def _controller(name: str, cgroup: Mapping[str, Any]) -> Missed | None:
+def _unreachable(facts: Mapping[str, Any]) -> list[Missed]:
+    """Whether systemd runs, but no manager of this user, as after `su` and where nobody logs in by PAM."""
+    if not facts["systemd"]["pid1"] or facts["systemd"].get("user_manager") is not False:
+        return []
+    uid = facts["uid"]
+    mend = f"use HOST=vm, which needs none, or start it: {delegation_command(uid, is_running=False)}"
+    return [Missed(Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", mend)]
+
+
+def _controller(name: str, facts: Mapping[str, Any]) -> Missed | None:
+    cgroup = facts["cgroup"]
     if name in cgroup["controllers"]:
         return None
-    requirement = Requirement(f"{name}_controller")
-    return Missed(requirement, f"the {name} controller is not available to {cgroup['manager']}", _DELEGATE)
+    reason = f"the {name} controller is not available to {cgroup['manager']}"
+    return Missed(Requirement(f"{name}_controller"), reason, _controller_mend(name, facts))
+
+
+def _controller_mend(name: str, facts: Mapping[str, Any]) -> str:
+    if facts["systemd"]["user"]:
+        why = "this restarts that systemd and ends what it runs, a desktop session too"
+        return f"use HOST=vm, which needs no delegation, or delegate it ({why}): {delegation_command(facts['uid'])}"
+    return "use HOST=vm, or boot with cgroup_enable=memory" if name == "memory" else "use HOST=vm"
 
 
 def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
     """What keeps a host from serving this trial, beyond `check_host`."""
     missed = check_host(facts)
-    if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts["cgroup"])):
+    if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts)):
         missed.append(cpu)
     if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"

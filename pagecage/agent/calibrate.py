@@ -7,7 +7,6 @@ small MemoryMax; what binds a trial is the same property on the same kind of sli
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from pagecage.agent.interruption import Interruption
 from pagecage.agent.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
 from pagecage.cage import IO_MAX_KEY, IO_STAT_KEY, Cage
 from pagecage.errors import PagecageError
-from pagecage.process import Completed, run
+from pagecage.process import Completed, find_tool, run
 from pagecage.units import MIB, page_floor_bytes
 
 _SECONDS = 2.0
@@ -104,7 +103,7 @@ class Calibrator:
         pattern, block, depth = _LOADS[name]
         allowed = cap * (1 + _FIRST_SLICE_SECONDS / _SECONDS) * _GRACE
         method = f"fio direct {pattern} {block} qd{depth}"
-        if not shutil.which("fio"):
+        if not find_tool("fio"):
             return Calibration(method, None, allowed, None, None, "fio is not installed")
         argv = [
             "fio", "--name=calibrate", f"--filename={target}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from pagecage.agent.kernelfs import read_text
 from pagecage.agent.pagecache import cachestat_pages
 from pagecage.agent.systemd import Systemd, is_pid1, systemd_version
 from pagecage.errors import PagecageError
-from pagecage.process import run
+from pagecage.process import find_tool, run
 
 _TOOLS = {
     "iostat": ["iostat", "-V"], "sar": ["sar", "-V"], "vmtouch": ["vmtouch", "-V"],
@@ -36,7 +35,8 @@ def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
         "boot_id": procfs.boot_id(), "cpus": os.cpu_count(), "cpu_model": _cpu_model(),
         "memory_bytes": _meminfo("MemTotal"), "swap_bytes": _meminfo("SwapTotal"),
         "transparent_hugepage": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
-        "systemd": {"pid1": is_pid1(), "version": systemd.version, "user": user},
+        "systemd": {"pid1": is_pid1(), "version": systemd.version, "user": user,
+                    "user_manager": systemd.has_user_manager()},
         "cgroup": _cgroup(systemd), "psi": read_text(Path("/proc/pressure/io")) is not None,
         "cachestat": _has_cachestat(), "disk": _disk(data_dir), "free_bytes": _free_bytes(data_dir),
         "data_dir": str(data_dir), "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
@@ -50,7 +50,7 @@ def is_emulated(facts: Mapping[str, Any]) -> bool:
 
 def find_systemd(user: bool) -> Systemd:
     """The manager to ask, with its version."""
-    if not shutil.which("systemctl"):
+    if not find_tool("systemctl"):
         return Systemd(user, 0)
     return Systemd(user, systemd_version(tool_version("systemctl", "--version") or ""))
 
@@ -58,7 +58,7 @@ def find_systemd(user: bool) -> Systemd:
 @cache
 def tool_version(*argv: str) -> str | None:
     """The first line in which a tool states a number; None when it is not installed. Asked once per process."""
-    if not shutil.which(argv[0]):
+    if not find_tool(argv[0]):
         return None
     try:
         done = run(argv, check=False, timeout_seconds=30)

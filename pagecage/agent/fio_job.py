@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pagecage.process import run
+from pagecage.process import find_tool, run
 
 JOB, REPORT = "fio-job.fio", "fio.json"
 _LOG_EVERY_MS = 100
@@ -36,13 +35,13 @@ def job_text(files: Sequence[Path], options: Sequence[str], directory: Path, max
 def fio_command(job: str, directory: Path) -> list[str]:
     """Write the job file and give the command that runs it; `--readonly` refuses every write (fio(1))."""
     (directory / JOB).write_text(job)
-    fio = shutil.which("fio") or "fio"
+    fio = find_tool("fio") or "fio"
     return [fio, "--readonly", "--output-format=json+", f"--output={directory / REPORT}", str(directory / JOB)]
 
 
 def missing_engine(options: Iterable[str]) -> str | None:
     """Why this machine's fio cannot run the job, or None: it is not installed, or was built without the engine."""
-    if not shutil.which("fio"):
+    if not find_tool("fio"):
         return "fio is not installed"
     engine = options_of(options).get("ioengine", "psync")
     listed = run(["fio", "--enghelp"], check=False, timeout_seconds=30).stdout.split()

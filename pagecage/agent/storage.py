@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import shutil
 import statistics
 import time
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from pagecage.agent.device import Disk, resolve_disk
 from pagecage.agent.kernelfs import read_text
 from pagecage.errors import HostError, PagecageError
-from pagecage.process import run
+from pagecage.process import find_tool, run
 from pagecage.units import MIB, PAGE_BYTES
 
 NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
@@ -95,7 +94,7 @@ def _first_node(*names: Path) -> Path:
 
 def _delay(node: Path, milliseconds: int) -> Path:
     """A device over another that delays reads, not writes."""
-    if not shutil.which("dmsetup"):
+    if not find_tool("dmsetup"):
         raise HostError("dmsetup is not installed", "apt-get install dmsetup")
     run(["modprobe", "dm-delay"], timeout_seconds=30)
     sectors = int((read_text(Path("/sys/class/block") / node.name / "size") or "0").strip())

@@ -43,7 +43,16 @@ class Systemd:
         """Where `set-property --runtime` leaves its drop-ins (systemctl(1))."""
         if not self.user:
             return Path("/run/systemd/system.control")
-        return Path(os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")) / "systemd/user.control"
+        return runtime_dir() / "systemd/user.control"
+
+    def has_user_manager(self) -> bool | None:
+        """Return whether this user's own manager listens where `systemctl --user` asks it; None for the system's."""
+        return (runtime_dir() / "systemd/private").exists() if self.user else None
+
+
+def runtime_dir() -> Path:
+    """Return this user's runtime directory; a login sets the variable, `su` does not (pam_systemd(8))."""
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.device import resolve_disk
-from pagecage.campaign import Campaign, check_memory_floor
+from pagecage.campaign import Campaign, check_memory_floor, prepare
 from pagecage.cli.choose import Wishes, build_plan, choose_host, definitions, with_cage, with_driver
 from pagecage.cli.pass_through import PassThrough
 from pagecage.cli.places import RUNS, TOP
@@ -74,13 +74,16 @@ def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
     """A run that starts now."""
     definitions().experiment(name)
     make_kit(TOP)
-    return begun(*plan_for(name, wishes, command, say), yes)
+    return begun(*plan_for(name, wishes, command, say), yes, say)
 
 
-def begun(plan: Plan, host: Host, yes: bool) -> Job:
-    """The run of a plan, with its folder; asks before it changes a setting of the disk that holds /."""
+def begun(plan: Plan, host: Host, yes: bool, say: Say) -> Job:
+    """The run of a plan, with its folder; asks before it changes a setting of the disk that holds /.
+
+    The folder is made last: a run that is refused leaves none.
+    """
     try:
-        _ask_before_knobs(plan, host, yes)
+        _prepare(plan, host, yes, say)
         return Job(plan, RunFolder.create(RUNS, plan), host)
     except BaseException:
         host.stop()
@@ -95,8 +98,20 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     if plan.document.get("replay") is None:
         require_same_definition(plan)
     host = choose_host(plan.document["host"], wishes.data_dir, say)
-    _ask_before_knobs(plan, host, yes)
+    try:
+        if folder.remaining(plan):
+            _prepare(plan, host, yes, say)
+    except BaseException:
+        host.stop()
+        raise
     return Job(plan, folder, host)
+
+
+def _prepare(plan: Plan, host: Host, yes: bool, say: Say) -> None:
+    """Refuse whatever can be refused before a run is there, and make the host ready to start."""
+    kit = make_kit(TOP)
+    _ask_before_knobs(plan, host, yes)
+    prepare(host, plan, kit, lambda step: say(f"{step} ..."))
 
 
 def refuse_new_wishes(wishes: Wishes) -> None:
@@ -123,7 +138,7 @@ def require_same_definition(plan: Plan) -> None:
 
 
 def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
-    """Run what is lacking; the exit code tells whether every trial has its answer.
+    """Run what is lacking on a host that is prepared; the exit code tells whether every trial has its answer.
 
     What a replayed program prints on its standard output goes to the descriptor `stdout`.
     """
@@ -137,7 +152,8 @@ def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
     resume = f"pagecage run {job.plan.document['experiment']} --resume"
     try:
         with RunProgress(total, total - len(remaining), guess, bar=not job.streams_output) as progress:
-            summary = Campaign(job.host, job.plan, job.folder, make_kit(TOP), PassThrough(progress, stdout)).run()
+            campaign = Campaign(job.host, job.plan, job.folder, make_kit(TOP), PassThrough(progress, stdout))
+            summary = campaign.run(is_prepared=True)
     except KeyboardInterrupt:
         raise PagecageError("interrupted; what was recorded stays", resume, EXIT_INTERRUPTED) from None
     if summary.lacking:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from pagecage.hosts.host import Host, Sized
 from pagecage.hosts.local import LocalHost
 from pagecage.interval import FEWEST
 from pagecage.plan import Choices, Plan, make_plan
-from pagecage.process import run
+from pagecage.process import find_tool, run
 from pagecage.requirements import check_host
 from pagecage.runs import new_run_id
 from pagecage.trial import DriverName
@@ -125,7 +124,7 @@ def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
         if not missed:
             say("host: local, because this machine lacks nothing (pagecage doctor)")
             return local
-        say(f"host: vm, because {missed[0].reason}")
+        say(f"host: vm, because {missed[0].reason} (pagecage doctor)")
     return _guest(say)
 
 
@@ -225,7 +224,7 @@ def until_ci(wishes: Wishes) -> float | None:
 
 def harness() -> dict[str, object]:
     """Version and git revision of this checkout; None where it is no git checkout, or where there is no git."""
-    if shutil.which("git") is None:
+    if find_tool("git") is None:
         return {"version": VERSION, "git_revision": None, "git_dirty": None}
     revision = run(["git", "-C", TOP, "rev-parse", "HEAD"], check=False)
     dirty = run(["git", "-C", TOP, "status", "--porcelain", "--untracked-files=no"], check=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from pagecage.hosts.local import LocalHost
+from pagecage.process import find_tool
 from pagecage.requirements import Missed, check_host
 
 _VM_TOOLS = {
@@ -60,8 +61,10 @@ def _collectors(facts: dict[str, Any]) -> Iterator[Finding]:
 
 def _vm() -> Iterator[Finding]:
     for tool, purpose in _VM_TOOLS.items():
-        found = shutil.which(tool)
-        yield Finding("vm", tool, "ok" if found else "missing", purpose, "" if found else "make setup")
+        if find_tool(tool):
+            yield Finding("vm", tool, "ok", purpose)
+        else:
+            yield Finding("vm", tool, "missing", f"{tool} is not installed, which {purpose}", "make setup")
     kvm = Path("/dev/kvm").exists()
     detail = "present; a test boot tells whether it works" if kvm else "absent: the guest will be emulated (slow CPU)"
     yield Finding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
@@ -69,9 +72,9 @@ def _vm() -> Iterator[Finding]:
 
 def lines(findings: list[Finding]) -> Iterator[str]:
     """The diagnosis for a terminal: a line a finding, its mend beneath where there is one."""
-    for finding in findings:
+    for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
-        if finding.mend:
+        if finding.mend and not (following and following.mend == finding.mend):
             yield f"{'':<36} mend: {finding.mend}"
     for host in ("local", "vm"):
         missing = [f for f in findings if f.host == host and f.level == "missing"]

@@ -8,10 +8,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.campaign import check_memory_floor
-from pagecage.cli.carry_out import Job, carry_out
+from pagecage.cli.carry_out import Job, begun, carry_out
 from pagecage.cli.form import Form
-from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.replay_end import exit_code, is_all_missed
 from pagecage.cli.replay_plan import ReplayWishes, plan_for
@@ -19,9 +17,7 @@ from pagecage.cli.report import report, show_run
 from pagecage.cli.say import say
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
-from pagecage.hosts.kit import make_kit
 from pagecage.plan import Plan
-from pagecage.runs import RunFolder
 
 _STDOUT, _STDERR = 1, 2
 EXAMPLES = """Examples:
@@ -64,13 +60,7 @@ def replay(
     plan, host = plan_for(cage, command, wishes, typed, say)
     if dry_run:
         return _preview(plan, host)
-    try:
-        check_memory_floor(plan)
-        make_kit(TOP)
-        job = Job(plan, RunFolder.create(RUNS, plan), host)
-    except BaseException:
-        host.stop()
-        raise
+    job = begun(plan, host, True, say)
     status = carry_out(job, say, _STDERR if as_json else _STDOUT)
     _report(job, as_json)
     return exit_code(job, status, say)

@@ -63,7 +63,7 @@ def sweep(
     asked = SweepWishes(base, what, vary, own, wishes)
     plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, say)
     if not dry_run:
-        return _carried_out(begun(plan, host, yes), as_json)
+        return _carried_out(begun(plan, host, yes, say), as_json)
     host.stop()
     print("\n".join(plan_lines(plan)))
     return EXIT_OK

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.facts import is_emulated, read_facts
+from pagecage.agent.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import HostNeed, MachineState, Progress
 from pagecage.hosts.kit import Kit, agent_argv, push_kit
@@ -24,8 +25,7 @@ class LocalHost:
     def __init__(self, data_dir: Path | None = None) -> None:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         self.data_dir = str(data_dir or cache / "pagecage/data")
-        runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}") if os.getuid() else "/dev/shm"
-        self.spool_dir = f"{runtime}/pagecage"
+        self.spool_dir = f"{runtime_dir()}/pagecage" if os.getuid() else "/dev/shm/pagecage"
 
     @property
     def user(self) -> bool:
@@ -74,12 +74,13 @@ class LocalHost:
         return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The argv itself."""
-        return list(argv)
+        """The argv itself; `systemctl --user` is told where its systemd is, where no login has."""
+        told = not self.user or os.environ.get("XDG_RUNTIME_DIR")
+        return list(argv) if told else ["env", f"XDG_RUNTIME_DIR={runtime_dir()}", *argv]
 
     def interactive(self, argv: Sequence[str]) -> list[str]:
-        """The argv itself: it has our terminal."""
-        return list(argv)
+        """The same: it has our terminal."""
+        return self.command(argv)
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
         """Copy into the spool, which lies in memory."""

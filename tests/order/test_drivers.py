@@ -231,7 +231,7 @@ def test_no_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyP
 
 def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     found = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name: None if name == "podman" else found(name))
+    monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "podman" else found(name, **more))
     record = carry_out(machine, by("podman"))
     assert record.error == "podman is not installed on this host"
     assert record.missed_requirements[0]["mend"] == "apt-get install podman"

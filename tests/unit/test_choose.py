@@ -15,7 +15,7 @@ from pagecage.hosts.local import LocalHost
 from pagecage.plan import make_trials
 from tests.fake_host.hosts import TestHost
 from tests.unit.test_plan import BASE, CAGES, CHOICES
-from tests.unit.test_requirements import FIT
+from tests.unit.test_requirements import FIT, NO_MANAGER, USER, facts
 
 CAGED = replace(BASE, factors={"cage": ("uncaged", "tenth"), "pattern": ("a",)}, levels={"pattern": {"a": Level()}})
 
@@ -62,13 +62,34 @@ def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert said[-1].startswith("host: local, because")
 
 
-def test_auto_is_the_vm_where_something_is_and_says_what(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({**FIT, "systemd": {"pid1": False, "version": 0, "user": False}}, "systemd is not the first process here"),
+        ({**NO_MANAGER, "systemd": {"pid1": False, "version": 0, "user": True, "user_manager": False}},
+         "systemd is not the first process here"),
+        (facts(systemd={"version": 243}), "systemd 243 is older than 244"),
+        (facts(cgroup={"v2": False, "controllers": []}), "/sys/fs/cgroup is not the unified (v2) hierarchy"),
+        (facts(cgroup={"controllers": ["memory"]}), "the io controller is not available to systemd"),
+        (USER, "the io controller is not available to this user's systemd"),
+        (NO_MANAGER, "this user's own systemd (user@1000.service) is not running"),
+        (facts(disk={"error": "/ is on overlay"}), "/ is on overlay"),
+    ],
+)  # fmt: skip
+def test_auto_is_the_vm_where_something_is_and_says_what(
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], why: str
+) -> None:
     said: list[str] = []
-    monkeypatch.setattr(LocalHost, "facts", lambda _: {**FIT, "systemd": {"pid1": False, "version": 0}})
+    monkeypatch.setattr(LocalHost, "facts", lambda _: known)
     host = choose_host("auto", None, said.append)
     assert host.name == "vm"
-    assert said == ["host: vm, because systemd is not the first process here"]
+    assert said == [f"host: vm, because {why} (pagecage doctor)"]
     host.stop()
+
+
+def test_auto_is_local_for_a_user_who_was_given_io(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalHost, "facts", lambda _: {**USER, "cgroup": FIT["cgroup"]})
+    assert isinstance(choose_host("auto", None, lambda _: None), LocalHost)
 
 
 def test_the_harness_names_its_revision() -> None:

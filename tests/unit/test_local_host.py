@@ -116,6 +116,19 @@ def test_a_spool_that_somebody_else_prepared_is_refused(host: LocalHost, tmp_pat
         host.push([], f"{host.spool_dir}/bin")
 
 
+def test_a_users_systemd_is_named_where_no_login_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After `su` nobody has set XDG_RUNTIME_DIR, without which `systemctl --user` finds nothing to connect to."""
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert LocalHost().command(["python3"]) == ["env", "XDG_RUNTIME_DIR=/run/user/1000", "python3"]
+    assert LocalHost().interactive(["python3"]) == LocalHost().command(["python3"])
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    assert LocalHost().command(["python3"]) == ["python3"]
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert LocalHost().command(["python3"]) == ["python3"]
+
+
 def test_where_things_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pagecage import process
 from pagecage.errors import PagecageError
-from pagecage.process import PIPE, replay, run, spawn
+from pagecage.process import PIPE, find_tool, replay, run, search_path, spawn
 from tests.tree import ROOT
 
 
@@ -94,6 +95,52 @@ def test_replay_can_be_pasted_into_a_shell(words: list[str]) -> None:
     line = replay([*python(code), *words], {"MORE": "a b"})
     assert run(["sh", "-c", line]).stdout == f"{words}\n"
     assert shlex.split(line)[0] == "MORE=a b"
+
+
+def script(path: Path, says: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'#!/bin/sh\necho "{says} $0 $PATH"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An ordinary user's PATH, which leaves out where the system keeps its own programs."""
+    monkeypatch.setattr(process, "SYSTEM_DIRECTORIES", (str(tmp_path / "sbin"),))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    script(tmp_path / "sbin/mkfs-like", "made by")
+    return tmp_path
+
+
+def test_a_system_program_is_found_and_started_where_systems_keep_it(user: Path) -> None:
+    assert find_tool("mkfs-like") == str(user / "sbin/mkfs-like")
+    assert run(["mkfs-like"]).stdout == f"made by {user}/sbin/mkfs-like {user}/bin\n", "PATH stays the user's own"
+    started = spawn(["mkfs-like"], stdout=PIPE)
+    assert started.communicate()[0].startswith(b"made by")
+    assert find_tool("no-such-program") is None
+
+
+def test_what_stands_in_path_comes_first(user: Path) -> None:
+    own = script(user / "bin/mkfs-like", "own")
+    assert find_tool("mkfs-like") == str(own)
+    assert run(["mkfs-like"]).stdout.startswith("own")
+    other = script(user / "other/mkfs-like", "other")
+    own.unlink()
+    assert run(["mkfs-like"], env={"PATH": str(other.parent)}).stdout.startswith("other")
+
+
+def test_what_starts_system_programs_itself_gets_a_path_that_has_them(user: Path) -> None:
+    done = run([sys.executable, "-S", "-c", "import os; os.execvp('mkfs-like', ['x'])"], env={"PATH": search_path()})
+    assert done.stdout.startswith("made by")
+
+
+def test_tools_are_looked_for_in_one_place() -> None:
+    """shutil.which finds what the user's shell would find: right for what the user typed, and for nothing else."""
+    typed = {"process.py", "cli/replay_plan.py", "replay/libraries.py", "agent/command_prepare.py", "agent/attempt.py"}
+    package = ROOT / "pagecage"
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "which(" in path.read_text()}
+    assert found == typed
 
 
 def test_spawn_owns_nothing_and_returns_at_once() -> None:

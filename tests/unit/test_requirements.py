@@ -8,13 +8,25 @@ from typing import Any
 import pytest
 
 from pagecage.cage import Cage
-from pagecage.requirements import Requirement, check_host, check_trial
+from pagecage.process import run
+from pagecage.requirements import Requirement, check_host, check_trial, delegation_command
 from pagecage.trial import Trial, Workload
+from tests.tree import ROOT
 
 FIT: dict[str, Any] = {
     "uid": 0, "systemd": {"pid1": True, "version": 257, "user": False},
     "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd"},
     "disk": {"name": "vdb", "knobs": {"read_ahead_kb": "256"}},
+}  # fmt: skip
+
+
+USER: dict[str, Any] = {
+    **FIT, "uid": 1000, "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},
+    "cgroup": {"v2": True, "controllers": ["cpu", "memory", "pids"], "manager": "this user's systemd"},
+}  # fmt: skip
+"""An ordinary user as systemd leaves him: no io."""
+NO_MANAGER: dict[str, Any] = {
+    **USER, "systemd": {**USER["systemd"], "user_manager": False}, "cgroup": {**USER["cgroup"], "controllers": []},
 }  # fmt: skip
 
 
@@ -63,9 +75,38 @@ def test_all_lacks_are_told_at_once() -> None:
 
 
 def test_a_user_whose_io_is_not_delegated_is_told_about_delegation() -> None:
-    [missed] = check_host(facts(cgroup={"controllers": ["cpu", "memory"], "manager": "this user's systemd"}))
-    assert "this user's systemd" in missed.reason
-    assert "delegation" in missed.mend
+    [missed] = check_host(USER)
+    assert missed.requirement is Requirement.IO_CONTROLLER
+    assert missed.reason == "the io controller is not available to this user's systemd"
+    assert missed.mend.startswith("use HOST=vm, which needs no delegation, or ")
+    assert missed.mend.endswith(f": {delegation_command(1000)}")
+    assert missed.mend.endswith("sudo systemctl restart user@1000.service")
+    assert check_host({**USER, "cgroup": FIT["cgroup"]}) == []
+
+
+def test_a_user_without_a_systemd_of_his_own_is_told_that_alone() -> None:
+    [missed] = check_host(NO_MANAGER)
+    assert missed.requirement is Requirement.USER_MANAGER
+    assert missed.reason == "this user's own systemd (user@1000.service) is not running"
+    assert missed.mend.startswith("use HOST=vm, which needs none, or start it: ")
+    assert missed.mend.endswith("sudo loginctl enable-linger 1000")
+    without_systemd = {**NO_MANAGER, "systemd": {**NO_MANAGER["systemd"], "pid1": False}}
+    assert Requirement.USER_MANAGER not in [missed.requirement for missed in check_host(without_systemd)]
+
+
+def test_root_is_not_told_to_delegate() -> None:
+    missed = check_host(facts(cgroup={"controllers": []}))
+    assert [each.mend for each in missed] == ["use HOST=vm, or boot with cgroup_enable=memory", "use HOST=vm"]
+
+
+def test_the_command_installs_what_provisioning_does() -> None:
+    """The part before `sudo install`, run by a shell, and where it goes."""
+    command = delegation_command(1000)
+    written = run(["sh", "-c", command.split(" | ")[0]]).stdout
+    kept = (ROOT / "cgroups/50-pagecage-delegation.conf").read_text().splitlines()
+    assert written.splitlines() == [line for line in kept if not line.startswith("#")]
+    target = command.split(" /dev/stdin ")[1].split()[0]
+    assert f"dest: {target}\n" in (ROOT / "ansible/roles/delegation/vars/main.yml").read_text()
 
 
 def test_a_quota_needs_the_cpu_controller() -> None:

@@ -10,16 +10,18 @@ import pytest
 from pagecage.campaign import Campaign
 from pagecage.cli.choose import Wishes, build_plan, definitions
 from pagecage.cli.places import TOP
-from pagecage.hosts.host import MachineState
+from pagecage.hosts.host import HostNeed, MachineState
 from pagecage.hosts.kit import make_kit
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.host import VmHost
 from pagecage.process import run
 from pagecage.record import Record, read_records
+from pagecage.requirements import delegation_command
 from pagecage.runs import RunFolder
 
 pytestmark = pytest.mark.vm
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
+_CONTROLLERS = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
 _UNDO = f"rm {_DROP_IN} && systemctl daemon-reload && systemctl restart user@1000.service"
 
 
@@ -50,3 +52,19 @@ def test_without_the_io_controller_every_trial_is_refused(tmp_path: Path) -> Non
         assert record.missed_requirements[0]["requirement"] == "io_controller"
         assert record.counters == {}
         assert record.response == {}
+
+
+@pytest.mark.long
+def test_the_commands_that_are_named_give_io_to_the_users_systemd() -> None:
+    """As they are pasted, but for sudo, which the guest's root has no need of."""
+    running, ended = (delegation_command(1000, is_running=each).replace("sudo ", "") for each in (True, False))
+    end = f"rm {_DROP_IN}; loginctl disable-linger bench; systemctl stop user@1000.service"
+    host = Undelegated()
+    try:
+        host.prepare(HostNeed(0, 0), print)
+        host.start()
+        for script, has_io in (("true", False), (running, True), (f"{end}; {ended}; sleep 2", True)):
+            said = run(host.command(["sh", "-c", f"{script}; cat {_CONTROLLERS}"])).stdout
+            assert ("io" in said.split()) is has_io, f"{script}: {said}"
+    finally:
+        host.stop()

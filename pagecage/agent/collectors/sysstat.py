@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 
 from pagecage.agent.collectors.collector import Outcome, Surroundings
-from pagecage.process import Process, run
+from pagecage.process import Process, find_tool, run
 
 _ENVIRONMENT = {"S_TIME_FORMAT": "ISO", "LC_ALL": "C"}
 _START_SECONDS = 5.0
@@ -35,7 +34,7 @@ class Iostat:
 
     def start(self) -> None:
         """Begin; a host without iostat is found out by stop()."""
-        if shutil.which("iostat"):
+        if find_tool("iostat"):
             with self._path.open("wb") as file:
                 self._process = self._children.start(self._argv, stdout=file, env=_ENVIRONMENT)
 
@@ -71,7 +70,7 @@ class Sar:
 
     def start(self) -> None:
         """Begin; a host without sar is found out by stop()."""
-        if shutil.which("sar"):
+        if find_tool("sar"):
             argv = ["sar", "-o", str(self._binary), "1"]
             self._process = self._children.start(argv, env=_ENVIRONMENT)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ from typing import Any
 
 from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Outcome
-from pagecage.process import PIPE, STDOUT, Process
+from pagecage.process import PIPE, STDOUT, Process, find_tool
 
 TICK_SECONDS = 0.25
 TICK = 'printf("TICK %llu\\n", nsecs);'
@@ -80,7 +79,7 @@ class Tracer:
 
     def begin(self) -> None:
         """Begin to attach, which takes seconds; other preparations may go on meanwhile."""
-        if not shutil.which("bpftrace"):
+        if not find_tool("bpftrace"):
             self.reason = "bpftrace is not installed"
             return
         self._script.write_text(self._program)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import threading
 import time
 from typing import Any
 
 from pagecage.agent.collectors.collector import Outcome, Surroundings
 from pagecage.errors import PagecageError
-from pagecage.process import run
+from pagecage.process import find_tool, run
 
 _BAR = re.compile(r"^\[(?P<bar>[ oO]{60})\] (?P<resident>\d+)/(?P<total>\d+)$", re.MULTILINE)
 _SHORTEST_PERIOD_SECONDS = 0.2
@@ -59,7 +58,7 @@ class Vmtouch:
 
     def start(self) -> None:
         """Begin, unless there is nothing to look at or nothing to look with."""
-        if self._datasets and shutil.which("vmtouch"):
+        if self._datasets and find_tool("vmtouch"):
             self._thread.start()
 
     def wait_until_recording(self) -> None:

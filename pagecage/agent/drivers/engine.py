@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import tarfile
 from pathlib import Path
 
 from pagecage.agent.drivers.engine_facts import EngineFacts, docker_facts, podman_facts, why_unfit
 from pagecage.agent.systemd import Systemd
 from pagecage.errors import HostError, PagecageError
-from pagecage.process import run
+from pagecage.process import find_tool, run
 
 IMAGE = "localhost/pagecage-root:1"
 LABEL = "pagecage=trial"
@@ -36,7 +35,7 @@ class Engine:
     def ready(self) -> EngineFacts:
         """Start it, look whether it can serve, load the image. Raises HostError with the one thing that is missing."""
         if self._facts is None:
-            if not shutil.which(self.program):
+            if not find_tool(self.program):
                 package = "docker.io" if self.program == "docker" else self.program
                 raise HostError(f"{self.program} is not installed on this host", f"apt-get install {package}")
             self._start()

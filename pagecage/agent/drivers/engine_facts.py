@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from pagecage.requirements import delegation_command
 
 # moby's pkg/sysinfo/cgroup2_linux.go and daemon/info_unix.go: how it says that it will discard a limit on I/O.
 _NO_IO = re.compile(r"io controller|io\.max|blkio", re.IGNORECASE)
@@ -65,7 +68,7 @@ def why_unfit(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
         whose = f"rootless {name}" if facts.rootless else name
         return (
             f"{whose} has no io controller and discards limits on I/O with a warning",
-            "install cgroups/50-pagecage-delegation.conf (ansible/site.yml does it), then log in again",
+            delegation_command(os.getuid()) if facts.rootless else "use HOST=vm",
         )
     if facts.rootless != user:
         whose = "a user's own and this is root's systemd" if facts.rootless else "root's and this is a user's systemd"

@@ -9,7 +9,7 @@ from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.machine import DATA_PORT
 from pagecage.hosts.vm.qmp import Monitor
-from pagecage.hosts.vm.room import path_with_sbin, require_room
+from pagecage.hosts.vm.room import require_room
 from pagecage.process import run
 from pagecage.units import GIB, format_bytes
 
@@ -53,7 +53,7 @@ def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
     # lazy_*=0: no kernel thread fills inode tables in while something is being measured (mke2fs(8)).
     settings = "lazy_itable_init=0,lazy_journal_init=0,nodiscard"
     make = ["mke2fs", "-q", "-t", "ext4", "-L", "data", "-m", "0", "-F", "-E", settings]
-    run([*make, part], env={"PATH": path_with_sbin()})
+    run([*make, part])
     part.rename(path)
 
 
@@ -61,7 +61,7 @@ def drop_if_broken(path: Path, progress: Progress) -> None:
     """Check the file system (e2fsck(8): status 0 or 1 is whole or mended); remove the disk if it cannot be mended."""
     if not path.exists():
         return
-    checked = run(["e2fsck", "-f", "-p", path], check=False, env={"PATH": path_with_sbin()})
+    checked = run(["e2fsck", "-f", "-p", path], check=False)
     if checked.status not in (0, 1):
         progress("the data disk's file system is broken: datasets will be made again")
         path.unlink()

@@ -16,8 +16,8 @@ from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.keep import keep_newest
 from pagecage.hosts.vm.packed import packed_directory, unpack
 from pagecage.hosts.vm.recipe import ROOT_DISK_BYTES, Recipe
-from pagecage.hosts.vm.room import path_with_sbin, require_room, require_tools
-from pagecage.process import TimeoutExpired, run, spawn
+from pagecage.hosts.vm.room import require_room, require_tools
+from pagecage.process import TimeoutExpired, run, search_path, spawn
 from pagecage.units import GIB
 
 KEPT_IMAGES = 2
@@ -170,7 +170,7 @@ def _build_env(image: Image) -> dict[str, str]:
 
     An ordinary user's private directory is out of reach for the user namespace's root; there mmdebstrap uses /tmp.
     """
-    path = {"PATH": path_with_sbin()}
+    path = {"PATH": search_path()}
     return {**path, "TMPDIR": str(image.directory)} if os.geteuid() == 0 else path
 
 
@@ -197,5 +197,5 @@ def _make_disk(image: Image, tar: Path) -> None:
         '&& mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
     )
     argv: list[str | Path] = ["fakeroot", "sh", "-c", script, "sh", image.directory, tar, str(ROOT_DISK_BYTES)]
-    run(argv, env={"PATH": path_with_sbin()})
+    run(argv, env={"PATH": search_path()})
     shutil.rmtree(image.directory / "root")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from pagecage.errors import HostError
+from pagecage.process import find_tool
 from pagecage.units import format_bytes
 
 
 def require_tools(*names: str) -> None:
     """Raises HostError naming the programs that are not installed."""
-    missing = [name for name in names if shutil.which(name, path=path_with_sbin()) is None]
+    missing = [name for name in names if find_tool(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise HostError(f"{', '.join(missing)} {verb} not installed, and the vm is made with it", "make setup")
@@ -26,8 +26,3 @@ def require_room(directory: Path, wanted_bytes: int, purpose: str) -> None:
             f"{directory} has {format_bytes(free_bytes)} free, {purpose} takes {format_bytes(wanted_bytes)}",
             "free some room there, or set XDG_CACHE_HOME to a directory on a bigger disk",
         )
-
-
-def path_with_sbin() -> str:
-    """PATH with the directories of mke2fs and its like, which an ordinary Debian user's leaves out."""
-    return os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"

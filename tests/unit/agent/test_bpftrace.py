@@ -92,7 +92,7 @@ def test_lost_events_are_told(directory: Path, tracer: Bpftrace) -> None:
 
 
 def test_one_that_is_not_installed(directory: Path, tracer: Bpftrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     tracer.start()
     begin = time.monotonic()
     tracer.wait_for_tick()

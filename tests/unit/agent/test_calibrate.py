@@ -77,7 +77,7 @@ def test_a_load_that_fails_is_told(calibrator: Calibrator, machine: Machine, mon
 def test_without_fio_nothing_is_claimed(
     calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     found = calibrated(calibrator, machine, **READ)["IOReadIOPSMax"]
     assert (found["held"], found["error"]) == (None, "fio is not installed")
 

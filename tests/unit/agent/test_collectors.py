@@ -171,7 +171,7 @@ def test_sar_that_dies(around: Surroundings, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_tool_that_is_not_there_is_missing(
     around: Surroundings, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     outcome = collect(kind(around))
     assert outcome.status == "missing"
     assert outcome.reason.endswith("is not installed")

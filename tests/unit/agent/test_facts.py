@@ -18,7 +18,7 @@ from tests.fake_host.machine import Machine
 def test_a_fit_machine(machine: Machine) -> None:
     found = read_facts(machine.data, False)
     assert check_host(found) == []
-    assert found["systemd"] == {"pid1": True, "version": 257, "user": False}
+    assert found["systemd"] == {"pid1": True, "version": 257, "user": False, "user_manager": None}
     assert found["cgroup"]["controllers"] == ["cpuset", "cpu", "io", "memory", "pids"]
     assert (found["disk"]["name"], found["disk"]["knobs"]["read_ahead_kb"]) == ("fakedisk", "256")
     assert found["uid"] == os.getuid()
@@ -31,6 +31,9 @@ def test_a_user_without_io_is_told(machine: Machine, monkeypatch: pytest.MonkeyP
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     manager.mkdir(parents=True)
     (manager / "cgroup.controllers").write_text("memory pids\n")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(machine.root / "runtime"))
+    assert [missed.requirement.value for missed in check_host(read_facts(machine.data, True))] == ["user_manager"]
+    (machine.root / "runtime/systemd/private").mkdir(parents=True)
     found = read_facts(machine.data, True)
     assert [missed.requirement.value for missed in check_host(found)] == ["io_controller"]
 

@@ -73,7 +73,7 @@ def test_an_engine_that_was_not_built_in_is_told() -> None:
 
 
 def test_without_fio_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     assert missing_engine([]) == "fio is not installed"
 
 

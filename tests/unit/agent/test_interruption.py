@@ -23,11 +23,16 @@ def interruption() -> Iterator[Interruption]:
 
 def test_it_comes_when_the_outermost_block_is_through(interruption: Interruption) -> None:
     reached = []
-    with pytest.raises(Interrupted), interruption.held():
+
+    def nested() -> None:
         with interruption.held():
-            os.kill(os.getpid(), signal.SIGTERM)
-            reached.append("inner")
-        reached.append("outer")
+            with interruption.held():
+                os.kill(os.getpid(), signal.SIGTERM)
+                reached.append("inner")
+            reached.append("outer")
+
+    with pytest.raises(Interrupted):
+        nested()
     assert reached == ["inner", "outer"]
 
 

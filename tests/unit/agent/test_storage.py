@@ -52,13 +52,13 @@ def test_a_kernel_without_configfs_is_told(tmp_path: Path) -> None:
 def test_a_delayed_device_delays_reads_alone(told: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "_first_node", lambda *names: names[0])
     monkeypatch.setattr(storage, "read_text", lambda path: "2048\n")
-    monkeypatch.setattr("shutil.which", lambda _: "/usr/sbin/dmsetup")
+    monkeypatch.setattr("shutil.which", lambda *_, **__: "/usr/sbin/dmsetup")
     assert storage._delay(Path("/dev/nullb0"), 8) == storage.MAPPER
     assert told[-1][-1] == "0 2048 delay /dev/nullb0 0 8 /dev/nullb0 0 0"
 
 
 def test_without_dmsetup_there_is_no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(HostError, match="dmsetup is not installed"):
         storage._delay(Path("/dev/nullb0"), 8)
 

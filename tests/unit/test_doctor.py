@@ -1,0 +1,42 @@
+"""What the doctor says of the vm: its tools are found where systems keep them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pagecage import process
+from pagecage.cli import doctor
+from pagecage.hosts.local import LocalHost
+from pagecage.hosts.vm.room import require_tools
+from tests.unit.test_requirements import FIT
+
+TOOLS = ("qemu-system-x86_64", "mmdebstrap", "ssh")
+FACTS = {**FIT, "psi": True, "cachestat": True, "tools": {}, "disk": {"node": "/dev/vdb"}}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Debian machine as an ordinary user sees it: mke2fs is in /sbin, which PATH lacks."""
+    for name in (*(f"bin/{tool}" for tool in TOOLS), "sbin/mke2fs"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(process, "SYSTEM_DIRECTORIES", (str(tmp_path / "sbin"),))
+    monkeypatch.setattr(LocalHost, "facts", lambda _: FACTS)
+    return tmp_path
+
+
+def test_a_user_without_sbin_in_path_is_told_that_the_vm_can_serve(machine: Path) -> None:
+    assert "HOST=vm: can serve" in list(doctor.lines(doctor.examine(None)))
+    require_tools(*TOOLS, "mke2fs")
+
+
+@pytest.mark.parametrize("name", ["bin/mmdebstrap", "sbin/mke2fs"])
+def test_what_is_nowhere_is_missing(machine: Path, name: str) -> None:
+    (machine / name).unlink()
+    lines = list(doctor.lines(doctor.examine(None)))
+    assert f"HOST=vm: cannot serve: {Path(name).name} is not installed" in lines[-1]
+    assert any(line.startswith("missing  vm") and Path(name).name in line for line in lines)
