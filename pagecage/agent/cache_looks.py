@@ -6,8 +6,8 @@ What they must show is in `pagecage.cache_proof`. A look costs one cachestat(2) 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
+from pathlib import Path
 
 from pagecage.agent import procfs
 from pagecage.agent.attempt import Attempt, NotPrepared
@@ -19,8 +19,6 @@ from pagecage.units import PAGE_BYTES
 
 _HOST_RECLAIM = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
 """Counters of /proc/vmstat that leave out what a cgroup's own limit reclaims (mm/vmscan.c, shrink_inactive_list)."""
-_CLOCK_SLACK_NS = 1_000_000_000
-"""How far a file's time of modification may lag behind the clock: whole seconds on the coarsest file systems."""
 
 
 def look_at_start(attempt: Attempt) -> None:
@@ -28,9 +26,8 @@ def look_at_start(attempt: Attempt) -> None:
     if not attempt.datasets or attempt.trial.cache == "any":
         return
     attempt.cache["charge_lag_bytes"] = charge_lag_bytes(os.cpu_count() or 1)
-    attempt.looked_at_ns = time.time_ns()
-    attempt.resident_at_start = tuple(map(resident_bytes, attempt.datasets))
-    attempt.cache["start"] = _look(attempt, sum(attempt.resident_at_start)).to_json()
+    attempt.files_at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in attempt.datasets)
+    attempt.cache["start"] = _look(attempt, sum(resident for resident, _ in attempt.files_at_start)).to_json()
     _require(attempt)
 
 
@@ -56,7 +53,7 @@ def look_at_end(attempt: Attempt) -> None:
         return
     resident = tuple(map(resident_bytes, attempt.datasets))
     end = _look(attempt, sum(resident))
-    came = sum(max(0, now - then) for now, then in zip(resident, attempt.resident_at_start, strict=True))
+    came = sum(max(0, now - then) for now, (then, _) in zip(resident, attempt.files_at_start, strict=True))
     read = (end.read_bytes or 0) - (attempt.cache["start"]["read_bytes"] or 0)
     if came - read > tolerance_bytes(attempt.cache["file_bytes"]):
         came = _came_from_disk(attempt)
@@ -97,11 +94,19 @@ def _came_from_disk(attempt: Attempt) -> int:
     without the disk (holes, preallocated or compressed extents); nor a file that was written meanwhile.
     """
     came = 0
-    for path, before in zip(attempt.datasets, attempt.resident_at_start, strict=True):
+    for path, (before, modified_ns) in zip(attempt.datasets, attempt.files_at_start, strict=True):
         with suppress(OSError):  # gone meanwhile, or another's
-            if path.stat().st_mtime_ns < attempt.looked_at_ns - _CLOCK_SLACK_NS:
+            if _modified_ns(path) == modified_ns:
                 came += min(max(0, uptodate_bytes(path) - before), on_disk_bytes(path))
     return came
+
+
+def _modified_ns(path: Path) -> int:
+    """When a file was last written, in ns since 1970; -1 where it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return -1
 
 
 def _least_resident_bytes(attempt: Attempt) -> int | None:

@@ -1,4 +1,4 @@
-"""The bytes of a file that only a request of the same size brings from the disk (Documentation/filesystems/fiemap.rst)."""
+"""Bytes of a file that only a request of the same size brings from the disk (Documentation/filesystems/fiemap.rst)."""
 
 from __future__ import annotations
 

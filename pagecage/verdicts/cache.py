@@ -31,8 +31,8 @@ def judge_cache_state(record: Record) -> Verdict:
         return Verdict("not_reached", f"{requested}: {why}.")
     charged = f", charged to {cache['charged_to']}" if wanted and cache.get("charged_to") else ""
     method = cache.get("method") or "an unnamed method"
-    share = _share(before, wanted, size)
-    return Verdict("reached" if reached else "not_reached", f"{requested}: {share} by {method}{_at_go(cache)}{charged}.")
+    because = f"{requested}: {_share(before, wanted, size)} by {method}{_at_go(cache)}{charged}."
+    return Verdict("reached" if reached else "not_reached", because)
 
 
 def _share(before: int, wanted: int, size: int) -> str:
