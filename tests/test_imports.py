@@ -15,7 +15,8 @@ from tests.tree import ROOT, files
 # A module imports only what stands to its left, or its own package. A new module is put where it belongs.
 ORDER = (
     *("version", "errors", "units", "process", "playbook"),
-    *("token_bucket", "shared_limit", "cage", "cage_toml", "command", "trial", "experiment", "record", "volumes"),
+    *("token_bucket", "shared_limit", "cage", "cage_toml", "command", "trial", "experiment"),
+    *("record", "cache_proof", "volumes"),
     *("covering", "sweep", "plan", "requirements", "interval", "verdicts", "stopping", "agent"),
     *("definitions", "imports", "runs", "bundle", "hosts", "replay"),
     *("intake", "campaign", "fleet", "cli"),
@@ -31,6 +32,7 @@ AGENT_MAY = {
         "command",
         "trial",
         "record",
+        "cache_proof",
         "requirements",
         "agent",
     ),

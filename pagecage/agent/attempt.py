@@ -109,6 +109,7 @@ class Attempt:
     missed: list[Missed] = field(default_factory=list)
     cage: dict[str, Any] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
+    files_at_start: tuple[tuple[int, int], ...] = ()
     device: dict[str, Any] = field(default_factory=dict)
     machine_memory: dict[str, Any] = field(default_factory=dict)
     dirty_limits: dict[str, Any] = field(default_factory=dict)

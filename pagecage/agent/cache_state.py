@@ -8,7 +8,7 @@ from typing import Any
 
 from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
-from pagecage.agent.pagecache import Residency, evict, load, measure_residency
+from pagecage.agent.pagecache import Residency, evict, load, measure_residency, resident_bytes
 from pagecage.agent.systemd import scope_command, start_slice, stop_slice
 from pagecage.agent.workload_run import CANNOT, fill_all, places_of, program_path
 from pagecage.process import Completed, run
@@ -50,9 +50,9 @@ def _require(attempt: Attempt, found: list[Residency]) -> None:
         raise NotPrepared(f"{cache['resident_bytes_before']} of {cache['file_bytes']} bytes are resident, not {state}")
 
 
-def resident_bytes(paths: tuple[Path, ...]) -> int:
+def all_resident_bytes(paths: tuple[Path, ...]) -> int:
     """Resident bytes of all files together, now."""
-    return sum(measure_residency(path).resident_bytes for path in paths)
+    return sum(map(resident_bytes, paths))
 
 
 def run_before(attempt: Attempt) -> None:
@@ -97,7 +97,7 @@ def _told(attempt: Attempt, argv: list[str], cgroup: Path, done: Completed, seco
     charged = {name: (cgroupfs.read_counters(Path(name))["memory.stat"] or {}).get("file") for name in slices}
     return {
         "argv": argv, "slice": str(cgroup), "exit_status": done.status, "seconds": seconds,
-        "resident_bytes_after": resident_bytes(attempt.datasets), "charged_bytes": charged,
+        "resident_bytes_after": all_resident_bytes(attempt.datasets), "charged_bytes": charged,
     }  # fmt: skip
 
 

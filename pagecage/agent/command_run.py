@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pagecage.agent.attempt import Attempt
+from pagecage.agent.cache_looks import hold_to_state, look_at_end, look_at_go, look_at_start
 from pagecage.agent.caging import confirm_limits, place_of
 from pagecage.agent.listening import listens
 from pagecage.agent.membership import Member, members, outside
@@ -41,6 +42,7 @@ def run_command(attempt: Attempt) -> None:
     """Start, measure, end; fills in counters, measured, exit, response and outcome."""
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     command, attempt.argv = _command(attempt), workload_argv(attempt)
+    look_at_start(attempt)
     begin, place = time.monotonic(), place_of(attempt)
     started = attempt.driver.command(place, gated(attempt.argv))
     sink = attempt.bench.stream.output if command.streams_output else None
@@ -57,6 +59,7 @@ def run_command(attempt: Attempt) -> None:
         _end(attempt, program, watched)
     attempt.timed_out = watched is not None and not _is_done(watched, command)
     attempt.outcome, attempt.error = judge_command(attempt, watched)
+    hold_to_state(attempt)
     attempt.failed_in = None if attempt.has_answer else "run"
     attempt.response = responses(attempt)
     if watched is not None and attempt.response:
@@ -68,7 +71,8 @@ def _command(attempt: Attempt) -> Command:
 
 
 def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
-    """Counters, gate, watch, counters."""
+    """Counters, gate, watch, counters; the files are looked at before the first and after the last."""
+    look_at_go(attempt)
     attempt.fill_buckets()
     attempt.counters["before"] = read_counters(attempt)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
@@ -80,6 +84,7 @@ def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
     attempt.counters["after"] = read_counters(attempt)
     attempt.bench.stream.event("end", trial_id=attempt.trial.trial_id)
     attempt.measured = {"start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": ended - begin}
+    look_at_end(attempt)
     return watched
 
 

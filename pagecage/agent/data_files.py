@@ -12,11 +12,11 @@ from pagecage.requirements import Missed, Requirement
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | Missed:
     """Every regular file among the paths and below them, each once, in order; symbolic links below are not followed."""
-    found: dict[str, Path] = {}
+    found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
             return Missed(Requirement.DATA, f"there is no {path}", "name what is there, or carry it with --copy")
-        found |= {os.path.realpath(file): file for file in _files_of(path)}
+        found |= {_identity(file): file for file in _files_of(path)}
     files = tuple(sorted(found.values()))
     if not files:
         return Missed(
@@ -27,6 +27,12 @@ def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | Missed:
         reason = f"{hidden} is neither ours nor ours to write, so the kernel does not tell whether it is cached"
         return Missed(Requirement.DATA, reason, "run as its owner or as root, or leave --cold out")
     return files
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """Device and inode: two names of one file have the same pages."""
+    status = file.stat()
+    return status.st_dev, status.st_ino
 
 
 def _files_of(path: Path) -> Iterator[Path]:

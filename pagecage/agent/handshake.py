@@ -30,6 +30,7 @@ class Conversation:
     def __init__(self, argv: Sequence[str], *, speaks: bool = True) -> None:
         self.process: Process[bytes] = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
         self.samples: list[dict[str, Any]] = []
+        self.ready: dict[str, Any] = {}
         self.end: dict[str, Any] = {}
         self.has_ended = False
         self._speaks = speaks
@@ -65,6 +66,12 @@ class Conversation:
             time.sleep(_POLL_SECONDS)
         return True
 
+    @property
+    def evicted_bytes(self) -> int:
+        """What it says at `ready` that its set-up dropped of its files from the page cache."""
+        told = self.ready.get("evicted_bytes")
+        return told if isinstance(told, int) else 0
+
     def go(self) -> None:
         """Let the measured part begin."""
         self._send(b"go\n")
@@ -97,6 +104,8 @@ class Conversation:
         content = {key: value for key, value in line.items() if key != "type"}
         if line.get("type") == "sample":
             self.samples.append(content)
+        elif line.get("type") == "ready":
+            self.ready = content
         elif line.get("type") == "end":
             self.end, self.has_ended = content, True
 

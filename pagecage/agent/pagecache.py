@@ -92,6 +92,20 @@ def measure_residency(path: Path) -> Residency:
         return Residency(mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore")
 
 
+def resident_bytes(path: Path) -> int:
+    """Resident bytes of a file; 0 where it is gone, as a command may remove what it was given."""
+    try:
+        return measure_residency(path).resident_bytes
+    except FileNotFoundError:
+        return 0
+
+
+def uptodate_bytes(path: Path) -> int:
+    """Resident bytes of a file without those still being read, which cachestat(2) counts and mincore(2) does not."""
+    with path.open("rb") as file:
+        return mincore_pages(file.fileno(), os.fstat(file.fileno()).st_size) * PAGE_BYTES
+
+
 def evict(path: Path) -> Residency:
     """Write back, drop the file's pages, and measure what is left.
 

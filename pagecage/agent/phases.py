@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pagecage.agent import cgroupfs
 from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
-from pagecage.agent.cache_state import reach_cache_state, resident_bytes, run_before
+from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_before
 from pagecage.agent.caging import prepare_driver, prepare_slice
 from pagecage.agent.calibrate import Calibrator
 from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor, why_not_shared
@@ -271,7 +271,7 @@ def read_totals(attempt: Attempt) -> None:
     assert attempt.cgroup is not None
     attempt.counters["totals"] = {"cgroup": cgroupfs.read_counters(attempt.cgroup)}
     if attempt.datasets:
-        attempt.cache["resident_bytes_after"] = resident_bytes(attempt.datasets)
+        attempt.cache["resident_bytes_after"] = all_resident_bytes(attempt.datasets)
 
 
 PHASES: tuple[tuple[str, Callable[[Attempt], None]], ...] = (

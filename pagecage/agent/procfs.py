@@ -42,10 +42,15 @@ def read_device(maj_min: str, proc: Path = PROC) -> dict[str, int] | None:
     return parse_diskstats(read_text(proc / "diskstats") or "", maj_min)
 
 
+def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
+    """What the host's memory management counted."""
+    return parse_flat_keyed(read_text(proc / "vmstat") or "") or None
+
+
 def read_host(proc: Path = PROC) -> dict[str, Any]:
     """What the host as a whole counted: vmstat, meminfo (kB), stat (ticks)."""
     return {
-        "vmstat": parse_flat_keyed(read_text(proc / "vmstat") or "") or None,
+        "vmstat": read_vmstat(proc),
         "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
         "stat": parse_cpu(read_text(proc / "stat") or ""),
     }

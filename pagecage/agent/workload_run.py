@@ -9,6 +9,7 @@ from typing import Any
 
 from pagecage.agent import cgroupfs, procfs
 from pagecage.agent.attempt import Attempt, RequirementMissed
+from pagecage.agent.cache_looks import go_at_start, hold_to_state, look_at_end, look_at_go, look_at_start
 from pagecage.agent.caging import confirm_limits, place_of
 from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.dataset import sidecar_of
@@ -78,7 +79,9 @@ def run_workload(attempt: Attempt) -> None:
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     attempt.argv = workload_argv(attempt)
     speaks = attempt.trial.workload.kind == "handshake"
+    look_at_start(attempt)
     if not speaks:  # fio's measured part is its whole life, so the counters come first
+        go_at_start(attempt)
         attempt.counters["before"] = read_counters(attempt)
     begin = time.monotonic()
     command = attempt.driver.command(place_of(attempt), attempt.argv)
@@ -94,6 +97,7 @@ def run_workload(attempt: Attempt) -> None:
     if attempt.trial.workload.kind == "fio":
         _take_fio(attempt)
     attempt.outcome, attempt.error = judge_end(attempt)
+    hold_to_state(attempt)
     if attempt.outcome == "requirement_missed":
         attempt.missed = [Missed(Requirement.WORKLOAD, attempt.error or "the workload cannot run on this host", "")]
     attempt.failed_in = None if attempt.has_answer else "run"
@@ -116,6 +120,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
             return False
         attempt.start_seconds = time.monotonic() - begin
         confirm_limits(attempt)
+        look_at_go(attempt, conversation.evicted_bytes)
         attempt.fill_buckets()
         attempt.counters["before"] = read_counters(attempt)
         begin = time.monotonic()
@@ -132,6 +137,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
     attempt.counters["after"] = read_counters(attempt)
     attempt.bench.stream.event("end", trial_id=attempt.trial.trial_id)
     attempt.measured = {"start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": seconds}
+    look_at_end(attempt)
     return finished and (not speaks or conversation.has_ended or conversation.wait_for("end", deadline=deadline))
 
 

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 _SHARED = (
     "__init__.py", "errors.py", "units.py", "process.py", "token_bucket.py", "shared_limit.py", "cage.py", "command.py",
     "trial.py",
-    "record.py",
+    "record.py", "cache_proof.py",
     "requirements.py",
 )  # fmt: skip
 _MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"

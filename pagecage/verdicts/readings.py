@@ -34,7 +34,7 @@ def difference(record: Record, *path: str) -> float | None:
     return None if before is None or after is None else after - before
 
 
-def _io_at(record: Record, moment: str, key: str) -> float | None:
+def io_at(record: Record, moment: str, key: str) -> float | None:
     """One key of the measured disk's io.stat line. A disk that was never touched has no line: 0."""
     table = counter(record, moment, "cgroup", "io.stat")
     disk = record.device.get("maj_min")
@@ -46,7 +46,7 @@ def _io_at(record: Record, moment: str, key: str) -> float | None:
 
 def io_difference(record: Record, key: str) -> float | None:
     """What the slice moved on the measured disk during the measured part (`rbytes wbytes rios wios`)."""
-    before, after = _io_at(record, "before", key), _io_at(record, "after", key)
+    before, after = io_at(record, "before", key), io_at(record, "after", key)
     return None if before is None or after is None else after - before
 
 
@@ -55,7 +55,7 @@ def io_and_seconds(record: Record, key: str) -> tuple[float, float] | None:
     moved, seconds = io_difference(record, key), measured_seconds(record)
     if moved is not None and seconds:
         return moved, seconds
-    total, life = _io_at(record, "totals", key), phase_seconds(record, "run")
+    total, life = io_at(record, "totals", key), phase_seconds(record, "run")
     return (total, life) if total is not None and life else None
 
 

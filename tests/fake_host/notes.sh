@@ -14,8 +14,17 @@ asked() {
     esac
 }
 
-# Do to the agent what the test asked for at this event: end it from outside while it waits for us, or keep it waiting.
+# Do what the test asked for at this event: read $FAKE_FILE or drop it from the page cache, as another process of the
+# machine may; end the agent from outside while it waits for us, or keep it waiting.
 happen() {
+    if asked "${FAKE_READS-}" "$1"; then
+        cat "$FAKE_FILE" >/dev/null
+        note "another process reads at $1"
+    fi
+    if asked "${FAKE_DROPS-}" "$1"; then
+        dd "if=$FAKE_FILE" iflag=nocache count=0 status=none
+        note "another process drops at $1"
+    fi
     if asked "${FAKE_SIGNALS-}" "$1"; then
         kill -s "${FAKE_SIGNAL:-TERM}" "$FAKE_AGENT"
         sleep 0.2

@@ -21,14 +21,31 @@ def say(kind: str, **fields: Any) -> None:
     print(json.dumps({"type": kind, **fields}), flush=True)
 
 
-def wait_for_go() -> None:
-    say("ready")
+def wait_for_go(**told: Any) -> None:
+    say("ready", **told)
     note("ready")
     if sys.stdin.readline() != "go\n":
         sys.exit(1)
     note("go")
     if "go" in os.environ.get("FAKE_SIGNALS", "").split():
         os.kill(int(os.environ["FAKE_AGENT"]), signal.SIGTERM)
+    if "go" in os.environ.get("FAKE_READS", "").split():
+        Path(os.environ["FAKE_FILE"]).read_bytes()
+    if "go" in os.environ.get("FAKE_DROPS", "").split():
+        drop(os.environ["FAKE_FILE"])
+
+
+def drop(path: str) -> None:
+    """Drop a file's pages from the page cache."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+def charged(file_bytes: int) -> None:
+    """What the slice would be charged for of the page cache."""
+    if "FAKE_SLICE" in os.environ:
+        (Path(os.environ["FAKE_SLICE"]) / "memory.stat").write_text(f"anon 0\nfile {file_bytes}\npgsteal 0\n")
 
 
 def read_from_the_disk(read_bytes: int = 1048576, reads: int = 8) -> None:

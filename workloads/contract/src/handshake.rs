@@ -21,10 +21,19 @@ impl Handshake {
     /// # Errors
     /// When stdout or stdin breaks, or another word than `go` arrives.
     pub fn wait_for_go(self) -> Result<bool, Failure> {
+        self.wait_for_go_having_evicted(0)
+    }
+
+    /// The same, saying that the set-up dropped so many bytes of the files from the page cache: whoever measures would
+    /// take it for the work of another process.
+    ///
+    /// # Errors
+    /// When stdout or stdin breaks, or another word than `go` arrives.
+    pub fn wait_for_go_having_evicted(self, bytes: u64) -> Result<bool, Failure> {
         if self == Self::Skipped {
             return Ok(true);
         }
-        line::print(&line::ready())?;
+        line::print(&line::ready(bytes))?;
         let mut word = String::new();
         std::io::stdin()
             .lock()

@@ -15,10 +15,14 @@ pub fn print(object: &Value) -> Result<(), Failure> {
         .map_err(|cause| Failure::of("cannot write to stdout", cause))
 }
 
-/// All set-up is done; the process waits for `go`.
+/// All set-up is done; the process waits for `go`. Its set-up dropped so many bytes of its files from the page cache.
 #[must_use]
-pub fn ready() -> Value {
-    json!({"type": "ready", "pid": std::process::id()})
+pub fn ready(evicted_bytes: u64) -> Value {
+    let mut line = json!({"type": "ready", "pid": std::process::id()});
+    if evicted_bytes > 0 {
+        line["evicted_bytes"] = json!(evicted_bytes);
+    }
+    line
 }
 
 /// A 64-bit sum as text: JSON readers that keep numbers as doubles would round it.

@@ -1,5 +1,6 @@
 //! One run from end to end: set up, wait for `go`, read, report.
 
+use crate::advice::{Advice, FileAdvice};
 use crate::arguments::{Expected, Plan};
 use crate::coverage;
 use crate::proc;
@@ -26,7 +27,7 @@ pub fn measure(plan: &Plan) -> Result<(), Failure> {
     let gathered = Team::new(plan, &source, &map).work(|team| {
         warm(plan, team, &mut totals)?;
         moments.ready = look(plan)?;
-        wanted = plan.handshake.wait_for_go()?;
+        wanted = plan.handshake.wait_for_go_having_evicted(evicted_by_advice(plan, &moments))?;
         let before = proc::tlb_shootdowns();
         if wanted {
             passes(plan, team, &mut totals)?;
@@ -48,6 +49,16 @@ pub fn measure(plan: &Plan) -> Result<(), Failure> {
 fn look(plan: &Plan) -> Result<Residency, Failure> {
     let size_bytes = source::size_of(&plan.file, plan.size_bytes)?;
     Ok(Residency::of(&plan.file, size_bytes as u64))
+}
+
+/// What the set-up dropped from the page cache; nothing unless it was asked to, since another process may drop pages.
+fn evicted_by_advice(plan: &Plan, moments: &Moments) -> u64 {
+    let drops = plan.fadvise == FileAdvice::DontNeed || plan.advice == Advice::PageOut;
+    if drops {
+        moments.evicted_bytes().unwrap_or(0)
+    } else {
+        0
+    }
 }
 
 /// Runs the passes that nobody measures, before `ready`. What they add up to is checked all the same.

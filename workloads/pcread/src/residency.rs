@@ -50,11 +50,16 @@ impl Residency {
 }
 
 impl Moments {
+    /// What of the file the set-up dropped from the page cache; none where the kernel does not tell.
+    #[must_use]
+    pub fn evicted_bytes(&self) -> Option<u64> {
+        self.open.file_bytes.zip(self.ready.file_bytes).map(|(open, ready)| open.saturating_sub(ready))
+    }
+
     /// The figures, by name.
     #[must_use]
     pub fn to_json(self, size_bytes: u64) -> Map<String, Value> {
         let fraction = self.end.file_bytes.map(|bytes| bytes as f64 / size_bytes as f64);
-        let evicted = self.open.file_bytes.zip(self.ready.file_bytes);
         let grown = self.end.buff_cache_bytes.zip(self.ready.buff_cache_bytes);
         let figures = [
             ("resident_open_bytes", json!(self.open.file_bytes)),
@@ -62,7 +67,7 @@ impl Moments {
             ("resident_end_bytes", json!(self.end.file_bytes)),
             ("resident_end_fraction", json!(fraction)),
             ("resident_end_buckets", json!(self.end.buckets)),
-            ("setup_evicted_bytes", json!(evicted.map(|(open, ready)| open.saturating_sub(ready)))),
+            ("setup_evicted_bytes", json!(self.evicted_bytes())),
             (
                 "buff_cache_growth_bytes",
                 json!(grown.map(|(end, ready)| i128::from(end) - i128::from(ready)).and_then(fitting)),

@@ -82,6 +82,24 @@ fn populating_maps_every_page_before_ready() {
 }
 
 #[test]
+fn what_the_set_up_drops_is_said_at_ready() {
+    let data = Dataset::new("dropped");
+    let evicted = |arguments: &str| {
+        let mut talk = talk_about(&data, arguments);
+        let ready = talk.hear("ready");
+        talk.say("go\n");
+        talk.hear("sample");
+        talk.hear("end");
+        assert_eq!(talk.close_and_wait().0, Some(0));
+        ready["evicted_bytes"].as_u64()
+    };
+    std::fs::read(&data.file).unwrap(); // so that there is something to drop
+    std::fs::File::open(&data.file).unwrap().sync_all().unwrap(); // what was just made is dirty, and stays
+    assert_eq!(evicted("--fadvise normal"), None);
+    assert_eq!(evicted("--fadvise dontneed"), Some(common::SIZE_BYTES.next_multiple_of(4096)));
+}
+
+#[test]
 fn a_wrong_sum_is_said_in_the_end_line_and_by_the_exit_code() {
     let data = Dataset::new("late");
     let mut talk = talk_about(&data, "--expect-checksum 1");

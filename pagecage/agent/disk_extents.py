@@ -1,0 +1,46 @@
+"""Bytes of a file that only a request of the same size brings from the disk (Documentation/filesystems/fiemap.rst)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+from pagecage.units import PAGE_BYTES
+
+_FS_IOC_FIEMAP = 0xC020660B
+_HEADER = struct.Struct("=QQLLLL")  # start, length, flags, extents mapped, extents that fit, reserved
+_EXTENT = struct.Struct("=QQQ2QL3L")  # logical, physical, length, reserved, flags, reserved
+_EXTENTS_A_CALL = 128
+_LAST = 0x1
+# UNKNOWN, DELALLOC, ENCODED (compressed or encrypted), DATA_INLINE, DATA_TAIL, UNWRITTEN (include/uapi/linux/fiemap.h)
+_TAKES_NO_REQUEST_OF_ITS_SIZE = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
+_WHOLE = (1 << 64) - 1
+
+
+def on_disk_bytes(path: Path) -> int:
+    """Bytes in extents that are written and as long on the disk as in the file; 0 on file systems that do not tell."""
+    with path.open("rb") as file:
+        size = -(-os.fstat(file.fileno()).st_size // PAGE_BYTES) * PAGE_BYTES
+        total, start = 0, 0
+        while extents := _extents(file.fileno(), start):
+            total += sum(length for _, length, flags in extents if not flags & _TAKES_NO_REQUEST_OF_ITS_SIZE)
+            offset, length, flags = extents[-1]
+            if flags & _LAST:
+                break
+            start = offset + length
+    return min(total, size)
+
+
+def _extents(descriptor: int, start: int) -> list[tuple[int, int, int]]:
+    """Offset, length and flags of the extents from `start` on, as many as fit one call."""
+    room = _HEADER.size + _EXTENTS_A_CALL * _EXTENT.size
+    asked = bytearray(_HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0).ljust(room, b"\0"))
+    try:
+        fcntl.ioctl(descriptor, _FS_IOC_FIEMAP, asked)
+    except OSError:  # EOPNOTSUPP: tmpfs, network file systems
+        return []
+    mapped = _HEADER.unpack_from(asked)[3]
+    found = [_EXTENT.unpack_from(asked, _HEADER.size + n * _EXTENT.size) for n in range(mapped)]
+    return [(one[0], one[2], one[5]) for one in found]

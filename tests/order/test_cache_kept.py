@@ -1,0 +1,219 @@
+"""Another process that reads or drops the files between their proof and the end: its trial has no answer, ours has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pagecage.agent import cache_looks
+from pagecage.agent.pagecache import measure_residency
+from pagecage.cage import Cage
+from pagecage.command import Command
+from pagecage.record import Record
+from pagecage.trial import Dataset, Trial, Workload
+from pagecage.units import MIB
+from pagecage.verdicts.cache import judge_cache_state
+from tests.fake_host.machine import LIGHT, Machine, make_dataset, make_trial
+from tests.order.test_trial_order import carry_out
+from tests.order.test_trial_preparations import FIO
+
+DATA = Dataset(8 * MIB)
+MEMORY = Cage("memory", {"MemoryMax": 64 * MIB, "MemorySwapMax": 0})
+IO_STAT = 'echo "$FAKE_MAJ_MIN rbytes=%d rios=9" >"$FAKE_SLICE/io.stat"'
+CHARGED = 'printf "anon 0\\nfile %d\\n" >"$FAKE_SLICE/memory.stat"'
+READS = 'cat "$FAKE_FILE" >/dev/null'
+HONEST = "; ".join((READS, CHARGED % DATA.size_bytes, IO_STAT % DATA.size_bytes))
+SERVES = "; echo serving; exec sleep 60"
+
+
+@pytest.fixture
+def data(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is larger than what may lack its explanation, on a machine with two CPUs."""
+    monkeypatch.setattr(cache_looks.os, "cpu_count", lambda: 2)
+    path = make_dataset(machine.data, DATA)
+    monkeypatch.setenv("FAKE_FILE", str(path))
+    return path
+
+
+def reads(*arguments: str, **changes: Any) -> Trial:
+    """A trial of the fake workload that reads its file, under the name of one whose figures are believed."""
+    workload = Workload("pcread", ("--file", "{file}", *arguments))
+    return make_trial(**{"workload": workload, "dataset": DATA, "cage": LIGHT, "collectors": ("vmtouch",), **changes})
+
+
+def runs(script: str, **changes: Any) -> Trial:
+    """The same of a command."""
+    command = Command(is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes})
+    workload = Workload("sh", ("-c", script), "command", command=command)
+    return reads(**{"workload": workload, "cage": MEMORY, **changes})
+
+
+@pytest.fixture(autouse=True)
+def programs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake workloads, one of them as pcread."""
+    folder = machine.root / "programs"
+    folder.mkdir()
+    source = Path(__file__).parent.parent / "fake_workloads"
+    for path in source.iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / "pcread").symlink_to(source / "reads.py")
+    monkeypatch.setattr("tests.fake_host.machine.WORKLOADS", folder)
+
+
+def refused(record: Record, says: str) -> None:
+    assert (record.outcome, record.phase) == ("not_prepared", "run")
+    assert says in (record.error or "")
+    assert record.response == {}
+    judged = judge_cache_state(record)
+    assert judged.verdict == "not_reached"
+    assert record.error is not None
+    assert record.error in judged.because, "agent and verdict say the same"
+
+
+def believed(record: Record) -> None:
+    assert (record.outcome, record.error) == ("ok", None)
+    assert judge_cache_state(record).verdict == "reached"
+    assert record.response
+
+
+def test_the_trials_own_reading_is_believed(machine: Machine, data: Path) -> None:
+    record = carry_out(machine, reads())
+    believed(record)
+    looks = [record.cache[moment] for moment in ("start", "go", "end")]
+    assert [look["resident_bytes"] for look in looks] == [0, 0, DATA.size_bytes]
+    assert [look["read_bytes"] for look in looks] == [0, 0, DATA.size_bytes]
+    assert looks[-1]["charged_bytes"] == record.cache["came_bytes"] == DATA.size_bytes
+
+
+@pytest.mark.parametrize(
+    ("moment", "says", "got_ready"),
+    [("start", "before the program started another process had read 8 MiB", False),
+     ("scope", "before `go` another process had read 8 MiB", True)],
+)  # fmt: skip
+def test_what_is_read_before_go_lets_nothing_go(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, says: str, got_ready: bool
+) -> None:
+    monkeypatch.setenv("FAKE_READS", moment)
+    record = carry_out(machine, reads())
+    told = machine.told()
+    assert f"another process reads at {moment}" in told
+    refused(record, says)
+    assert record.measured is None
+    assert ("workload ready" in told, "workload go" in told) == (got_ready, False)
+    assert machine.left() == []
+
+
+@pytest.mark.parametrize("driver", ["systemd-scope", "systemd-service", "docker"])
+def test_whoever_runs_it(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, driver: str) -> None:
+    monkeypatch.setenv("FAKE_READS", "start")
+    refused(carry_out(machine, reads(driver=driver)), "before the program started")
+
+
+def test_what_is_read_while_it_runs_is_found_at_the_end(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workload has done nothing wrong, and its figures are another's work."""
+    monkeypatch.setenv("FAKE_READS", "go")
+    record = carry_out(machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}"))))
+    refused(record, "another process has read 8 MiB of the files, as it is charged for these pages")
+    assert record.measured is not None
+    assert record.workload["end"]["checksum_ok"] is True
+    assert machine.left() == []
+
+
+def test_what_is_read_and_dropped_again_while_it_runs_is_missing_from_the_disk(machine: Machine, data: Path) -> None:
+    """By the end nothing of it is left in the cache, and the slice read too little for what it asked for."""
+    workload = Workload("pcread", ("--file", "{file}", "--direct", "--short"))
+    refused(carry_out(machine, reads(workload=workload)), "8 MiB that it asked for were not in the page cache")
+
+
+@pytest.mark.parametrize("serves", [{}, {"ready_when": "serving"}], ids=["command", "service"])
+@pytest.mark.parametrize(
+    ("moment", "script", "says"),
+    [
+        ("start", HONEST, "before the program started"), ("scope", HONEST, "before `go`"),
+        ("", READS, "as it is charged for these pages"), ("", HONEST, None),
+        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the disk delivered 0 B to the slice"),
+    ],
+)  # fmt: skip
+def test_a_command_and_a_service(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, script: str, says: str | None,
+    serves: dict[str, str],
+) -> None:  # fmt: skip
+    """Their own figures tell nothing, so that the pages do: who is charged for them, and who read them."""
+    monkeypatch.setenv("FAKE_READS", moment)
+    record = carry_out(machine, runs(script + (SERVES if serves else ""), **serves))
+    if says is None:
+        believed(record)
+    else:
+        refused(record, says)
+    assert machine.left() == []
+
+
+def test_fio_is_looked_at_before_it_starts(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = machine.root / "tools"
+    tools.mkdir()
+    (tools / "fio").write_text(FIO)
+    (tools / "fio").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{machine.environment()['PATH']}")
+    fio = reads(workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=())
+    honest = carry_out(machine, fio)
+    believed(honest)
+    assert honest.cache["go"] == honest.cache["start"]
+    monkeypatch.setenv("FAKE_READS", "start")
+    refused(carry_out(machine, fio), "before the program started")
+
+
+def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a command writes comes into the page cache without a read, and is charged to it; so does a hole."""
+    script = f'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none; {CHARGED % DATA.size_bytes}'
+    believed(carry_out(machine, runs(script)))
+    monkeypatch.setattr(cache_looks, "on_disk_bytes", lambda _: 0)
+    believed(carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes)))))
+
+
+def test_a_command_may_remove_its_file(machine: Machine, data: Path) -> None:
+    record = carry_out(machine, runs(HONEST + '; rm "$FAKE_FILE"', collectors=()))
+    believed(record)
+    assert record.cache["resident_bytes_after"] == 0
+
+
+def test_any_state_is_nobodys_business(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_READS", "start go")
+    record = carry_out(machine, reads(cache="any"))
+    assert record.outcome == "ok"
+    assert "start" not in record.cache
+
+
+@pytest.mark.parametrize(
+    ("moment", "says"),
+    [
+        ("start", "8 MiB of the files left the page cache before the program started"),
+        ("scope", "8 MiB of the files left the page cache before `go`"),
+        ("go", "8 MiB of the files had to be read again"),
+    ],
+)
+def test_a_resident_file_that_another_process_drops(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, says: str
+) -> None:
+    believed(carry_out(machine, reads("--direct", cache="resident")))
+    monkeypatch.setenv("FAKE_DROPS", moment)
+    refused(carry_out(machine, reads(cache="resident")), says)
+    assert machine.left() == []
+
+
+def test_a_resident_file_of_a_command(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropping it when it is done is its own affair; reading it in again is not what was asked for."""
+    drops = 'dd "if=$FAKE_FILE" iflag=nocache count=0 status=none'
+    believed(carry_out(machine, runs(drops, cache="resident")))
+    refused(carry_out(machine, runs(f"{drops}; {IO_STAT % DATA.size_bytes}", cache="resident")), "had to be read again")
+
+
+def test_what_a_workload_drops_in_its_set_up_it_must_own_up_to(machine: Machine, data: Path) -> None:
+    believed(carry_out(machine, reads("--drops", "--owns-up", cache="resident")))
+    refused(carry_out(machine, reads("--drops", cache="resident")), "left the page cache before `go`")
+    assert measure_residency(data).is_empty

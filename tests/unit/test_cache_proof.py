@@ -1,0 +1,192 @@
+"""When a proven cache state is held to have lasted: no honest trial is accused, and none with a stranger passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pagecage.cache_proof import Look, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
+from pagecage.units import MIB, PAGE_BYTES
+
+FILES = 64 * MIB
+LAG = charge_lag_bytes(2)
+SPARE = tolerance_bytes(FILES)
+PAGES = FILES // PAGE_BYTES
+NOTHING = Look(0, 0, 0, 0, 0)
+FULL = Look(FILES, 0, 0, 0, 0)
+END = {"checksum": "7", "distinct_bytes": FILES}
+
+
+def cache(requested: str, start: Look, go: Look | None = None, end: Look | None = None, **more: Any) -> dict[str, Any]:
+    """`cache` of a record with these looks."""
+    looks = {"start": start, "go": go, "end": end}
+    return {
+        "requested": requested, "file_bytes": FILES, "charge_lag_bytes": LAG,
+        "resident_bytes_before": FILES if requested == "resident" else 0,
+        **{moment: look.to_json() for moment, look in looks.items() if look}, **more,
+    }  # fmt: skip
+
+
+def pages(least: int = 0, most: int = PAGES) -> st.SearchStrategy[int]:
+    return st.integers(least, most).map(lambda count: count * PAGE_BYTES)
+
+
+@st.composite
+def honest(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
+    """A cold trial that nobody disturbed: what its slice reads is charged to it, and some of it is dropped again.
+
+    memory.stat may be behind, other files are read too, and what is asked for may be read several times.
+    """
+    set_up, other = draw(pages()), draw(pages())
+    first, again = draw(pages(0, PAGES - set_up // PAGE_BYTES)), draw(pages())
+    dropped, late = draw(pages(0, (set_up + first) // PAGE_BYTES)), draw(pages(0, LAG // PAGE_BYTES))
+    go = Look(set_up, max(0, set_up - late), set_up, 0, 0)
+    left = set_up + first - dropped
+    end = Look(left, max(0, left + other - late), set_up + first + again + other, dropped, 0)
+    came = draw(pages(0, left // PAGE_BYTES))
+    return cache("cold", NOTHING, go, end, came_bytes=came), draw(pages(0, (set_up + first) // PAGE_BYTES))
+
+
+@given(honest())
+def test_no_honest_cold_trial_is_accused(trial: tuple[dict[str, Any], int]) -> None:
+    found, asked = trial
+    assert why_broken(found, asked) is None
+
+
+@given(trial=honest(), foreign=pages((SPARE + LAG) // PAGE_BYTES + 1))
+def test_pages_that_nobody_of_the_trial_is_charged_for_are_another_processs(
+    trial: tuple[dict[str, Any], int], foreign: int
+) -> None:
+    found, _ = trial
+    end = found["end"]
+    clean = end | {"charged_bytes": min(end["charged_bytes"], end["resident_bytes"])}
+    why = why_broken(found | {"end": clean | {"resident_bytes": end["resident_bytes"] + foreign}})
+    assert why is not None
+    assert "as it is charged for these pages" in why
+
+
+@given(read=pages(), short=pages(SPARE // PAGE_BYTES + 1))
+def test_what_the_disk_did_not_deliver_came_from_another_process(read: int, short: int) -> None:
+    """However much of it is still there, and whoever is charged."""
+    end = Look(0, FILES, read, 0, 0)
+    assert why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + SPARE) is None
+    why = why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + short)
+    assert why is not None
+    assert "that it asked for were not in the page cache: the disk delivered" in why
+    assert why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=read + SPARE)) is None
+    assert "came into the page cache" in (
+        why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=read + short)) or ""
+    )
+
+
+@given(pages(1))
+def test_one_page_before_the_program_starts_is_too_much(foreign: int) -> None:
+    why = why_broken(cache("cold", Look(foreign, 0, 0, 0, 0)))
+    assert why is not None
+    assert why.startswith("before the program started another process had read")
+
+
+@given(foreign=pages(1), read=st.just(0) | pages(1, 16), charged=pages(0, 16))
+def test_before_go_only_what_the_slice_itself_read_is_its_own(foreign: int, read: int, charged: int) -> None:
+    why = why_broken(cache("cold", NOTHING, Look(foreign, charged, read, 0, 0)))
+    assert (why is not None) == (foreign > (0 if read == 0 else max(read, charged) + SPARE + LAG))
+
+
+def test_read_ahead_that_waits_at_the_cap_is_charged_before_it_is_counted() -> None:
+    """Of a whole file that was announced at the set-up, the first request has left the cap."""
+    assert why_broken(cache("cold", NOTHING, Look(FILES, FILES, 128 << 10, 0, 0))) is None
+
+
+def test_a_step_in_a_sibling_slice_keeps_its_pages() -> None:
+    step = {"resident_bytes_after": 20 * MIB}
+    start, end = Look(20 * MIB, 0, 0, 0, 0), Look(50 * MIB, 30 * MIB, 44 * MIB, 0, 0)
+    assert why_broken(cache("cold", start, start, end, step=step, came_bytes=30 * MIB), FILES) is None
+    more = Look(60 * MIB, 30 * MIB, 44 * MIB, 0, 0)
+    assert why_broken(cache("cold", start, start, more, step=step, came_bytes=30 * MIB), FILES) is not None
+    assert why_broken(cache("cold", Look(24 * MIB, 0, 0, 0, 0), step=step)) is not None
+    assert why_broken(cache("cold", Look(20 * MIB + SPARE, 0, 0, 0, 0), step=step)) is None
+
+
+@pytest.mark.parametrize("missing", ["charged_bytes", "read_bytes"])
+def test_what_a_kernel_does_not_tell_accuses_nobody(missing: str) -> None:
+    """The other counter still does."""
+    start, go = (Look(0, 0, 0, 0, 0).to_json() | {missing: None} for _ in range(2))
+    end = Look(FILES, FILES, FILES, 0, 0).to_json() | {missing: None}
+    found = cache("cold", NOTHING, came_bytes=FILES) | {"start": start, "go": go, "end": end}
+    assert why_broken(found, FILES) is None
+    told = {"charged_bytes": "read_bytes", "read_bytes": "charged_bytes"}[missing]
+    assert why_broken(found | {"end": end | {told: 0}}, FILES) is not None
+
+
+def test_a_kernel_that_tells_nothing_accuses_nobody() -> None:
+    silent = Look(FILES)
+    assert why_broken(cache("cold", Look(0), silent, silent, came_bytes=FILES), FILES) is None
+
+
+@given(pages(1))
+def test_a_resident_file_is_whole_when_the_program_starts_and_at_go(gone: int) -> None:
+    short = Look(FILES - gone, 0, 0, 0, 0)
+    assert "left the page cache before the program started" in (why_broken(cache("resident", short)) or "")
+    assert "left the page cache before `go`" in (why_broken(cache("resident", FULL, short)) or "")
+    assert why_broken(cache("resident", FULL, FULL)) is None
+
+
+def test_what_a_workload_drops_itself_is_its_own() -> None:
+    """As vmtouch -e does, and pcread --fadvise dontneed, which says so; then it may read it again as well."""
+    gone, end = Look(0, 0, 0, 0, 0), Look(FILES, FILES, FILES, 0, 0)
+    assert why_broken(cache("resident", FULL, gone, end, evicted_bytes=FILES), FILES) is None
+    assert why_broken(cache("resident", FULL, gone, evicted_bytes=FILES // 2)) is not None
+
+
+def test_what_the_trials_own_limit_reclaims_of_its_own_pages_is_its_own() -> None:
+    """Loaded by a step in the same slice, so that the slice is charged."""
+    start = Look(FILES, FILES, FILES, 0, 0)
+    go = Look(FILES - 8 * MIB, FILES - 8 * MIB, FILES, 8 * MIB, 0)
+    assert why_broken(cache("resident", start, go)) is None
+    assert why_broken(cache("resident", FULL, go)) is not None, "the slice reclaims nothing of what others are charged"
+
+
+REREAD = Look(FILES, 30 * MIB, 30 * MIB, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("end", "more", "asked", "broken"),
+    [
+        (REREAD, {}, FILES, True), (REREAD, {}, None, False), (REREAD, {"least_resident_bytes": MIB}, None, True),
+        (Look(FILES, 0, FILES, 0, 0), {}, FILES, False),  # direct reads leave it where it is
+        (Look(FILES, SPARE, SPARE, 0, 0), {}, FILES, False),
+        (Look(30 * MIB, 0, 0, 0, 0), {}, None, False),  # dropped when it was no more needed
+        (Look(30 * MIB, 0, 20 * MIB, 0, 0), {}, None, True),
+        (Look(FILES, 30 * MIB, 30 * MIB, 0, 30 * MIB), {}, FILES, False),  # the host was short of memory
+        (Look(FILES, 4 * MIB, 60 * MIB, 56 * MIB, 0), {}, FILES, True),  # a tight cage drops what it read itself
+    ],
+)  # fmt: skip
+def test_a_resident_file_that_had_to_be_read_again(
+    end: Look, more: dict[str, int], asked: int | None, broken: bool
+) -> None:
+    why = why_broken(cache("resident", FULL, FULL, end, **more), asked)
+    assert (why is not None) == broken, why
+    assert why is None or "had to be read again" in why
+
+
+@pytest.mark.parametrize("requested", ["any", "cold"])
+def test_a_state_nobody_asked_for_or_looked_at_holds(requested: str) -> None:
+    assert why_broken({"requested": requested, "file_bytes": FILES, "resident_bytes_before": 0}, FILES) is None
+    assert why_broken(cache("any", FULL, FULL, FULL)) is None
+
+
+@pytest.mark.parametrize(
+    ("program", "end", "asked"),
+    [
+        ("pcread", END, FILES), ("pcscan-c", END, FILES), ("pcread", {}, None), ("pcwrite", END, None),
+        ("fio", END, None), (None, END, None), ("pcread", END | {"checksum": None}, None),
+        ("pcread", END | {"distinct_bytes": "all"}, None),
+    ],
+)  # fmt: skip
+def test_only_what_went_through_its_hands_was_asked_for(
+    program: str | None, end: dict[str, Any], asked: int | None
+) -> None:
+    assert asked_bytes(program, end) == asked
