@@ -5,6 +5,7 @@ What only one verb needs is imported by it, so that those that merely show somet
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
+from pagecage.cli import failures
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
 from pagecage.cli.choose import FleetWishes, Wishes, definitions, is_group
@@ -23,7 +25,7 @@ from pagecage.cli.form import Form, Json
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import publish_site, render, report, show_answers, show_claims, show_run
 from pagecage.cli.say import say
-from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.plan import plan_to_json
 from pagecage.runs import find_run
@@ -250,21 +252,24 @@ def _command() -> str:
 
 def main() -> int:
     """Entry point: a user's mistake is a sentence and its mend, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a file may be no text, and a locale lack a character
+        sys.stdout.reconfigure(errors="backslashreplace")
     # Leave as cleanly as on Ctrl-C; and Ctrl-C itself, because a shell's `&` and cron start programs that ignore it.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
-        return int(app(sys.argv[1:], exit_on_error=False, print_error=True, result_action="return_value") or EXIT_OK)
+        return int(app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value") or EXIT_OK)
     except PagecageError as error:
-        say(f"pagecage: {error}")
-        return error.exit_code
+        return failures.tell(error)
+    except CycloptsError as error:
+        return failures.tell(failures.refusal(error))
     except KeyboardInterrupt:
         say("interrupted")
         return EXIT_INTERRUPTED
-    except CycloptsError:
-        return EXIT_USAGE
     except BrokenPipeError:
         return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - whatever else comes is a defect of ours, and is told as one
+        return failures.tell_defect(error)
 
 
 if __name__ == "__main__":
