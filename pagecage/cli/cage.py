@@ -13,18 +13,20 @@ from pagecage.cli.cage_import import import_cage
 from pagecage.cli.cage_order import Ordered, Positive, bought, profile_of_order
 from pagecage.cli.cage_save import new_name, save_profile
 from pagecage.cli.choose import definitions
+from pagecage.cli.examples import examples
 from pagecage.cli.form import Json
 from pagecage.cli.places import TOP
 from pagecage.definitions.offers import read_offers
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 
 CAGES = TOP / "cgroups"
-app = App(name="cage", help="Cloud volumes and customers' files as cages: list, show, import.")
-app.command(import_cage, name="import")
+_ABOUT = "Cloud volumes and customers' files as cages: list, show, import."
+app = App(name="cage", help=_ABOUT, help_epilogue=examples("cage"))
+app.command(import_cage, name="import", help_epilogue=examples("cage import"))
 _error = Console(stderr=True, highlight=False)
 
 
-@app.command(name="list")
+@app.command(name="list", help_epilogue=examples("cage list"))
 def list_(
     *,
     provider: str | None = None,
@@ -56,7 +58,7 @@ def list_(
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("cage show"))
 def show(
     name: str,
     ordered: Ordered = Ordered(),  # noqa: B008 - frozen

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from pagecage.cli.examples import examples
 from pagecage.cli.host_fit import provision, unprovision, verify
 from pagecage.cli.say import say_step
 from pagecage.errors import EXIT_OK
@@ -18,7 +19,8 @@ from pagecage.hosts.vm.cache import DEFAULT_NAME, Cache, known_caches
 from pagecage.hosts.vm.host import Making
 from pagecage.hosts.vm.machine import CPUS
 
-app = App(name="host", help="Make hosts fit for experiments, and look after the embedded guest.")
+_ABOUT = "Make hosts fit for experiments, and look after the embedded guest."
+app = App(name="host", help=_ABOUT, help_epilogue=examples("host"))
 Vm = Annotated[Literal["vm"], Parameter(help="the only host that can be brought up and down")]
 Called = Annotated[
     str, Parameter(name="--name", help="which guest, where there are several; HOST=vm is the one called vm")
@@ -28,10 +30,10 @@ Cpus = Annotated[int, Parameter(validator=Number(gte=1, lte=64), help="how many 
 
 
 for _verb in (provision, verify, unprovision):
-    app.command(_verb)
+    app.command(_verb, help_epilogue=examples(f"host {_verb.__name__}"))
 
 
-@app.command
+@app.command(help_epilogue=examples("host up"))
 def up(host: Vm = "vm", *, called: Called = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS) -> int:
     """Restore the guest and leave it running (make it first, where there is none).
 
@@ -41,20 +43,20 @@ def up(host: Vm = "vm", *, called: Called = DEFAULT_NAME, suite: Suite = None, c
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("host down"))
 def down(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """End the guest that `up` left running."""
     guest.down(say_step, Cache.of_user(called))
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("host shell"))
 def shell(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """A root shell in the guest; it is brought up if it is not."""
     return guest.shell(say_step, Cache.of_user(called))
 
 
-@app.command
+@app.command(help_epilogue=examples("host status"))
 def status(
     host: Vm = "vm",
     *,
@@ -71,14 +73,14 @@ def status(
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("host rebuild"))
 def rebuild(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """Throw image and saved state away and make them again; datasets stay."""
     guest.rebuild(say_step, Cache.of_user(called))
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("host pack"))
 def pack(
     host: Vm = "vm", *, out: Annotated[Path, Parameter(help="the folder that becomes build/guest of a copy")]
 ) -> int:
@@ -90,7 +92,7 @@ def pack(
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("host inventory"))
 def inventory() -> int:
     """Print the guests that run as an inventory of Ansible's: the group vm has the one of that name, guests has all."""
     from pagecage.hosts.vm.fitting import GUEST, guest_variables, kept_variables

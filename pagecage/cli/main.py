@@ -5,6 +5,7 @@ What only one verb needs is imported by it, so that those that merely show somet
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -14,37 +15,35 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
+from pagecage.cli import failures
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
 from pagecage.cli.choose import FleetWishes, Wishes, definitions, is_group
 from pagecage.cli.compare import compare
+from pagecage.cli.examples import examples
 from pagecage.cli.form import Form, Json
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import publish_site, render, report, show_answers, show_claims, show_run
 from pagecage.cli.say import say
-from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
+from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.plan import plan_to_json
 from pagecage.runs import find_run
 from pagecage.version import VERSION
 
-_EPILOGUE = """Examples:
+_EPILOGUE = """Examples; `pagecage VERB --help` has each verb's own:
 
   pagecage list
   pagecage run constrained-random
-  pagecage run constrained-random --size smoke --cage customer-tenth --repeats 5
   pagecage run constrained-random --resume
   pagecage show constrained-random --json
   pagecage replay customer --cold index.db -- ./server --load-index
-  pagecage shell customer
   pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
-  pagecage claims --experiment constrained-random
-  pagecage answers
-  pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 --treatment load=lazy-random
   pagecage publish
 
-Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials without an answer, 5 and 6 a gate
-that failed or could not be decided, 130 interrupted."""
+Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials
+without an answer, 5 and 6 a gate that failed or could not be decided, 130
+interrupted."""
 app = App(
     name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
     help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
@@ -59,13 +58,14 @@ _LATER = {
     "sweep": ("sweep:app", "Vary one limit of a cage and find where raising it stops to pay."),
 }
 for _name, (_where, _about) in _LATER.items():
-    app.command(f"pagecage.cli.{_where}", name=_name, help=_about)
+    _kept = {"help_epilogue": examples(_name)} if _name == "probe" else {}  # an App brings its own
+    app.command(f"pagecage.cli.{_where}", name=_name, help=_about, **_kept)
 for _verb in (compare, bundle, render_bundle):
-    app.command(_verb)
+    app.command(_verb, help_epilogue=examples(_verb.__name__))
 app.register_install_completion_command()
 
 
-@app.command(name="list")
+@app.command(name="list", help_epilogue=examples("list"))
 def list_experiments(*, as_json: Json = False) -> int:
     """Show every experiment: its name, its question, its factors and treatments."""
     from pagecage.cli import carry_out
@@ -81,7 +81,7 @@ def list_experiments(*, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("plan"))
 def plan(
     name: str,
     wishes: Wishes = Wishes(),  # noqa: B008 - frozen
@@ -111,7 +111,7 @@ def plan(
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("run"))
 def run(
     name: str,
     wishes: Wishes = Wishes(),  # noqa: B008 - frozen
@@ -151,7 +151,7 @@ def run(
     return replay_end.exit_code(job, status, say)
 
 
-@app.command
+@app.command(help_epilogue=examples("show"))
 def show(
     name: str,
     form: Form = Form(),  # noqa: B008 - frozen
@@ -180,7 +180,7 @@ def show(
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("publish"))
 def publish(*runs: str, out: Path = TOP / "site") -> int:
     """Make a static site that opens anywhere, offline: reports, the scorecard, the answers, the documents.
 
@@ -196,7 +196,7 @@ def publish(*runs: str, out: Path = TOP / "site") -> int:
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("claims"))
 def claims(*, experiment: str | None = None, as_json: Json = False) -> int:
     """Print every published figure, what the newest runs measured for it, and whether it held.
 
@@ -209,7 +209,7 @@ def claims(*, experiment: str | None = None, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-@app.command
+@app.command(help_epilogue=examples("answers"))
 def answers(*, markdown: bool = False, as_json: Json = False) -> int:
     """Print the questions that the articles left open, and what the newest runs say to each.
 
@@ -222,7 +222,7 @@ def answers(*, markdown: bool = False, as_json: Json = False) -> int:
     return EXIT_OK
 
 
-@app.command(name="doctor")
+@app.command(name="doctor", help_epilogue=examples("doctor"))
 def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
     """Say what this machine has and lacks for measuring, and what mends it; 3 when no host would work."""
     from pagecage.cli import doctor
@@ -236,7 +236,7 @@ def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
     return EXIT_OK if hosts else EXIT_HOST
 
 
-@app.command
+@app.command(help_epilogue=examples("schema"))
 def schema(directory: Path = TOP / "docs/schema") -> int:
     """Write the JSON Schemas of definitions and cages (an editor completes keys with them)."""
     from pagecage.definitions.catalogue import schemas
@@ -252,21 +252,24 @@ def _command() -> str:
 
 def main() -> int:
     """Entry point: a user's mistake is a sentence and its mend, never a traceback."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a file may be no text, and a locale lack a character
+        sys.stdout.reconfigure(errors="backslashreplace")
     # Leave as cleanly as on Ctrl-C; and Ctrl-C itself, because a shell's `&` and cron start programs that ignore it.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
-        return int(app(sys.argv[1:], exit_on_error=False, print_error=True, result_action="return_value") or EXIT_OK)
+        return int(app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value") or EXIT_OK)
     except PagecageError as error:
-        say(f"pagecage: {error}")
-        return error.exit_code
+        return failures.tell(error)
+    except CycloptsError as error:
+        return failures.tell(failures.refusal(error))
     except KeyboardInterrupt:
         say("interrupted")
         return EXIT_INTERRUPTED
-    except CycloptsError:
-        return EXIT_USAGE
     except BrokenPipeError:
         return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - whatever else comes is a defect of ours, and is told as one
+        return failures.tell_defect(error)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.carry_out import Job, begun, carry_out
+from pagecage.cli.examples import examples
 from pagecage.cli.form import Form
 from pagecage.cli.preview import plan_lines, trial_commands
 from pagecage.cli.replay_end import exit_code, is_all_missed
@@ -20,16 +21,8 @@ from pagecage.hosts.host import Host
 from pagecage.plan import Plan
 
 _STDOUT, _STDERR = 1, 2
-EXAMPLES = """Examples:
-
-  pagecage replay customer --cold data -- grep -r needle data
-  pagecage replay customer --cage tenth --repeats 5 --cold big.db -- sqlite3 big.db 'select count(*) from t'
-  pagecage replay customer --cold index --ready-port 8080 -- ./server --load-index
-  pagecage replay customer-tenth --host vm --copy big.db --cold big.db --copy-program -- sqlite3 big.db .schema
-  pagecage run replay-grep --resume
-
-Exit codes: the program's own where it failed, else those of `pagecage --help`."""
-app = App(name="replay", help_epilogue=EXAMPLES)
+_EXITS = "Exit codes: the program's own where it failed, else those of `pagecage --help`."
+app = App(name="replay", help_epilogue=examples("replay", _EXITS))
 
 
 @app.default

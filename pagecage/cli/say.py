@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-_console = Console(stderr=True, highlight=False)
+_console = Console(stderr=True, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:

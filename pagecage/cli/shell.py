@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 from pagecage.agent.shell import ShellOrder, order_to_json
 from pagecage.cage import Cage
 from pagecage.cli.choose import choose_host, definitions
+from pagecage.cli.examples import examples
 from pagecage.cli.places import TOP
 from pagecage.cli.say import say
 from pagecage.errors import PagecageError
@@ -21,11 +22,7 @@ from pagecage.hosts.kit import agent_path, make_kit
 from pagecage.process import spawn
 from pagecage.units import parse_size_bytes
 
-EXAMPLES = """Examples:
-
-  pagecage shell customer
-  pagecage shell tenth --data-size 1GiB --host vm"""
-app = App(name="shell", help_epilogue=EXAMPLES)
+app = App(name="shell", help_epilogue=examples("shell"))
 _ANY_NEED = HostNeed(0, 0)
 
 

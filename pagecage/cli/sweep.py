@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.cli.carry_out import Job, begun, carry_out
+from pagecage.cli.examples import examples
 from pagecage.cli.form import Form
 from pagecage.cli.places import TOP
 from pagecage.cli.preview import plan_lines
@@ -20,13 +21,7 @@ from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_comma
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.kit import make_kit
 
-EXAMPLES = """Examples:
-
-  pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000,2000 --treatment load=lazy-random
-  pagecage sweep customer --vary IOReadBandwidthMax=100MB,400MB --cold data -- grep -r needle data
-  pagecage sweep tenth --vary MemoryMax=64MiB,256MiB --cold big.db -- sqlite3 big.db 'select count(*) from t'
-  pagecage run sweep-customer-replay --resume"""
-app = App(name="sweep", help_epilogue=EXAMPLES)
+app = App(name="sweep", help_epilogue=examples("sweep"))
 
 
 @app.default

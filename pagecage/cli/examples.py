@@ -1,0 +1,157 @@
+"""The examples that `pagecage VERB --help` ends with: each verb's own, to be pasted as they stand."""
+
+from __future__ import annotations
+
+import textwrap
+
+_EXAMPLES = {
+    "list": """
+        pagecage list
+        pagecage list --json
+        """,
+    "plan": """
+        pagecage plan constrained-random
+        pagecage plan smoke --host local --size smoke --json
+        pagecage plan constrained-random --cage customer-tenth --repeats 5
+        """,
+    "run": """
+        pagecage run constrained-random
+        pagecage run smoke --host vm --size smoke --seed 7
+        pagecage run constrained-random --cage customer-tenth --repeats 5
+        pagecage run constrained-random --until-ci 5% --fresh block
+        pagecage run constrained-random --resume
+        pagecage run constrained-random --host rack --fleet spread
+        """,
+    "show": """
+        pagecage show constrained-random
+        pagecage show constrained-random --json
+        pagecage show smoke --include host_quiet
+        pagecage show runs/latest-smoke --html
+        """,
+    "publish": """
+        pagecage publish
+        pagecage publish constrained-random append-log --out site
+        """,
+    "claims": """
+        pagecage claims
+        pagecage claims --experiment constrained-random --json
+        """,
+    "answers": """
+        pagecage answers
+        pagecage answers --markdown > answers.md
+        """,
+    "doctor": """
+        pagecage doctor
+        pagecage doctor --data-dir /data --json
+        """,
+    "schema": """
+        pagecage schema
+        pagecage schema build/schema
+        """,
+    "compare": """
+        pagecage compare RUN OTHER
+        pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
+        pagecage compare RUN OTHER --include host_quiet --html differ.html
+        """,
+    "bundle": """
+        pagecage bundle constrained-random
+        pagecage bundle constrained-random --out run.pagecage.zip --no-redact
+        """,
+    "render": """
+        pagecage render run.pagecage.zip
+        pagecage render run.pagecage.zip --out rendered
+        """,
+    "probe": """
+        pagecage probe --print-path
+        pagecage probe /data --out probe.json
+        pagecage probe /data --size 256MiB --seconds 20 --yes
+        """,
+    "replay": """
+        pagecage replay customer --cold data -- grep -r needle data
+        pagecage replay customer --cage tenth --cold big.db -- sqlite3 big.db .dump
+        pagecage replay customer --cold index --ready-port 8080 -- ./server --load
+        pagecage replay customer --host vm --copy data --cold data -- cat data/words
+        pagecage run replay-grep --resume
+        """,
+    "shell": """
+        pagecage shell customer
+        pagecage shell tenth --data-size 1GiB --host vm
+        """,
+    "sweep": """
+        pagecage sweep customer --vary IOReadIOPSMax=250,1000 --cold data -- cat data
+        pagecage sweep tenth --vary MemoryMax=64MiB,256MiB --cold data -- cat data
+        pagecage sweep customer-tenth customer-replay --vary IOReadIOPSMax=250,1000 \\
+            --treatment load=lazy-random
+        pagecage run sweep-customer-replay --resume
+        """,
+    "cage": """
+        pagecage cage list
+        pagecage cage show customer
+        pagecage cage import docker-inspect.json --save acme
+        """,
+    "cage list": """
+        pagecage cage list
+        pagecage cage list --provider aws --min-iops 16000
+        pagecage cage list --type gp3 --json
+        """,
+    "cage show": """
+        pagecage cage show customer
+        pagecage cage show azure-p10
+        pagecage cage show aws-gp3 --size 500GiB --instance m7i.large --save acme
+        """,
+    "cage import": """
+        pagecage cage import probe.json --save acme
+        pagecage cage import pod.yaml --pick db
+        docker inspect orders-db | pagecage cage import -
+        """,
+    "host": """
+        pagecage host status
+        pagecage host up
+        pagecage host provision rack --ask-password
+        """,
+    "host provision": """
+        pagecage host provision local --device /dev/disk/by-id/nvme-EXAMPLE
+        pagecage host provision rack --ask-password
+        """,
+    "host verify": """
+        pagecage host verify local
+        pagecage host verify rack --password-file sudo-password --json
+        """,
+    "host unprovision": """
+        pagecage host unprovision rack --ask-password
+        pagecage host unprovision rack --erase --json
+        """,
+    "host up": """
+        pagecage host up
+        pagecage host up vm --name old --suite bookworm --cpus 1
+        """,
+    "host down": """
+        pagecage host down
+        pagecage host down vm --name old
+        """,
+    "host shell": """
+        pagecage host shell
+        pagecage host shell vm --name old
+        """,
+    "host status": """
+        pagecage host status
+        pagecage host status --json
+        """,
+    "host rebuild": """
+        pagecage host rebuild
+        pagecage host rebuild vm --name old
+        """,
+    "host pack": """
+        pagecage host pack --out build/guest
+        """,
+    "host inventory": """
+        pagecage host inventory
+        ansible-inventory -i ansible/inventory --list
+        """,
+}
+
+
+def examples(verb: str, more: str = "") -> str:
+    """Return what stands below a verb's options: its examples, and `more`. A verb of a verb is named after a space."""
+    shown = textwrap.indent(textwrap.dedent(_EXAMPLES[verb]).strip("\n"), "  ").rstrip()
+    return f"Examples:\n\n{shown}" + (f"\n\n{more}" if more else "")

@@ -1,0 +1,81 @@
+"""The end of a command that fails: a user's mistake in a sentence, a defect of pagecage with its traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+
+from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
+
+from pagecage.cli.places import TOP
+from pagecage.cli.say import say
+from pagecage.errors import EXIT_FAILED, PagecageError, nearest
+
+LOG = TOP / "build/log/defect.log"
+SHOW = "PAGECAGE_TRACEBACK"
+"""Environment variable: print the traceback of a defect on standard error."""
+# Where cyclopts (exceptions.py) goes on after its first sentence.
+_SUGGESTION = re.compile(r" Did you mean (.+)\?$", re.DOTALL)
+_CHOICES = re.compile(r"\. (Choose from: .+)\.$")
+_BOUND = re.compile(r"\. M(ust be .+?)\.?$")
+
+
+def tell(error: PagecageError) -> int:
+    """Say the sentence and its mend, a line each; return the exit status."""
+    lines = [f"pagecage: {printable(error.message)}", *([f"  mend: {printable(error.hint)}"] if error.hint else [])]
+    say("\n".join(lines))
+    return error.exit_code
+
+
+def printable(text: str) -> str:
+    """Return the text in one line that a terminal shows as it is: what a user typed or a file holds may be anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def refusal(error: CycloptsError) -> PagecageError:
+    """Return what is wrong with the words of a command, as any other mistake is told."""
+    chain = ["pagecage", *(error.command_chain or ())]
+    mend = f"{' '.join(chain)} --help"
+    match error:
+        case UnknownCommandError(unused_tokens=[word, *_], app=app) if app:
+            verbs = [name for name in app if not name.startswith("-")]
+            return PagecageError(f"{' '.join(chain)} has no verb {word!r}", nearest(word, verbs))
+        case UnusedCliTokensError(unused_tokens=[word, *_]):
+            return PagecageError(f"{' '.join(chain)} has no use for {word!r}", mend)
+        case MissingArgumentError(argument=argument) if argument and not argument.tokens and not error.keyword:
+            name = argument.name.removeprefix("--").upper() if argument.field_info.is_positional else argument.name
+            return PagecageError(f"{' '.join(chain)} lacks {name}", mend)
+    return _in_our_words(str(error).strip(), mend)
+
+
+def _in_our_words(said: str, mend: str) -> PagecageError:
+    """Return what cyclopts says as one sentence, with what it suggests as the mend."""
+    if close := _SUGGESTION.search(said):
+        said, mend = said[: close.start()], f"did you mean {close[1]}?"
+    if choices := _CHOICES.search(said):
+        said, mend = said[: choices.start()], mend if close else choices[1][0].lower() + choices[1][1:]
+    return PagecageError(_BOUND.sub(r": m\1", said).removesuffix("."), mend)
+
+
+def tell_defect(error: Exception) -> int:
+    """Say that pagecage is at fault, and keep the traceback for whoever mends it; return the exit status.
+
+    It is no way to tell of a user's mistake: that is a PagecageError, raised where it is known what was mistaken.
+    """
+    told = "".join(traceback.format_exception(error))
+    what = f"pagecage: a defect of pagecage itself, not of what you typed: {type(error).__name__}: {error}"
+    if os.environ.get(SHOW) or not _keep(told):
+        say(f"{told}{printable(what)}\n  mend: report it with the traceback above")
+    else:
+        say(f"{printable(what)}\n  mend: report it with {LOG}, which has the traceback ({SHOW}=1 prints it)")
+    return EXIT_FAILED
+
+
+def _keep(told: str) -> bool:
+    try:
+        LOG.parent.mkdir(parents=True, exist_ok=True)
+        LOG.write_text(told, errors="backslashreplace")
+    except OSError:
+        return False
+    return True

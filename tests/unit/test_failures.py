@@ -1,0 +1,101 @@
+"""How a command ends that fails: a mistake in its words, a sentence with anything in it, a defect of pagecage."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pagecage.cli import failures, main
+from pagecage.errors import HostError, PagecageError
+
+HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+def ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """What main() changes of this process, as it was afterwards; and a log that is no checkout's."""
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    monkeypatch.setattr(failures, "LOG", tmp_path / "log/defect.log")
+    monkeypatch.delenv(failures.SHOW, raising=False)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr("sys.argv", ["pagecage", *words])
+    return main.main()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("rnu smoke", "pagecage has no verb 'rnu'\n  mend: did you mean \"run\"?"),
+        ("cage shw", "pagecage cage has no verb 'shw'\n  mend: did you mean \"show\"?"),
+        ("run", "pagecage run lacks NAME\n  mend: pagecage run --help"),
+        ("replay", "pagecage replay lacks CAGE\n  mend: pagecage replay --help"),
+        ("sweep customer smoke", "pagecage sweep lacks --vary\n  mend: pagecage sweep --help"),
+        ("list x", "pagecage list has no use for 'x'\n  mend: pagecage list --help"),
+        ("run smoke --hots vm", "Unknown option: --hots\n  mend: did you mean --host?"),
+        ("run smoke --repeats 0", 'Invalid value "0" for --repeats: must be >= 1\n  mend: pagecage run --help'),
+        ("run x --fresh q", 'Invalid value "q" for --fresh\n  mend: choose from: "never", "run", "block", "trial"'),
+        ("run x --fresh bloc", 'Invalid value "bloc" for --fresh\n  mend: did you mean "block"?'),
+        ("run x --size", 'Command "run" parameter --size requires an argument\n  mend: pagecage run --help'),
+    ],
+)
+def test_a_mistake_in_the_words_is_told_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, says: str
+) -> None:
+    assert ended(monkeypatch, *words.split()) == 2
+    assert capsys.readouterr() == ("", f"pagecage: {says}\n")
+
+
+@pytest.mark.parametrize(
+    "error", [PagecageError("a\nb \x1b[2J", "ls\tx"), HostError("no \udcff :smile: [red]x[/]", "y")]
+)
+def test_whatever_stands_in_a_sentence_it_is_one_line(capsys: pytest.CaptureFixture[str], error: PagecageError) -> None:
+    assert failures.tell(error) == error.exit_code
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert said in (
+        "pagecage: a\\nb \\x1b[2J\n  mend: ls\\tx\n",
+        "pagecage: no \\udcff :smile: [red]x[/]\n  mend: y\n",
+    )
+
+
+def defect(monkeypatch: pytest.MonkeyPatch) -> int:
+    def fail() -> None:
+        raise KeyError("a\nb")
+
+    monkeypatch.setattr(main, "definitions", fail)
+    return ended(monkeypatch, "list")
+
+
+def test_a_defect_is_told_as_one_and_its_traceback_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert defect(monkeypatch) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("pagecage: a defect of pagecage itself, not of what you typed: KeyError: ")
+    assert said.count("\n") == 2
+    assert f"  mend: report it with {failures.LOG}, which has the traceback (PAGECAGE_TRACEBACK=1 prints it)" in said
+    kept = failures.LOG.read_text()
+    assert kept.startswith("Traceback")
+    assert "in list_experiments" in kept
+
+
+@pytest.mark.parametrize("why", ["asked for", "no log can be written"])
+def test_the_traceback_of_a_defect_can_be_had_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], why: str, tmp_path: Path
+) -> None:
+    if why == "asked for":
+        monkeypatch.setenv(failures.SHOW, "1")
+    else:
+        (tmp_path / "log").write_text("a file where the folder should be")
+    assert defect(monkeypatch) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.endswith("  mend: report it with the traceback above\n")

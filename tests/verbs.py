@@ -1,0 +1,21 @@
+"""Every verb of the command line, as cyclopts has it: nothing here is a list that somebody must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cyclopts import App
+
+from pagecage.cli.main import app
+
+
+def verbs(of: App = app, before: str = "") -> Iterator[tuple[str, App]]:
+    """Each verb by its words ("host up") with its part of the command line; a verb that has verbs comes before them."""
+    for name in of:
+        if not name.startswith("-"):
+            words = f"{before} {name}".strip()
+            yield words, of[name]
+            yield from verbs(of[name], words)
+
+
+VERBS = dict(verbs())
