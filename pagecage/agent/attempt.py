@@ -96,6 +96,7 @@ class Attempt:
     credits: CreditPlayer | None = None
     collectors: list[Collector] = field(default_factory=list)
     collected: dict[str, Outcome] = field(default_factory=dict)
+    launched_boot_ns: int = 0
     traced_since: float | None = None
     conversation: Conversation | Program | None = None
     driver: Driver = field(default_factory=SystemdScope)
@@ -116,6 +117,15 @@ class Attempt:
     counters: dict[str, Any] = field(default_factory=dict)
     exit: dict[str, Any] = field(default_factory=dict)
     response: dict[str, float | None] = field(default_factory=dict)
+
+    def await_tracers(self) -> None:
+        """Wait until every tracer has ticked since the launch, which takes about as long as a tick.
+
+        What happened before the launch is then in a tick of its own.
+        """
+        for tracer in (self.bench.tracer, self.bench.block_tracer):
+            if tracer.name in self.trial.collectors:
+                tracer.wait_for_tick(self.launched_boot_ns)
 
     def fill_buckets(self) -> None:
         """Have burst credits begin now, with the measured part."""

@@ -72,6 +72,7 @@ def _command(attempt: Attempt) -> Command:
 
 def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
     """Counters, gate, watch, counters; the files are looked at before the first and after the last."""
+    attempt.await_tracers()
     look_at_go(attempt)
     attempt.fill_buckets()
     attempt.counters["before"] = read_counters(attempt)

@@ -208,10 +208,7 @@ def start_collectors(attempt: Attempt) -> None:
 
 def measure(attempt: Attempt) -> None:
     """Run the workload in the slice, with the counters read around its measured part."""
-    begin, wanted = time.monotonic(), attempt.trial.collectors
-    for tracer in (attempt.bench.tracer, attempt.bench.block_tracer):
-        if tracer.name in wanted:
-            tracer.wait_for_tick()
+    begin, attempt.launched_boot_ns = time.monotonic(), time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     if attempt.trial.workload.kind == "command":
         run_command(attempt)
     else:

@@ -79,8 +79,10 @@ def run_workload(attempt: Attempt) -> None:
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     attempt.argv = workload_argv(attempt)
     speaks = attempt.trial.workload.kind == "handshake"
+    if not speaks:  # fio's measured part is its whole life, so tracers and counters come first
+        attempt.await_tracers()
     look_at_start(attempt)
-    if not speaks:  # fio's measured part is its whole life, so the counters come first
+    if not speaks:
         go_at_start(attempt)
         attempt.counters["before"] = read_counters(attempt)
     begin = time.monotonic()
@@ -120,6 +122,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
             return False
         attempt.start_seconds = time.monotonic() - begin
         confirm_limits(attempt)
+        attempt.await_tracers()
         look_at_go(attempt, conversation.evicted_bytes)
         attempt.fill_buckets()
         attempt.counters["before"] = read_counters(attempt)

@@ -104,13 +104,16 @@ class Tracer:
             self._stopped = True
             self._children.interrupt(self._process)
 
-    def wait_for_tick(self) -> None:
-        """Return after a tick that fired later than this call: everything before it is then counted."""
+    def wait_for_tick(self, since_ns: int | None = None) -> None:
+        """Return after a tick that fired later than `since_ns` (CLOCK_BOOTTIME), or than this call.
+
+        Everything before that moment is then counted.
+        """
         if self._process is None or self.reason:
             return
-        now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        since = time.clock_gettime_ns(time.CLOCK_BOOTTIME) if since_ns is None else since_ns
         with self._ticked:
-            self._ticked.wait_for(lambda: self._dead() or self._ticks[-1].boot_ns > now, 8 * TICK_SECONDS)
+            self._ticked.wait_for(lambda: self._dead() or self._ticks[-1].boot_ns > since, 8 * TICK_SECONDS)
 
     def ticks_since(self, start: float) -> list[Tick]:
         """The ticks from the last one before `start` (CLOCK_MONOTONIC) to now; older ones are forgotten."""
