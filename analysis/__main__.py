@@ -21,7 +21,7 @@ from analysis.compare import compare
 from analysis.fleet import Fleet, is_fleet, load_fleet
 from analysis.gates import parse_gate
 from analysis.let_in import let_in
-from analysis.load import load_run
+from analysis.load import Run, load_run
 from analysis.scorecard import as_json as scorecard_json
 from analysis.scorecard import newest_runs, scorecard
 from analysis.scorecard_show import show_scorecard
@@ -49,19 +49,28 @@ def _render(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
         from analysis.fleet_page import write_report
 
-        sys.stdout.write(f"{write_report(_fleet(arguments))}\n")
-        return
-    from analysis.report import render
+        fleet = _fleet(arguments)
+        _tell_rendered(arguments, write_report(fleet), fleet, FLEET_FORMS)
+    else:
+        from analysis.report import PAGE, render
 
-    sys.stdout.write(f"{render(arguments.run_dir, arguments.include)}\n")
+        run = render(arguments.run_dir, arguments.include)
+        _tell_rendered(arguments, arguments.run_dir / PAGE, run, RUN_FORMS)
+
+
+def _tell_rendered(arguments: argparse.Namespace, page: Path, made: T, forms: Forms[T]) -> None:
+    """Print the page's path, or with --show what `show` prints of what was loaded for the page."""
+    if arguments.show:
+        _tell(arguments, made, forms)
+    else:
+        sys.stdout.write(f"{page}\n")
 
 
 def _show(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
-        _show_fleet(arguments)
-        return
-    run = let_in(load_run(arguments.run_dir), arguments.include)
-    _tell(arguments, run, Forms(as_json, show_export.as_csv, show_export.as_markdown, show))
+        _tell(arguments, _fleet(arguments), FLEET_FORMS)
+    else:
+        _tell(arguments, let_in(load_run(arguments.run_dir), arguments.include), RUN_FORMS)
 
 
 def _fleet(arguments: argparse.Namespace) -> Fleet:
@@ -69,11 +78,6 @@ def _fleet(arguments: argparse.Namespace) -> Fleet:
         one = f"pagecage show {arguments.run_dir}/hosts/HOST --include {arguments.include[0]}"
         raise PagecageError("--include lets trials of one run in, and this is a fleet's", f"show one host's: {one}")
     return load_fleet(arguments.run_dir)
-
-
-def _show_fleet(arguments: argparse.Namespace) -> None:
-    forms = Forms(fleet_show.as_json, fleet_show.as_csv, fleet_show.as_markdown, fleet_show.show)
-    _tell(arguments, _fleet(arguments), forms)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -117,6 +121,10 @@ class Forms(Generic[T]):
     terminal: Callable[[T, Console], None]
 
 
+RUN_FORMS = Forms[Run](as_json, show_export.as_csv, show_export.as_markdown, show)
+FLEET_FORMS = Forms[Fleet](fleet_show.as_json, fleet_show.as_csv, fleet_show.as_markdown, fleet_show.show)
+
+
 def _tell(arguments: argparse.Namespace, told: T, forms: Forms[T]) -> None:
     if arguments.json:
         sys.stdout.write(json.dumps(forms.json(told), indent=2) + "\n")
@@ -145,10 +153,11 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=about)
         command.add_argument("run_dir", type=Path, help="the run's folder, as runs/latest-constrained-random")
         command.add_argument("--include", action="append", default=[], help=INCLUDE_HELP)
-        if name == "show":
-            command.add_argument("--json", action="store_true", help=JSON_HELP)
-            command.add_argument("--csv", action="store_true", help="the table, a line a treatment")
-            command.add_argument("--markdown", action="store_true", help="table and claims")
+        if name == "render":
+            command.add_argument("--show", action="store_true", help="print what `show` prints, not the page's path")
+        command.add_argument("--json", action="store_true", help=JSON_HELP)
+        command.add_argument("--csv", action="store_true", help="the table, a line a treatment")
+        command.add_argument("--markdown", action="store_true", help="table and claims")
     _add_compare(commands)
     claims = commands.add_parser("claims", help="print every published figure and what the newest runs say of it")
     claims.add_argument("--experiment", help="only the figures that this experiment tests")

@@ -12,7 +12,9 @@ from io import StringIO
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from analysis.cells import figures, treatments
 from analysis.levels import numbers
@@ -130,11 +132,24 @@ def svg(figure: Figure, alt: str) -> str:
     out = StringIO()
     silent: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with style():
-        figure.savefig(out, format="svg", metadata=silent, bbox_inches="tight")
+        figure.savefig(out, format="svg", metadata=silent, bbox_inches=_laid_out(figure))
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\"", _sized, text, count=1)
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
+
+
+def _laid_out(figure: Figure) -> Bbox:
+    """Place what is in the figure; its bounds with a margin, in inches.
+
+    `bbox_inches="tight"` would do the same and draw the whole figure once more to get there.
+    """
+    FigureCanvasSVG(figure)
+    figure.set_dpi(FigureCanvasSVG.fixed_dpi)
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+    return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
 
 def _sized(match: re.Match[str]) -> str:

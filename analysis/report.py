@@ -5,39 +5,43 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import chdir
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from analysis import notebook_file
 from analysis.door import check_records, read_plan
+from analysis.load import Run
+from analysis.notebook_run import run_cells
 from pagecage.errors import EXIT_FAILED, PagecageError
 from pagecage.record import read_records
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "notebooks" / "experiment.py"
-KERNEL = "python3"
-CELL_TIMEOUT_SECONDS = 300
-_SOCKETS = {"KernelManager": {"transport": "ipc"}}
-"""The kernel is spoken to by sockets in a folder of ours, not by ports that anybody on the machine may try."""
+TEMPLATES = HERE / "templates" / "offline"
+NAME, PAGE, FAILED = "report.ipynb", "report.html", "report.failed.ipynb"
 
 
-def render(run_path: Path, include: Sequence[str] = ()) -> Path:
-    """Execute the notebook on a run and export it; gives the HTML file's path. `include` as Results has it.
+def render(run_path: Path, include: Sequence[str] = ()) -> Run:
+    """Execute the notebook on a run and export it, into the run's folder; gives the run as the notebook loaded it.
 
-    A report that is there already stays as it is until the new one is whole. Raises PagecageError when a cell fails,
-    naming the notebook in which the failure can be read.
+    `include` as Results has it. A report that is there already stays as it is until the new one is whole. Raises
+    PagecageError for what is no run, and when a cell fails, naming the notebook in which the failure can be read.
     """
     plan = read_plan(run_path)
     check_records(run_path, plan, list(read_records(run_path / "records.jsonl")))
     title = f"{plan['experiment']} · {plan['run_id']}"
-    page = run_path / "report.html"
+    document, run = _execute(run_path, title, {"run_dir": ".", "include": list(include)})
     with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
-        _keep_to_ourselves(Path(scratch))
-        notebook, exported = Path(scratch) / "report.ipynb", Path(scratch) / page.name
-        _execute(run_path.resolve(), include, notebook, Path(scratch) / "source.ipynb")
-        exported.write_text(export(notebook, title))
-        for made in (notebook, exported):
-            _put(made, run_path / made.name)
-    return page
+        made, page = Path(scratch) / NAME, Path(scratch) / PAGE
+        notebook_file.write(document, made)
+        page.write_text(export(document, title), encoding="utf-8")
+        for file in (made, page):
+            _put(file, run_path / file.name)
+    return run
 
 
 def _put(made: Path, target: Path) -> None:
@@ -50,56 +54,46 @@ def _put(made: Path, target: Path) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _keep_to_ourselves(scratch: Path) -> None:
-    """Only this environment's kernel, and nothing of the user's Jupyter or IPython settings, read or written."""
-    os.environ |= {
-        "JUPYTER_PREFER_ENV_PATH": "1",
-        "JUPYTER_CONFIG_DIR": str(scratch),
-        "JUPYTER_DATA_DIR": str(scratch),
-        "JUPYTER_RUNTIME_DIR": str(scratch),
-        "IPYTHONDIR": str(scratch),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])),
-    }
+def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Run]:
+    """The notebook with its outputs and its run. It runs in the run's folder, so that it names no place of the machine.
 
-
-def _execute(run_path: Path, include: Sequence[str], target: Path, source: Path) -> None:
-    """papermill fills in the parameters, runs every cell and records when."""
-    import jupytext
-    import papermill
-    from traitlets.config import Config
-
-    jupytext.write(jupytext.read(SOURCE), source)
-    try:
-        papermill.execute_notebook(
-            source, target, parameters={"run_dir": ".", "include": list(include)},
-            kernel_name=KERNEL, progress_bar=False,
-            execution_timeout=CELL_TIMEOUT_SECONDS, cwd=str(run_path), config=Config(_SOCKETS),
-        )  # fmt: skip
-    except papermill.PapermillExecutionError as error:
-        if error.ename == PagecageError.__name__:  # a record that cannot be judged: what it says is meant for the user
-            message, _, mend = str(error.evalue).partition("\n  mend: ")
-            raise PagecageError(message, mend) from None
-        failed = run_path / "report.failed.ipynb"
-        _put(target, failed)
-        raise PagecageError(
-            f"the report failed: {error.ename}: {error.evalue}", f"read {failed}", EXIT_FAILED
-        ) from None
-
-
-def export(notebook: Path, title: str) -> str:
-    """The executed notebook as one page, by the template that stands beside this file.
-
-    Where on this machine it was made is taken out of the notebook first, so that both can be given away.
+    Raises a cell's PagecageError as it is, and for any other failure one that names the notebook kept for reading.
     """
-    import nbformat
-    from nbconvert.exporters import HTMLExporter
+    import analysis.results  # noqa: F401 - imported here, not in the run's folder, whose matplotlibrc would be read
 
-    content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
-    content.metadata["title"] = title
-    content.metadata["papermill"] |= {"input_path": SOURCE.name, "output_path": notebook.name}
-    nbformat.write(content, notebook)  # type: ignore[no-untyped-call]
-    folder = str(HERE / "templates")
-    exporter = HTMLExporter(template_name="offline", extra_template_basedirs=[folder])  # type: ignore[no-untyped-call]
-    page, _ = exporter.from_notebook_node(content)
-    return str(page)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    cells = notebook_file.with_parameters(notebook_file.read_source(SOURCE), parameters)
+    start = datetime.now(UTC)
+    with chdir(run_path):
+        error = run_cells(cells, namespace)
+    ran = _papermill(parameters, start, datetime.now(UTC), error)
+    document = notebook_file.notebook(cells, {"papermill": ran, "title": title})
+    if isinstance(error, PagecageError):  # a record that cannot be judged: what it says is meant for the user
+        raise error
+    if error:
+        notebook_file.write(document, run_path / FAILED)
+        what = f"the report failed: {type(error).__name__}: {error}"
+        raise PagecageError(what, f"read {run_path / FAILED}", EXIT_FAILED) from None
+    return document, replace(namespace["results"].run, path=run_path)
+
+
+def _papermill(
+    parameters: Mapping[str, Any], start: datetime, end: datetime, error: Exception | None
+) -> dict[str, Any]:
+    """How the notebook was made, under papermill's keys, by which others find its parameters."""
+    times = {"start_time": start.isoformat(), "end_time": end.isoformat(), "duration": (end - start).total_seconds()}
+    told = {"parameters": dict(parameters), "exception": True if error else None, **times}
+    return {**told, "input_path": SOURCE.name, "output_path": NAME}
+
+
+def export(document: Mapping[str, Any], title: str) -> str:
+    """An executed notebook as one page, by the template that stands beside this file."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markdown_it import MarkdownIt
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )  # fmt: skip
+    environment.filters["markdown"] = MarkdownIt().render
+    return environment.get_template("index.html.j2").render(cells=document["cells"], title=title)

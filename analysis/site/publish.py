@@ -16,6 +16,7 @@ import nbformat
 from analysis.answers import answers
 from analysis.answers_page import markdown
 from analysis.load import Run
+from analysis.notebook_file import read
 from analysis.report import HERE as ANALYSIS
 from analysis.report import export, render
 from analysis.scorecard import newest_runs, scorecard
@@ -100,7 +101,7 @@ def _lay_out_report(source: Path, name: str, run: Run) -> None:
     pack(run.path, archive)
     with zipfile.ZipFile(archive) as bundle:
         notebook.write_bytes(bundle.read(notebook.name))
-    (given / "report.html").write_text(export(notebook, f"{name} · {run.plan['run_id']}"))
+    (given / "report.html").write_text(export(read(notebook), f"{name} · {run.plan['run_id']}"))
     files = {"one page": "report.html", "notebook": notebook.name, "bundle: raw records and traces": archive.name}
     page = page_of(notebook, name, pages.downloads(run, name, files))
     nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]

@@ -10,13 +10,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.bundle.layout import SUFFIX
-from pagecage.bundle.pack import pack
-from pagecage.bundle.unpack import unpack
 from pagecage.cli.places import RUNS
 from pagecage.cli.report import render as render_report
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.runs import find_run
 
 
 def _say(text: str) -> None:
@@ -40,6 +36,10 @@ def bundle(
     redact
         Replace names of hosts and users, addresses, serial numbers and machine ids; --no-redact keeps them.
     """
+    from pagecage.bundle.layout import SUFFIX
+    from pagecage.bundle.pack import pack
+    from pagecage.runs import find_run
+
     folder = find_run(RUNS, name).path
     target = out or Path(f"{folder.name}{SUFFIX}")
     if target.exists():
@@ -73,6 +73,8 @@ def render(archive: Path, *, out: Path | None = None) -> int:
     out
         The folder to make; named after the run unless given.
     """
+    from pagecage.bundle.unpack import unpack
+
     where = (out or Path()).resolve()
     with tempfile.TemporaryDirectory(prefix=".pagecage-render-", dir=_nearest(where)) as scratch:
         aside = Path(scratch) / "run"

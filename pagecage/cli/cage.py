@@ -12,10 +12,10 @@ from pagecage.cli import cage_catalogue, cage_page
 from pagecage.cli.cage_import import import_cage
 from pagecage.cli.cage_order import Ordered, Positive, bought, profile_of_order
 from pagecage.cli.cage_save import new_name, save_profile
-from pagecage.cli.choose import definitions
 from pagecage.cli.examples import examples
 from pagecage.cli.form import Json
 from pagecage.cli.places import TOP
+from pagecage.cli.run_options import definitions
 from pagecage.definitions.offers import read_offers
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 

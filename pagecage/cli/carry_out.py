@@ -10,10 +10,11 @@ from typing import Any
 
 from pagecage.agent.device import resolve_disk
 from pagecage.campaign import Campaign, check_memory_floor, prepare
-from pagecage.cli.choose import Wishes, build_plan, choose_host, definitions, with_cage, with_driver
+from pagecage.cli.choose import build_plan, choose_host, with_cage, with_driver
 from pagecage.cli.pass_through import PassThrough
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
+from pagecage.cli.run_options import Wishes, definitions
 from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.experiment import Experiment

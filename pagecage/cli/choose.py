@@ -7,109 +7,25 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED, Cage
 from pagecage.cli.places import TOP
-from pagecage.definitions.programs import known_programs
+from pagecage.cli.run_options import HOSTS, Wishes, definitions, is_group
 from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host, Sized
 from pagecage.hosts.local import LocalHost
-from pagecage.interval import FEWEST
 from pagecage.plan import Choices, Plan, make_plan
 from pagecage.process import find_tool, run
 from pagecage.requirements import check_host
 from pagecage.runs import new_run_id
-from pagecage.trial import DriverName
 from pagecage.version import VERSION
 
-if TYPE_CHECKING:  # pydantic, which reads definitions, takes longer to import than most verbs take
-    from pagecage.definitions.catalogue import Definitions
-
-PROGRAMS = known_programs(TOP)
 MOST_REPEATS = 30
 """The bound of --until-ci where none is given."""
-HOSTS = ("auto", "local", "vm")
 Say = Callable[[str], None]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What the user may choose for a run.
-
-    Parameters
-    ----------
-    host
-        auto, local, vm, or a group of the inventories in ansible/inventory.
-    size
-        auto, full, default, emulated or smoke.
-    cage
-        Replaces the experiment's caged levels; the uncaged control stays.
-    repeats
-        How often each treatment is run.
-    until_ci
-        Repeat until every treatment's 95 % interval is within this share of its median, as 5%.
-    max_repeats
-        The most repeats with --until-ci (30 unless told).
-    seed
-        Of the order within blocks; chosen and written down when not given.
-    fresh
-        How often the host starts from its saved state.
-    data_dir
-        Directory on the disk to be measured (host local).
-    driver
-        What runs the workload in its cage (docs/CONTAINERS.md).
-    """
-
-    host: str = "auto"
-    size: str = "auto"
-    cage: str | None = None
-    repeats: Annotated[int, Parameter(validator=Number(gte=1))] | None = None
-    until_ci: str | None = None
-    max_repeats: Annotated[int, Parameter(validator=Number(gte=FEWEST))] | None = None
-    seed: int | None = None
-    fresh: Literal["never", "run", "block", "trial"] | None = None
-    data_dir: Path | None = None
-    driver: DriverName | None = None
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class FleetWishes:
-    """What the user may choose for a run on a group of hosts.
-
-    Parameters
-    ----------
-    fleet
-        replicate: the whole plan on every host. spread: its repeats dealt over hosts that are alike.
-    skip_unreachable
-        Leave out the hosts that do not answer, instead of starting nothing.
-    mixed
-        Spread even over hosts of different kernels, processors or disks.
-    """
-
-    fleet: Literal["replicate", "spread"] = "replicate"
-    skip_unreachable: bool = False
-    mixed: bool = False
-
-
-def definitions() -> Definitions:
-    """This checkout's experiments and cages."""
-    from pagecage.definitions.catalogue import Definitions
-
-    return Definitions(TOP, PROGRAMS)
-
-
-def is_group(host: str) -> bool:
-    """Whether a HOST is none of those that pagecage has by itself."""
-    return host not in HOSTS
 
 
 def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:

@@ -8,7 +8,6 @@ from pagecage.cli.form import Form
 from pagecage.cli.places import RUNS
 from pagecage.cli.report import analyse
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK
-from pagecage.runs import find_run
 
 _ANSWERS = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
 
@@ -43,6 +42,8 @@ def compare(
     html
         A page to write, with the tables and a figure of the ratios.
     """
+    from pagecage.runs import find_run
+
     folders = [find_run(RUNS, name).path for name in (first, second, *more)]
     page = [f"--html={html.resolve()}"] if html else []
     gates = [f"--fail-if={gate}" for gate in fail_if or ()]

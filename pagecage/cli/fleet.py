@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from pagecage.campaign import check_memory_floor
 from pagecage.cli.carry_out import refuse_new_wishes, require_same_definition, sets_knobs
-from pagecage.cli.choose import HOSTS, FleetWishes, Wishes, build_plan, definitions, with_cage
+from pagecage.cli.choose import build_plan, with_cage
 from pagecage.cli.fleet_progress import FleetProgress
 from pagecage.cli.form import Form
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.progress import expected_seconds
 from pagecage.cli.report import report
+from pagecage.cli.run_options import HOSTS, FleetWishes, Wishes, definitions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, HostError, PagecageError, nearest
 from pagecage.fleet.campaign import FleetCampaign
 from pagecage.fleet.folder import Asked, FleetFolder, find_fleet

@@ -18,17 +18,14 @@ from cyclopts import App, CycloptsError, Parameter
 from pagecage.cli import failures
 from pagecage.cli.bundles import bundle
 from pagecage.cli.bundles import render as render_bundle
-from pagecage.cli.choose import FleetWishes, Wishes, definitions, is_group
 from pagecage.cli.compare import compare
 from pagecage.cli.examples import examples
 from pagecage.cli.form import Form, Json
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import publish_site, render, report, show_answers, show_claims, show_run
+from pagecage.cli.run_options import FleetWishes, Wishes, definitions, is_group
 from pagecage.cli.say import say
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, PagecageError
-from pagecage.fleet.folder import find_fleet
-from pagecage.plan import plan_to_json
-from pagecage.runs import find_run
 from pagecage.version import VERSION
 
 _EPILOGUE = """Examples; `pagecage VERB --help` has each verb's own:
@@ -95,6 +92,7 @@ def plan(
     """
     from pagecage.cli import carry_out
     from pagecage.cli.preview import plan_lines, trial_commands
+    from pagecage.plan import plan_to_json
 
     if is_group(wishes.host):
         from pagecage.cli import fleet
@@ -171,6 +169,9 @@ def show(
     html
         Make the report again from the records, and print its path.
     """
+    from pagecage.fleet.folder import find_fleet
+    from pagecage.runs import find_run
+
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
     if html:
@@ -191,6 +192,8 @@ def publish(*runs: str, out: Path = TOP / "site") -> int:
     out
         The folder that becomes the site; one that was there before is replaced when the new one is whole.
     """
+    from pagecage.runs import find_run
+
     chosen = [find_run(RUNS, name).path for name in runs]
     print(os.path.relpath(publish_site(RUNS, chosen, out, say)))
     return EXIT_OK

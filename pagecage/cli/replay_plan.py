@@ -15,8 +15,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED, Cage
-from pagecage.cli.choose import choose_host, definitions, harness
+from pagecage.cli.choose import choose_host, harness
 from pagecage.cli.pass_through import input_is_file
+from pagecage.cli.run_options import definitions
 from pagecage.command import Command
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host

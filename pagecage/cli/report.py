@@ -69,7 +69,10 @@ def show_run(run_folder: Path, form: Sequence[str] = (), include: Sequence[str] 
 
 
 def report(run_folder: Path, form: Sequence[str], say: Callable[[str], None]) -> None:
-    """Make a run's report, print its tables in the form that options ask for, and say where the page is."""
-    page = render(run_folder, say)
-    print(show_run(run_folder, form), end="")
-    say(f"report: {os.path.relpath(page)}")
+    """Make a run's report, print its tables in the form that options ask for, and say where the page is.
+
+    One process does both, so that the run is loaded once.
+    """
+    say("making the report ...")
+    print(analyse("render", run_folder, "--show", *form).stdout, end="")
+    say(f"report: {os.path.relpath(run_folder / 'report.html')}")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from functools import cache
+from typing import TYPE_CHECKING
 
-_console = Console(stderr=True, highlight=False, emoji=False)
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def say(text: str) -> None:
     """Print a sentence on standard error, not wrapped."""
-    _console.print(text, soft_wrap=True, markup=False)
+    _console().print(text, soft_wrap=True, markup=False)
+
+
+@cache
+def _console() -> Console:
+    from rich.console import Console  # not at the start: most commands have nothing to say
+
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 def say_step(text: str) -> None:

@@ -12,9 +12,10 @@ from cyclopts import App, Parameter
 
 from pagecage.agent.shell import ShellOrder, order_to_json
 from pagecage.cage import Cage
-from pagecage.cli.choose import choose_host, definitions
+from pagecage.cli.choose import choose_host
 from pagecage.cli.examples import examples
 from pagecage.cli.places import TOP
+from pagecage.cli.run_options import definitions
 from pagecage.cli.say import say
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host, HostNeed

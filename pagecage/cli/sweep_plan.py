@@ -11,8 +11,9 @@ from cyclopts import Parameter
 from pagecage.cage import UNCAGED
 from pagecage.campaign import check_memory_floor
 from pagecage.cli import replay_plan
-from pagecage.cli.choose import Wishes, build_plan, choose_host, choose_size, definitions
+from pagecage.cli.choose import build_plan, choose_host, choose_size
 from pagecage.cli.replay_plan import ReplayWishes, data_bytes
+from pagecage.cli.run_options import Wishes, definitions
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.plan import Plan

@@ -1,7 +1,7 @@
 """`python -m tests.bench.render [TRIALS ROWS]`: how long a report takes, and whether ten times the run takes ten times.
 
-Held against pandas reading the same samplers' rows as JSON lines: what reading alone must cost. Seconds are of CPU, of
-the program and its notebook's kernel together, so that a busy machine does not count; the memory is that of the larger.
+Held against pandas reading the same samplers' rows as JSON lines: what reading alone must cost. Seconds are of CPU, so
+that a busy machine counts for less.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from statistics import median
 from pagecage.agent.systemd import Systemd, scope_command, slice_commands
 from pagecage.cage import UNCAGED, Cage
 from pagecage.campaign import Campaign
-from pagecage.cli.choose import choose_host, definitions, harness
+from pagecage.cli.choose import choose_host, harness
 from pagecage.cli.places import TOP
+from pagecage.cli.run_options import definitions
 from pagecage.command import Command
 from pagecage.hosts.kit import make_kit
 from pagecage.plan import Plan

@@ -9,8 +9,9 @@ from typing import Any
 
 from pagecage.cage import UNCAGED, Cage
 from pagecage.campaign import Campaign
-from pagecage.cli.choose import choose_host, definitions, harness
+from pagecage.cli.choose import choose_host, harness
 from pagecage.cli.places import TOP
+from pagecage.cli.run_options import definitions
 from pagecage.hosts.kit import make_kit
 from pagecage.plan import Plan
 from pagecage.record import Record

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli import fleet, report
-from pagecage.cli.choose import FleetWishes, Wishes
 from pagecage.cli.form import Form
+from pagecage.cli.run_options import FleetWishes, Wishes
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
+from pagecage.process import Completed
 from tests.fake_host.rack import FIT, Rack
 
 SMOKE = Wishes(host="rack", size="smoke")
@@ -30,9 +31,14 @@ def said(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(fleet, "make_kit", lambda _: rack.kit())
     monkeypatch.setattr(fleet, "RUNS", rack.top / "runs")
     # What a scripted agent tells cannot be judged: reports are tested over records that can.
-    monkeypatch.setattr(report, "render", lambda folder, _: folder / "report.html")
-    monkeypatch.setattr(report, "show_run", lambda folder, _: f"the report of {folder.name}")
+    monkeypatch.setattr(report, "analyse", reported)
     return []
+
+
+def reported(verb: str, folder: Path, *options: str) -> Completed:
+    """What `analysis render --show` would print."""
+    assert (verb, *options) == ("render", "--show")
+    return Completed((), 0, f"the report of {folder.name}", "")
 
 
 def go(said: list[str], again: fleet.Again = START, wishes: Wishes = SMOKE, ways: FleetWishes = WAYS) -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.campaign import Summary
-from pagecage.cli.choose import Wishes, choose_repeats, until_ci
+from pagecage.cli.choose import choose_repeats, until_ci
+from pagecage.cli.run_options import Wishes
 from pagecage.errors import PagecageError
 from pagecage.interval import half_width
 from pagecage.stopping import enough_blocks, too_wide

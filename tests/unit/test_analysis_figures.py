@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 from analysis import alt, figures, plots
 from analysis.cells import treatments
@@ -171,3 +173,30 @@ def test_a_picture_names_no_colour_that_one_of_two_backgrounds_hides(run):
         text = svg(figures.strip_figure(trial_frame(run), "amplification", looks(run)), "x")
     assert INK not in text
     assert "currentColor" in text
+
+
+@pytest.mark.parametrize("layout", ["constrained", None])
+def test_a_picture_is_placed_and_cropped_as_matplotlib_does_it_in_two_drawings(layout):
+    out = io.StringIO()
+    with style():
+        wide_figure(layout).savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
+        ours = svg(wide_figure(layout), "x")
+    theirs = out.getvalue().replace(INK, "currentColor")
+    assert re.search(r'viewBox="[^"]*"', ours)[0] == re.search(r'viewBox="[^"]*"', theirs)[0]
+    assert drawn(ours) == drawn(theirs)
+
+
+def wide_figure(layout):
+    """What reaches beyond its panels: long labels, a legend at the side, a title of two lines."""
+    figure = Figure(figsize=(4, 2), layout=layout)
+    for axes in figure.subplots(1, 2):
+        axes.plot([0, 1e6], [0, 1e-3], label="a label")
+        axes.set_title("one\ntwo")
+        axes.set_ylabel("a label that is longer than the axis is high")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return figure
+
+
+def drawn(text):
+    """What comes after the head, ids left out."""
+    return re.sub(r"\b[a-z]+[0-9a-f]{10}\b", "", text[text.index('<g id="figure_1"') :])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from html.parser import HTMLParser
 
+import matplotlib
+import papermill
 import pytest
 
 from analysis.__main__ import main
+from analysis.load import load_run
 from pagecage.process import run
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
@@ -123,9 +127,89 @@ def test_the_notebook_was_executed_and_has_no_error(folder):
 
 
 def test_a_report_can_be_made_again_and_is_the_same(folder, page):
+    notebook = json.loads((folder / "report.ipynb").read_text())
     assert main(["render", str(folder)]) == 0
-    again = (folder / "report.html").read_text()
-    assert re.sub(r"id=\"[^\"]*\"|#[\w-]+", "", again) == re.sub(r"id=\"[^\"]*\"|#[\w-]+", "", page)
+    assert (folder / "report.html").read_text() == page
+    assert json.loads((folder / "report.ipynb").read_text())["cells"] == notebook["cells"]
+
+
+def test_a_kernel_makes_the_same_of_the_notebook_and_of_other_parameters(folder, tmp_path):
+    run_folder = shutil.copytree(folder, tmp_path / "run")
+    parameters = {"run_dir": str(run_folder), "include": ["cache_state_reached"]}
+    again = papermill.execute_notebook(
+        folder / "report.ipynb", tmp_path / "again.ipynb", parameters, kernel_name="python3", progress_bar=False
+    )
+    assert main(["render", str(run_folder), "--include", "cache_state_reached"]) == 0
+    ours = json.loads((run_folder / "report.ipynb").read_text())["cells"]
+    assert [shown(cell) for cell in again.cells] == [shown(cell) for cell in ours]
+    assert shown(ours[2]) != shown(json.loads((folder / "report.ipynb").read_text())["cells"][2])
+
+
+def shown(cell):
+    """What a cell shows; the parameters' own cells show nothing."""
+    return ["".join(output["data"]["text/html"]) for output in cell.get("outputs", ())]
+
+
+SPY = """
+import sys
+seen = []
+STARTS = ("subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system", "socket.")
+def spy(event, arguments):
+    if event.startswith(STARTS) or (event == "open" and str(arguments[0]).startswith(sys.argv[2])):
+        seen.append(f"{event} {arguments}")
+sys.addaudithook(spy)
+from analysis.__main__ import main
+main(["render", sys.argv[1]])
+slow = {"IPython", "ipykernel", "jupyter_core", "nbconvert", "nbformat", "papermill", "scipy", "traitlets", "zmq"}
+print(*seen, *(slow & set(sys.modules)), sep="\\n", file=sys.stderr)
+"""
+
+
+def test_a_report_starts_no_process_and_touches_no_settings_of_the_users(folder, tmp_path):
+    for name in (".ipython/profile_default/startup/00.py", ".jupyter/jupyter_config.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("raise SystemExit('read')")
+    home = {"HOME": str(tmp_path), "MPLCONFIGDIR": matplotlib.get_cachedir()}
+    home |= {f"XDG_{name}_HOME": "" for name in ("CACHE", "CONFIG", "DATA")}
+    assert run([sys.executable, "-c", SPY, str(folder), str(tmp_path)], cwd=ROOT, env=home).stderr.strip() == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".ipython", ".jupyter"]
+
+
+def test_a_matplotlibrc_in_the_runs_folder_changes_nothing(folder, page, tmp_path):
+    stranger = shutil.copytree(folder, tmp_path / folder.name)
+    (stranger / "matplotlibrc").write_text("axes.linewidth: 17\n")
+    run([sys.executable, "-m", "analysis", "render", str(stranger)], cwd=ROOT)
+    assert (stranger / "report.html").read_text() == page
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"], ["--markdown"]])
+def test_the_page_and_what_show_prints_come_of_one_loading(folder, capsys, monkeypatch, form):
+    loaded = []
+
+    def load(path):
+        loaded.append(path)
+        return load_run(path)
+
+    assert main(["show", str(folder), *form]) == 0
+    said = capsys.readouterr().out
+    for module in ("analysis.results", "analysis.__main__"):
+        monkeypatch.setattr(f"{module}.load_run", load)
+    (folder / "report.html").unlink()
+    assert main(["render", str(folder), "--show", *form]) == 0
+    assert capsys.readouterr().out == said
+    assert (folder / "report.html").exists()
+    assert len(loaded) == 1
+
+
+def test_what_a_cell_refuses_keeps_its_mend_and_its_status(folder, tmp_path, capsys, monkeypatch):
+    from analysis import report
+
+    monkeypatch.setattr(report, "SOURCE", tmp_path / "source.py")
+    refusal = 'from pagecage.errors import PagecageError\nraise PagecageError("a", "b", 3)'
+    report.SOURCE.write_text(f"# %%\n{refusal}\n")
+    assert main(["render", str(folder)]) == 3
+    assert capsys.readouterr().err == "a\n  mend: b\n"
+    assert not (folder / "report.failed.ipynb").exists()
 
 
 def test_the_terminal_has_table_verdicts_and_claims(folder, capsys):

@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-import jupytext
 import pytest
 
 from analysis.cells import make_cell, treatments
 from analysis.load import Run, load_run
-from analysis.report import SOURCE, render
+from analysis.notebook_file import read_source
+from analysis.report import PAGE, SOURCE, render
 from analysis.results import Results
-from pagecage.cli.choose import definitions
+from pagecage.cli.run_options import definitions
 from tests.fixtures.small_runs import NAMES, unpacked
 from tests.unit.test_analysis_report import loads_of
 
@@ -32,7 +32,8 @@ def test_every_experiment_has_a_small_run() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_the_notebook_runs_and_its_tables_are_intact(name: str, tmp_path: Path) -> None:
     folder = unpacked(name, tmp_path / "run")
-    page = render(folder).read_text()
+    render(folder)
+    page = (folder / PAGE).read_text()
     outputs = notebook_outputs(folder / "report.ipynb")
     assert not [out for out in outputs if out["output_type"] != "execute_result"]
     told = "".join("".join(out["data"].get("text/html", "")) for out in outputs)
@@ -54,7 +55,7 @@ def test_every_part_of_every_report_can_be_made(name: str, tmp_path: Path) -> No
 
 def shown_by_the_notebook() -> list[str]:
     """What its cells show, by name."""
-    found = [re.fullmatch(r"results\.(\w+)", cell.source.splitlines()[-1]) for cell in jupytext.read(SOURCE).cells]
+    found = [re.fullmatch(r"results\.(\w+)", cell["source"].splitlines()[-1]) for cell in read_source(SOURCE)]
     names = [match[1] for match in found if match]
     assert len(names) > 15
     return names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pagecage.cage import UNCAGED, Cage
-from pagecage.cli.choose import definitions
+from pagecage.cli.run_options import definitions
 from pagecage.plan import Choices, make_trials
 
 DEFINITIONS = definitions()

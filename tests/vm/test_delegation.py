@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.campaign import Campaign
-from pagecage.cli.choose import Wishes, build_plan, definitions
+from pagecage.cli.choose import build_plan
 from pagecage.cli.places import TOP
+from pagecage.cli.run_options import Wishes, definitions
 from pagecage.hosts.host import HostNeed, MachineState
 from pagecage.hosts.kit import make_kit
 from pagecage.hosts.ssh import ssh_argv

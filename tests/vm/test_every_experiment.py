@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.choose import definitions
+from pagecage.cli.run_options import definitions
 from pagecage.covering import selected
 from pagecage.process import run
 from pagecage.record import read_records

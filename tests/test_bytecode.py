@@ -1,0 +1,35 @@
+"""The environment holds compiled what every start and every report imports: PYTHONDONTWRITEBYTECODE may be set."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pagecage.process import run
+from tests.tree import ROOT
+
+LACKING = """
+import sys, sysconfig
+from importlib.util import cache_from_source
+from pathlib import Path
+import {modules}
+inside = sysconfig.get_path("purelib")
+files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
+ours = [file for file in files if file.startswith(inside) and file.endswith(".py")]
+print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).exists()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "fewest"),
+    [
+        ("pagecage.cli.carry_out, pagecage.cli.preview, pagecage.definitions.catalogue, pagecage.hosts.vm.host", 50),
+        ("analysis.__main__, analysis.report, analysis.results, jinja2, markdown_it", 400),
+    ],
+)
+def test_what_is_imported_is_compiled(modules: str, fewest: int) -> None:
+    done = run([sys.executable, "-c", LACKING.format(modules=modules)], cwd=ROOT, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    number, *lacking = done.stdout.split()
+    assert int(number) >= fewest
+    assert not lacking, "tools/bootstrap compiles them: make setup"
