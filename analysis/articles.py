@@ -13,7 +13,7 @@ from pagecage.errors import PagecageError
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedFigure:
     """One published figure; `experiments` are those that may test it, the first being its home."""
 
     id: str
@@ -32,15 +32,17 @@ class Row:
         return f"{self.condition}: {self.metric}"
 
 
-def read_rows(experiments: Path) -> list[Row]:
+def read_rows(experiments: Path) -> list[PublishedFigure]:
     """Every row of experiments/articles/*.csv, in the order of the ids' numbers."""
     files = sorted((experiments / "articles").glob("*.csv"))
     rows = [_row(row) for file in files for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())]
     return sorted(rows, key=lambda row: int(row.id.partition("-")[2]))
 
 
-def _row(row: Mapping[str, str]) -> Row:
-    return Row(experiments=tuple(row["experiment"].split()), **{k: v for k, v in row.items() if k != "experiment"})
+def _row(row: Mapping[str, str]) -> PublishedFigure:
+    return PublishedFigure(
+        experiments=tuple(row["experiment"].split()), **{k: v for k, v in row.items() if k != "experiment"}
+    )
 
 
 def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
@@ -70,7 +72,7 @@ def rules_of(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str
     return found
 
 
-def complaints(rows: list[Row], definitions: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def complaints(rows: list[PublishedFigure], definitions: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What is wrong between rows and rules: a rule without its row, a row with both or with neither."""
     rules, known = rules_of(definitions), {row.id: row for row in rows}
     strange = [f"{name}: no article has {id_}" for id_, by in rules.items() for name in by if id_ not in known]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
+from html import escape as escape_html
 from pathlib import Path
 
 from analysis.compare_page import html_page, html_table, ratio_figure, write_page
@@ -21,23 +21,24 @@ def write_report(fleet: Fleet) -> Path:
 
 def parts(fleet: Fleet) -> Iterator[str]:
     """The page's body."""
-    yield f"<h1>{escape(fleet.document['experiment'])} on {escape(fleet.document['group'])}</h1>\n"
+    yield f"<h1>{escape_html(fleet.document['experiment'])} on {escape_html(fleet.document['group'])}</h1>\n"
     if fleet.comparison is not None:
-        yield f"<p>{escape(fleet.comparison.runs[0].definition['question'])}</p>\n"
+        yield f"<p>{escape_html(fleet.comparison.runs[0].definition['question'])}</p>\n"
     for part in fleet.parts:
         kind = "notice" if part.is_whole else "notice warn"
-        yield f'<div class="{kind}">{escape(part_words(part))}</div>\n'
+        yield f'<div class="{kind}">{escape_html(part_words(part))}</div>\n'
     for words in left_out_words(fleet):
-        yield f'<div class="notice warn">{escape(words)}</div>\n'
+        yield f'<div class="notice warn">{escape_html(words)}</div>\n'
     if fleet.comparison is None:
         yield f"<p>{NOTHING}</p>\n"
         return
     for one in fleet.comparison.obstacles:
-        yield f'<div class="notice warn"><strong>Hosts differ in {one.what}.</strong> {escape(one.because)}</div>\n'
-    yield f"<h2>{escape(title(fleet.comparison.responses[0]))}</h2>\n"
+        differs = f"<strong>Hosts differ in {one.what}.</strong> {escape_html(one.because)}"
+        yield f'<div class="notice warn">{differs}</div>\n'
+    yield f"<h2>{escape_html(title(fleet.comparison.responses[0]))}</h2>\n"
     if figure := ratio_figure(fleet.comparison, fleet.comparison.rows):
         yield figure
     yield html_table(header(fleet), lines(fleet))
-    yield f'<p class="source">{escape(about(fleet))}</p>\n'
+    yield f'<p class="source">{escape_html(about(fleet))}</p>\n'
     yield "<h2>What each host is</h2>\n"
     yield html_table(["", "", *hosts(fleet)], fact_lines(fleet), even=True)

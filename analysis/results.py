@@ -23,7 +23,7 @@ from analysis import (
     tables,
     timelines,
 )
-from analysis.articles import Row, read_rows
+from analysis.articles import PublishedFigure, read_rows
 from analysis.diagnoses import carried
 from analysis.let_in import let_in
 from analysis.load import Run, load_run
@@ -275,7 +275,7 @@ _ABOUT_KERNEL = (
 )
 
 
-def _rows() -> list[Row]:
+def _rows() -> list[PublishedFigure]:
     return read_rows(Path(__file__).resolve().parents[1] / "experiments")
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.articles import Row, read_definitions, read_rows, read_titles, rules_of
+from analysis.articles import PublishedFigure, read_definitions, read_rows, read_titles, rules_of
 from analysis.claims import ClaimResult, config_result, evaluate_claims
 from analysis.load import Run, load_run
 from pagecage.errors import PagecageError
@@ -70,7 +70,7 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
     return Scorecard(tuple(scored), read_titles(experiments))
 
 
-def _is_asked(row: Row, only: str | None) -> bool:
+def _is_asked(row: PublishedFigure, only: str | None) -> bool:
     return only is None or only in row.experiments
 
 
@@ -116,7 +116,7 @@ class _Ground:
         self.definitions, self.latest, self.rules = definitions, latest, rules_of(definitions)
         self._results = {name: {r.id: r for r in evaluate_claims(run)} for name, run in latest.items()}
 
-    def answer(self, row: Row, name: str) -> ClaimResult | str:
+    def answer(self, row: PublishedFigure, name: str) -> ClaimResult | str:
         """What one experiment says about a row, or why it says nothing.
 
         A run that was judged by another rule than today's says nothing.
@@ -133,7 +133,7 @@ class _Ground:
         return self._results[name][row.id]
 
 
-def _completed(row: Row, rule: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
     """A rule with what its row says and it does not, as a plan has it."""
     return {"says": row.says, "published": _number_or_text(row.published), "unit": row.unit, **rule}
 
@@ -145,7 +145,7 @@ def _number_or_text(text: str) -> float | str:
         return text
 
 
-def _score(row: Row, ground: _Ground, names: Sequence[str]) -> Scored:
+def _score(row: PublishedFigure, ground: _Ground, names: Sequence[str]) -> Scored:
     """The row's own experiment answers; another that tests it too does where that one has not been run."""
     if row.untestable:
         return _unmeasured(row, names[0], "untestable", row.untestable)
@@ -161,14 +161,14 @@ def _score(row: Row, ground: _Ground, names: Sequence[str]) -> Scored:
     return _unmeasured(row, names[0], "not_run", str(answers[able[0]]))
 
 
-def _unmeasured(row: Row, experiment: str, verdict: str, why: str) -> Scored:
+def _unmeasured(row: PublishedFigure, experiment: str, verdict: str, why: str) -> Scored:
     return Scored(
         row.id, experiment, row.says, _number_or_text(row.published), row.unit, None, None, None, 0, verdict, why,
         row.remark, None,
     )  # fmt: skip
 
 
-def _measured(row: Row, experiment: str, result: ClaimResult, run: Run | None) -> Scored:
+def _measured(row: PublishedFigure, experiment: str, result: ClaimResult, run: Run | None) -> Scored:
     return Scored(
         row.id, experiment, result.says, result.published, result.unit, result.measured, result.low, result.high,
         result.n, result.verdict, result.why, row.remark, str(run.plan["run_id"]) if run else None,

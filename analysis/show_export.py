@@ -39,14 +39,14 @@ def as_markdown(run: Run) -> str:
     parts += [f"\n{EMULATED}\n"] if run.is_emulated else []
     found = [f"- {one.sentence}{f' ({one.note})' if one.note else ''}\n" for one in find(run)]
     parts += ["\n", *found] if found else []
-    parts += ["\n", _cells(run)]
+    parts += ["\n", _cell_rows(run)]
     claims = [claim for claim in evaluate_claims(run) if not claim.is_silent]
     names = ["claim", "says", "published", "measured", "verdict", "why"]
     parts += ["\n", markdown_table(names, map(_claim, claims))] if claims else []
     return "".join(parts)
 
 
-def _cells(run: Run) -> str:
+def _cell_rows(run: Run) -> str:
     """A line a treatment, without the factors that have one level throughout."""
     factors = [name for name in run.factors if name not in run.layout.constant]
     published = published_figures(run, run.response)

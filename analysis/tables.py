@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.articles import Row
+from analysis.articles import PublishedFigure
 from analysis.cells import treatments
 from analysis.claims import ClaimResult, evaluate_claims
 from analysis.diagnoses import told_by_treatment
@@ -53,9 +53,9 @@ def _unbroken(text: str) -> str:
 _SHORT_TEXT = 24
 
 
-def untestable_table(run: Run, rows: Sequence[Row]) -> pd.DataFrame:
+def untestable_table(run: Run, rows: Sequence[PublishedFigure]) -> pd.DataFrame:
     """The published figures of this experiment that no run could test, and why; neighbours with one reason together."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[PublishedFigure]] = {}
     for row in rows:
         if row.untestable and run.plan["experiment"] in row.experiments:
             found.setdefault(row.untestable, []).append(row)
@@ -66,7 +66,7 @@ def untestable_table(run: Run, rows: Sequence[Row]) -> pd.DataFrame:
     return pd.DataFrame(told)
 
 
-def _figures(rows: Sequence[Row]) -> str:
+def _figures(rows: Sequence[PublishedFigure]) -> str:
     return "; ".join(f"{row.metric} {published_figure(row.published, row.unit)}" for row in rows)
 
 

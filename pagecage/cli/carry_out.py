@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pagecage.cli.pass_through import PassThrough
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
 from pagecage.cli.run_options import Wishes, definitions
+from pagecage.cli.say import Say
 from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.experiment import Experiment
@@ -26,8 +26,6 @@ from pagecage.runs import RunFolder, find_run
 from pagecage.sweep import SWEPT
 from pagecage.trial import Trial
 from pagecage.units import format_seconds
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

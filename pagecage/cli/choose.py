@@ -6,13 +6,14 @@ import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from pagecage.cage import UNCAGED, Cage
 from pagecage.cli.places import TOP
 from pagecage.cli.run_options import HOSTS, Wishes, definitions, is_group
+from pagecage.cli.say import Say
 from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import SIZES, Experiment, Level
 from pagecage.hosts.host import Host, Sized
@@ -25,7 +26,6 @@ from pagecage.version import VERSION
 
 MOST_REPEATS = 30
 """The bound of --until-ci where none is given."""
-Say = Callable[[str], None]
 
 
 def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pagecage.cli.carry_out import Job
+from pagecage.cli.say import Say
 from pagecage.errors import EXIT_HOST, EXIT_USAGE, PagecageError
 from pagecage.record import Record
 
-Say = Callable[[str], None]
 _SIGNAL_BASE = 128  # how a shell tells that a signal ended a program
 # What the user can mend in the command; anything else is the host's.
 _TYPED = frozenset({"workload", "data", "port", "local_disk"})

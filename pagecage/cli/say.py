@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
+
+Say = Callable[[str], None]
+"""Prints a sentence to the user."""
 
 if TYPE_CHECKING:
     from rich.console import Console

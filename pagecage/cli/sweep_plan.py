@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -14,12 +14,11 @@ from pagecage.cli import replay_plan
 from pagecage.cli.choose import build_plan, choose_host, choose_size
 from pagecage.cli.replay_plan import ReplayWishes, data_bytes
 from pagecage.cli.run_options import Wishes, definitions
+from pagecage.cli.say import Say
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.plan import Plan
 from pagecage.sweep import Vary, cages_of, level_cage, parse_vary, swept
-
-Say = Callable[[str], None]
 
 
 @Parameter(name="*")

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.articles import Row, complaints, read_definitions, read_rows
+from analysis.articles import PublishedFigure, complaints, read_definitions, read_rows
 from analysis.scorecard import VERDICTS, count, newest_runs, scorecard
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
@@ -160,7 +160,7 @@ def test_the_terminal_tells_every_row_and_its_sums(place, capsys, monkeypatch):
 
 
 def row(number, experiment="a", untestable=""):
-    return Row(f"003-{number}", (experiment,), "c", "m", "s", "1", "measured", "", untestable)
+    return PublishedFigure(f"003-{number}", (experiment,), "c", "m", "s", "1", "measured", "", untestable)
 
 
 def test_what_is_wrong_between_rows_and_rules_is_named():
