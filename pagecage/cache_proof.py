@@ -13,8 +13,9 @@ from typing import Any
 from pagecage.units import MIB, PAGE_BYTES, format_bytes
 
 TOLERANCE_BYTES = MIB
-"""Bytes that may lack their explanation at the end. An honest trial lacks none: io.stat and cachestat(2) agreed to the
-page in every stored trial. A MiB leaves room for read-ahead that is under way while the two are asked in turn."""
+"""Bytes that may lack their explanation. An honest trial lacks none: io.stat and cachestat(2) agreed to the page in all
+stored trials. A MiB leaves room for read-ahead that is under way while the two are asked in turn, and for single pages
+that a machine reclaims ahead of need."""
 TOLERANCE_SHARE = 0.01
 """The same as a share of the files: so much less to read is below what repeats of a trial differ by."""
 CHARGE_LAG_PAGES = 128
@@ -161,18 +162,20 @@ def _charged_elsewhere(evidence: _Evidence, start: Look, end: Look) -> int:
 
 
 def _resident_at_start(evidence: _Evidence, start: Look) -> str | None:
-    return _gone(evidence.proven_bytes - start.resident_bytes, "before the program started")
+    return _gone(evidence, evidence.proven_bytes - start.resident_bytes, "before the program started")
 
 
 def _resident_at_go(evidence: _Evidence, start: Look, go: Look) -> str | None:
     """A workload may drop pages itself and say so; its own limit may, where its own slice loaded the files."""
     own = evidence.evicted_bytes + min(_grown(start, go, "reclaimed_bytes") or 0, start.charged_bytes or 0)
-    return _gone(evidence.proven_bytes - go.resident_bytes - own, "before `go`")
+    return _gone(evidence, evidence.proven_bytes - go.resident_bytes - own, "before `go`")
 
 
-def _gone(missing: int, when: str) -> str | None:
+def _gone(evidence: _Evidence, missing: int, when: str) -> str | None:
+    """A machine that reclaims ahead of need (DAMON) takes a few pages of anything, and counts no reclaim."""
     what = f"{format_bytes(missing)} of the files left the page cache {when}"
-    return f"{what}: another process dropped them, or memory ran short" if missing > 0 else None
+    told = f"{what}: another process dropped them, or memory ran short"
+    return told if missing > evidence.tolerance_bytes else None
 
 
 def _resident_at_end(evidence: _Evidence, _start: Look, go: Look, end: Look) -> str | None:

@@ -115,7 +115,18 @@ class Campaign:
         return Summary(answered, len(self._folder.remaining(self._plan)))
 
     def _worth_trying(self) -> tuple[Trial, ...]:
-        return tuple(t for t in self._folder.remaining(self._plan) if self._tries[t.trial_id] < TRIES)
+        remaining = self._folder.remaining(self._plan)
+        return tuple(t for t in remaining if self._tries[t.trial_id] < (1 if self._has_spoken(t) else TRIES))
+
+    def _has_spoken(self, trial: Trial) -> bool:
+        """Whether its program has run in front of the user, who would see its output again and has no more input.
+
+        It has no answer because another process read or dropped its files.
+        """
+        if trial.workload.command is None or not trial.workload.command.streams_output:
+            return False
+        last = self._folder.last_records().get(trial.trial_id)
+        return last is not None and last.outcome == "not_prepared" and last.measured is not None
 
     def _next(self) -> tuple[Trial, ...]:
         """What to run before looking again: all of it, or under a stopping rule six blocks and then one at a time."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pagecage.cage import Cage
-from pagecage.campaign import Campaign, Summary, need_of
+from pagecage.campaign import TRIES, Campaign, Summary, need_of
 from pagecage.cli import pass_through
 from pagecage.cli.pass_through import PassThrough
 from pagecage.command import Command
@@ -22,8 +22,10 @@ from pagecage.record import Record, read_records
 from pagecage.replay.carried import carried_to_json, make_carried, translated
 from pagecage.replay.experiment import SIZE, Replay, make_experiment
 from pagecage.runs import RunFolder
+from pagecage.trial import Dataset
+from pagecage.units import MIB
 from tests.fake_host.hosts import on_fakes
-from tests.fake_host.machine import Machine
+from tests.fake_host.machine import Machine, make_dataset
 from tests.unit.test_plan import HARNESS
 
 CAGES = {name: Cage(name, {}) for name in ("uncaged", "tight")}
@@ -36,11 +38,13 @@ def kit(machine: Machine) -> Kit:
     return Kit(agent, (), "0" * 64)
 
 
-def plan_of(*argv: str, command: Command, repeats: int = 1, carried: tuple[str, ...] = (), place: str = "") -> Plan:
+def plan_of(
+    *argv: str, command: Command, repeats: int = 1, carried: tuple[str, ...] = (), place: str = "", cache: str = "any"
+) -> Plan:
     """The plan of a replay in one cage."""
     made = make_carried(carried)
     here = replace(command, is_literal=True, directory=place or command.directory)
-    asked = Replay(argv, translated(argv, made, place), here, ("tight",), "any", ())
+    asked = Replay(argv, translated(argv, made, place), here, ("tight",), cache, ())
     more = {"carried": carried_to_json(made), "directory": place}
     choices = Choices(SIZE, "asked for", repeats, 7, "vm", "never")
     run_id = f"20261121T100000Z-{asked.name}-vm"
@@ -124,6 +128,20 @@ def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, kit: Kit, str
     assert summary == Summary(1, 0)
     assert [(record.attempt, record.outcome, record.exit["status"]) for record in records] == [(1, "failed", 3)]
     assert streams.text() == b"ran\n"
+
+
+@pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, TRIES)])
+def test_a_program_that_has_printed_what_another_process_helped_it_to_is_not_run_again(
+    machine: Machine, kit: Kit, streams: Streams, streams_output: bool, tries: int
+) -> None:
+    """It reads a cold file, and its slice is charged for none of it."""
+    path = make_dataset(machine.data, Dataset(16 * MIB))
+    command = Command((str(path),), streams_output=streams_output)
+    plan = plan_of("sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold")
+    summary, records = carry_out(machine, kit, plan, streams)
+    assert summary == Summary(0, 1)
+    assert [record.outcome for record in records] == ["not_prepared"] * tries
+    assert streams.text() == (b"ran\n" if streams_output else b"")
 
 
 def test_files_are_carried_and_put_away(machine: Machine, kit: Kit, streams: Streams, tmp_path: Path) -> None:

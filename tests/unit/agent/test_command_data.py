@@ -41,6 +41,13 @@ def test_all_files_of_a_directory_are_cold(machine: Machine, files: Path) -> Non
     assert record.cache["resident_bytes_after"] == -(-300_000 // 4096) * 4096
 
 
+def test_a_file_of_two_names_counts_once(machine: Machine, files: Path) -> None:
+    """Its pages are there once, and charged once."""
+    os.link(files / "a", files / "below/a")
+    record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
+    assert (record.outcome, record.cache["file_bytes"]) == ("ok", 600_000)
+
+
 def test_as_they_are(machine: Machine, files: Path) -> None:
     (files / "a").read_bytes()
     record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")

@@ -1,0 +1,147 @@
+"""Another process in the guest reads or drops a trial's file: the trial has no answer, and its next attempt has one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pagecage.cage import Cage
+from pagecage.campaign import Campaign
+from pagecage.command import Command
+from pagecage.hosts.host import HostNeed
+from pagecage.hosts.kit import make_kit
+from pagecage.hosts.vm.host import VmHost
+from pagecage.plan import Plan
+from pagecage.process import PIPE, run, spawn
+from pagecage.record import Record
+from pagecage.runs import RunFolder
+from pagecage.trial import Dataset, Trial, Workload
+from pagecage.units import MIB
+from pagecage.verdicts.judge import judge
+from tests.tree import ROOT
+
+pytestmark = pytest.mark.vm
+DATA = Dataset(8 * MIB)
+DONE = "/dev/shm/another-process-is-done"
+READ = ("--file", "{file}", "--expect-sidecar", "{sidecar}", "--pattern", "sequential", "--source", "mmap")
+SLOWLY = ("--block-bytes", "131072", "--pause-us", "30000")
+# Acts as soon as a trial's slice is there, which is made after its cache state was proven.
+WATCHER = """
+import json, os, subprocess, sys, time
+waiting = json.loads(sys.argv[1])
+print("watching", flush=True)
+while waiting:
+    for slice_, command in list(waiting.items()):
+        if os.path.isdir(slice_):
+            subprocess.run(command, shell=True, check=True)
+            del waiting[slice_]
+    time.sleep(0.01)
+"""
+
+
+def pcread(*arguments: str) -> Workload:
+    return Workload("pcread", (*READ, *arguments))
+
+
+def sh(script: str, **command: Any) -> Workload:
+    return Workload("sh", ("-c", script), "command", command=Command(**command))
+
+
+WAITS = sh(f"head -c 1M {{file}} >/dev/null; until test -e {DONE}; do sleep 0.1; done; cat {{file}} >/dev/null")
+SERVICE = sh("cat {file} >/dev/null; echo serving; exec sleep 60", ready_when="serving")
+# Trial: what it runs, in which state of the cache, when another process acts, and what is then said.
+CASES: Mapping[str, tuple[Workload, str, str, str]] = {
+    "workload": (pcread(), "cold", "proven", "another process had read"),
+    "command": (sh("cat {file} >/dev/null"), "cold", "proven", "another process had read"),
+    "service": (SERVICE, "cold", "proven", "another process had read"),
+    "command-runs": (WAITS, "cold", "go", "as it is charged for these pages"),
+    "workload-runs": (pcread(*SLOWLY), "cold", "go", "as it is charged for these pages"),
+    "dropped": (pcread(), "resident", "proven", "left the page cache before"),
+    "dropped-runs": (pcread(*SLOWLY), "resident", "go", "had to be read again"),
+}
+QUICK = tuple(name for name, case in CASES.items() if case[2] == "proven")
+
+
+def trial(name: str) -> Trial:
+    workload, cache, _, _ = CASES[name]
+    return Trial(
+        trial_id=name, experiment="kept", treatment={"case": name}, repeat=1, block=1, position=0, workload=workload,
+        cage=Cage("uncaged", {}), cache=cache, dataset=DATA, read_ahead_kb=128, timeout_seconds=60.0,
+    )  # fmt: skip
+
+
+def act(host: VmHost, name: str) -> str:
+    """The other process's command for a case."""
+    path, (_, cache, when, _) = f"{host.data_dir}/{DATA.file_name}", CASES[name]
+    does = f"dd if={path} iflag=nocache count=0 status=none" if cache == "resident" else f"cat {path} >/dev/null"
+    return f"{does}; touch {DONE}" if when == "go" else does
+
+
+@contextmanager
+def watching(host: VmHost) -> Iterator[None]:
+    """The other process, acting on the first attempt of each trial that is to be disturbed before `go`."""
+    slices = {name: f"/sys/fs/cgroup/pagecage.slice/pagecage-{name.replace('-', '_')}.1.slice" for name in CASES}
+    table = {slices[name]: act(host, name) for name, case in CASES.items() if case[2] == "proven"}
+    watcher = spawn(host.command(["python3", "-c", WATCHER, json.dumps(table)]), stdin=PIPE, stdout=PIPE)
+    assert watcher.stdout is not None
+    assert watcher.stdout.readline() == b"watching\n"
+    yield
+    assert watcher.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, int], Record]]:
+    """Each trial disturbed; and those that take little time once more, as a run tries them again."""
+    host, kit = VmHost(), make_kit(ROOT)
+    harness = {"version": "0", "git_revision": None, "git_dirty": None}
+    plan = Plan("kept-vm", tuple(map(trial, CASES)), {"fresh": "never", "experiment": "kept", "harness": harness})
+    document = {**plan.document, "run_id": plan.run_id, "trials": []}
+    folder = RunFolder.create(tmp_path_factory.mktemp("kept"), replace(plan, document=document))
+    disturbed: set[str] = set()
+
+    def disturb(event: Mapping[str, Any]) -> None:
+        name = event.get("trial_id", "")
+        if event["event"] == "go" and CASES[name][2] == "go" and name not in disturbed:
+            disturbed.add(name)
+            run(host.command(["sh", "-c", act(host, name)]))
+
+    campaign = Campaign(host, plan, folder, kit, disturb)
+    try:
+        host.prepare(HostNeed(0, 256 * MIB), print)
+        state = host.start()
+        host.install(kit)
+        with watching(host):
+            campaign._serve(plan.trials, state)
+        campaign._serve(tuple(one for one in folder.remaining(plan) if one.trial_id in QUICK), state)
+        yield {(record.trial_id, record.attempt): record for record in folder.records()}
+    finally:
+        host.stop()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_disturbed_trial_is_refused_whatever_it_printed(attempts: dict[tuple[str, int], Record], name: str) -> None:
+    record = attempts[name, 1]
+    assert record.outcome == "not_prepared", record.cache
+    assert CASES[name][3] in (record.error or "")
+    assert record.response == {}
+    assert judge(record).cache_state_reached.verdict == "not_reached"
+    assert (record.measured is None) == (CASES[name][2] == "proven"), "what is found at the gate is never let go"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_next_attempt_is_believed_to_the_page(attempts: dict[tuple[str, int], Record], name: str) -> None:
+    record = attempts[name, 2]
+    assert (record.outcome, record.error) == ("ok", None)
+    assert judge(record).cache_state_reached.verdict == "reached"
+    start, go, end = (record.cache[moment] for moment in ("start", "go", "end"))
+    if CASES[name][1] == "resident":
+        assert start["resident_bytes"] == go["resident_bytes"] == end["resident_bytes"] == DATA.size_bytes
+        return
+    assert (start["resident_bytes"], go["resident_bytes"]) == (0, 0)
+    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache["came_bytes"]
+    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache["charge_lag_bytes"])
