@@ -75,7 +75,7 @@ def test_a_finished_run_is_not_run_again(top: Path, planned: Path) -> None:
     assert done.status == 0
     assert "0 of 4 trials to run" in done.stderr
     assert "starting the host" not in done.stderr
-    assert done.stdout == f"analysis show {planned}\n"
+    assert done.stdout == f"analysis render {planned} --show\n"
 
 
 @pytest.mark.parametrize("words", [("show", "smoke", "--json"), ("show", "smoke"), ("show", "smoke", "--html")])
