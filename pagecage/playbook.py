@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError
-from pagecage.process import DEVNULL, PIPE, Completed, find_tool, replay, run, spawn
+from pagecage.process import DEVNULL, OWN_PYTHON, PIPE, Completed, find_tool, replay, run, spawn
 
 MEND = ". Mend: "
 """In a message of our roles, what stands between the sentence and the command that mends it."""
@@ -23,7 +23,7 @@ _RESULTS = {"v2_runner_on_ok": "ok", "v2_runner_on_failed": "failed", "v2_runner
 class Event:
     """A task that has ended on a host: `outcome` is ok, failed or unreachable, `message` why (empty for ok).
 
-    `stdout` is what a command printed there; empty for what is none.
+    `stdout` is what a command printed there, in a loop what all printed; empty for what is none.
     """
 
     host: str
@@ -94,6 +94,7 @@ def ansible_settings(project_dir: Path) -> dict[str, str]:
         **{name: os.environ.get(name, value) for name, value in defaults.items()},
         "ANSIBLE_CONFIG": str(project_dir / "ansible" / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8",
         "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.jsonl", "PYTHONWARNINGS": "ignore",
+        "ANSIBLE_HOME": str(project_dir / "build" / "ansible"), **OWN_PYTHON,
     }  # fmt: skip
 
 
@@ -188,7 +189,7 @@ def _events(parsed: Mapping[str, Any]) -> Iterator[Event]:
         return
     for host, result in parsed["hosts"].items():
         message = "" if outcome == "ok" else message_of(result)
-        stdout = str(result.get("stdout") or "")
+        stdout = "\n".join(str(one.get("stdout") or "") for one in result.get("results", [result]))
         yield Event(host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout)
 
 

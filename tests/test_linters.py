@@ -59,7 +59,7 @@ def test_mypy() -> None:
 
 
 def test_shellcheck() -> None:
-    check([BIN / "shellcheck", *shell_scripts(ROOT)])
+    check([BIN / "shellcheck", "-x", *shell_scripts(ROOT)])
 
 
 def test_yamllint() -> None:

@@ -119,7 +119,7 @@ class Calibrator:
 
     def _drive_memory(self, name: str, cap: int) -> Calibration:
         method = "fill anonymous memory past the limit"
-        argv = [sys.executable, "-c", _FILL, str(cap + 32 * MIB)]
+        argv = [sys.executable, "-I", "-c", _FILL, str(cap + 32 * MIB)]
         done, counters, seconds = self._in_slice(name, cap, argv)
         killed = (counters["memory.events"] or {}).get("oom_kill", 0)
         peak, limit = counters["memory.peak"], page_floor_bytes(cap)
@@ -128,7 +128,7 @@ class Calibrator:
         return Calibration(method, seconds, limit, peak, held, error)
 
     def _drive_cpu(self, name: str, cap: int) -> Calibration:
-        _, counters, seconds = self._in_slice(name, cap, [sys.executable, "-c", _SPIN, "1.5"])
+        _, counters, seconds = self._in_slice(name, cap, [sys.executable, "-I", "-c", _SPIN, "1.5"])
         used = (counters["cpu.stat"] or {}).get("usage_usec", 0) / 1e6 / seconds * 100
         if used < _DRIVEN * cap:
             error = f"the machine reached only {used / cap:.0%} of the quota"

@@ -19,7 +19,7 @@ from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.experiment import Experiment
 from pagecage.hosts.host import Host
-from pagecage.hosts.kit import make_kit
+from pagecage.hosts.kit import make_kit, require_programs
 from pagecage.hosts.local import LocalHost
 from pagecage.plan import Plan
 from pagecage.runs import RunFolder, find_run
@@ -109,6 +109,7 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
 def _prepare(plan: Plan, host: Host, yes: bool, say: Say) -> None:
     """Refuse whatever can be refused before a run is there, and make the host ready to start."""
     kit = make_kit(TOP)
+    require_programs(kit, plan.trials)
     _ask_before_knobs(plan, host, yes)
     prepare(host, plan, kit, lambda step: say(f"{step} ..."))
 

@@ -121,6 +121,14 @@ _EXAMPLES = {
         pagecage host unprovision rack --ask-password
         pagecage host unprovision rack --erase --json
         """,
+    "host which": """
+        pagecage host which
+        pagecage host which rack
+        """,
+    "host prepare": """
+        pagecage host prepare
+        pagecage host prepare vm --for constrained-random --size smoke
+        """,
     "host up": """
         pagecage host up
         pagecage host up vm --name old --suite bookworm --cpus 1

@@ -33,6 +33,46 @@ for _verb in (provision, verify, unprovision):
     app.command(_verb, help_epilogue=examples(f"host {_verb.__name__}"))
 
 
+@app.command(help_epilogue=examples("host which"))
+def which(host: str = "auto") -> int:
+    """Print which host HOST means here: local, vm, or group for one of an inventory."""
+    from pagecage.cli.choose import choose_host
+    from pagecage.cli.run_options import is_group
+
+    print("group" if is_group(host) else choose_host(host, None, lambda _: None).name)
+    return EXIT_OK
+
+
+@app.command(help_epilogue=examples("host prepare"))
+def prepare(
+    host: Vm = "vm",
+    *,
+    experiment: Annotated[str | None, Parameter(name="--for", help="the experiment that it is made for")] = None,
+    size: str = "auto",
+    cage: str | None = None,
+) -> int:
+    """Make what a start of the guest needs, where it is missing: image, saved machine state, data disk.
+
+    A run does it too. Beforehand it can be done beside other things. A guest that is in use has all of it.
+    """
+    from pagecage.campaign import need_of
+    from pagecage.cli import carry_out
+    from pagecage.cli.run_options import Wishes
+
+    if guest.status().running:
+        say_step("the guest is running")
+        return EXIT_OK
+    if experiment is None:
+        guest.prepare(say_step)
+        return EXIT_OK
+    plan, vm = carry_out.plan_for(experiment, Wishes(host=host, size=size, cage=cage), "", say_step)
+    try:
+        vm.prepare(need_of(plan), say_step)
+    finally:
+        vm.stop()
+    return EXIT_OK
+
+
 @app.command(help_epilogue=examples("host up"))
 def up(host: Vm = "vm", *, called: Called = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS) -> int:
     """Restore the guest and leave it running (make it first, where there is none).

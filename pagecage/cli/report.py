@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pagecage.cli.places import TOP
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.process import Completed, run
+from pagecage.process import OWN_PYTHON, Completed, run
 
 _ANALYSIS_SECONDS = 3600.0
 _MADE = {"claims": "claims", "answers": "answers", "compare": "comparison", "publish": "site"}
@@ -25,7 +25,7 @@ def analyse(verb: str, *arguments: str | Path, answers: Collection[int] = (EXIT_
     width = {"COLUMNS": str(shutil.get_terminal_size().columns)}
     width |= {"FORCE_COLOR": "1"} if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
     argv = [sys.executable, "-m", "analysis", verb, *arguments]
-    done = run(argv, check=False, cwd=TOP, timeout_seconds=_ANALYSIS_SECONDS, env=width)
+    done = run(argv, check=False, cwd=TOP, timeout_seconds=_ANALYSIS_SECONDS, env={**width, **OWN_PYTHON})
     if done.status not in answers:
         sentence, _, mend = done.stderr.strip().rpartition("\n  mend: ")
         said = (sentence or mend or "it printed no reason").splitlines()[-1]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from pagecage.errors import HostError
+from pagecage.trial import Trial
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # The half that runs on the host, and the standard-library modules that it shares with the controller.
@@ -39,6 +40,24 @@ class Kit:
         for program in self.programs:
             digest.update(f"\0{program.name}\0".encode() + program.read_bytes())
         return digest.hexdigest()
+
+
+def require_programs(kit: Kit, trials: Iterable[Trial]) -> None:
+    """Raise HostError naming the workloads that these trials start and that were not compiled."""
+    wanted = {name for trial in trials for name in _programs_of(trial)}
+    missing = sorted(wanted - {path.name for path in kit.programs})
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise HostError(f"{', '.join(missing)} {verb} not built", "make build")
+
+
+def _programs_of(trial: Trial) -> Iterator[str]:
+    if trial.workload.kind == "handshake":
+        yield trial.workload.program
+    if trial.before is not None:
+        yield trial.before.program
+    if trial.datasets:
+        yield "pcgen"
 
 
 class Receiving(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,14 @@ class LocalHost:
         return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The argv itself; `systemctl --user` is told where its systemd is, where no login has."""
+        """The argv itself, its `python3` being ours: the first on PATH may be too old, or of a version not active.
+
+        `systemctl --user` is told where its systemd is, where no login has.
+        """
         told = not self.user or os.environ.get("XDG_RUNTIME_DIR")
-        return list(argv) if told else ["env", f"XDG_RUNTIME_DIR={runtime_dir()}", *argv]
+        settings = [] if told else ["env", f"XDG_RUNTIME_DIR={runtime_dir()}"]
+        program = [sys.executable, "-I"] if argv[0] == "python3" else [argv[0]]
+        return [*settings, *program, *argv[1:]]
 
     def interactive(self, argv: Sequence[str]) -> list[str]:
         """The same: it has our terminal."""

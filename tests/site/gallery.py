@@ -44,7 +44,7 @@ def reports(page: Page, runs: Path, out: Path) -> list[Path]:
 def opened() -> Iterator[Page]:
     """A page in chromium."""
     program = shutil.which("chromium")
-    assert program, "there is no chromium here: tools/bootstrap browser installs it"
+    assert program, "there is no chromium here: make build/.stamp-browser installs it"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield browser.new_page(color_scheme="light", viewport={"width": WIDTH, "height": 1000})

@@ -6,13 +6,16 @@ import io
 import json
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.kit import agent_bytes, make_kit
+from pagecage.hosts.kit import agent_bytes, make_kit, require_programs
 from pagecage.process import run
+from pagecage.trial import Step
+from tests.fake_host.machine import make_trial
 from tests.tree import ROOT
 
 AGENT_PYTHON = [sys.executable, "-I", "-S"]  # no site-packages, no PYTHONPATH: what a bare host offers
@@ -79,6 +82,20 @@ def test_without_workloads_nothing_can_travel(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="not built") as caught:
         make_kit(tmp_path)
     assert caught.value.hint == "make build"
+
+
+def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
+    """`make experiment` compiles what one experiment names; another may be run by hand."""
+    kit = make_kit(checkout_of)
+    made = make_trial()
+    read = replace(made, workload=replace(made.workload, program="pcread", kind="handshake"), dataset=None, before=None)
+    require_programs(kit, [read])
+    with pytest.raises(HostError, match="pcscan is not built") as caught:
+        require_programs(kit, [read, replace(read, workload=replace(read.workload, program="pcscan"))])
+    assert caught.value.hint == "make build"
+    with pytest.raises(HostError, match="fill, pcgen are not built"):
+        require_programs(kit, [replace(read, dataset=made.dataset, before=Step("fill", ()))])
+    require_programs(kit, [replace(read, workload=replace(read.workload, program="/usr/bin/grep", kind="command"))])
 
 
 def launcher() -> str:

@@ -12,7 +12,7 @@ import pytest
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import HostNeed
 from pagecage.hosts.local import LocalHost
-from pagecage.process import spawn
+from pagecage.process import run, spawn
 from tests.unit.test_requirements import FIT
 
 NEED = HostNeed(2**31, 2**20)
@@ -120,13 +120,13 @@ def test_a_users_systemd_is_named_where_no_login_did(monkeypatch: pytest.MonkeyP
     """After `su` nobody has set XDG_RUNTIME_DIR, without which `systemctl --user` finds nothing to connect to."""
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    assert LocalHost().command(["python3"]) == ["env", "XDG_RUNTIME_DIR=/run/user/1000", "python3"]
-    assert LocalHost().interactive(["python3"]) == LocalHost().command(["python3"])
+    assert LocalHost().command(["id"]) == ["env", "XDG_RUNTIME_DIR=/run/user/1000", "id"]
+    assert LocalHost().interactive(["id"]) == LocalHost().command(["id"])
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
-    assert LocalHost().command(["python3"]) == ["python3"]
+    assert LocalHost().command(["id"]) == ["id"]
     monkeypatch.setattr(os, "getuid", lambda: 0)
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert LocalHost().command(["python3"]) == ["python3"]
+    assert LocalHost().command(["id"]) == ["id"]
 
 
 def test_where_things_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,3 +136,16 @@ def test_where_things_lie(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert LocalHost().data_dir == f"{tmp_path}/pagecage/data"
     assert LocalHost().spool_dir == "/run/user/1000/pagecage"
     assert LocalHost().user
+
+
+def test_the_agent_is_run_by_our_python_and_not_by_the_first_on_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first on PATH may be too old, or a shim; and the user's settings are for his programs, not for the agent."""
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONHOME", "/nonexistent")
+    program = tmp_path / "agent.py"
+    program.write_text("import json, os; print(os.environ['PYTHONHOME'])")
+    assert run(LocalHost().command(["python3", str(program)])).stdout == "/nonexistent\n", "a workload inherits it"

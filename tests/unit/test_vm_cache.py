@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.vm.cache import Cache, known_caches
 
 
@@ -26,3 +26,10 @@ def test_each_name_has_a_directory_and_the_first_keeps_its_own(tmp_path: Path, m
 def test_a_name_that_is_no_word_is_refused(name: str) -> None:
     with pytest.raises(PagecageError, match="no name for a guest"):
         Cache.of_user(name)
+
+
+def test_a_cache_that_cannot_be_made_is_told_with_its_way_out(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("no folder")
+    with pytest.raises(HostError, match=r"home/pagecage/vm cannot be made: Not a directory") as caught:
+        Cache(tmp_path / "home/pagecage/vm").make()
+    assert caught.value.hint == "set XDG_CACHE_HOME to a folder that can be written"

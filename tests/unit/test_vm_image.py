@@ -5,7 +5,7 @@ import pytest
 
 from pagecage.errors import HostError
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.image import Image, bootstrap_argv, ensure_image
+from pagecage.hosts.vm.image import Image, bootstrap_argv, ensure_image, shared_folder
 from pagecage.hosts.vm.keep import keep_newest
 from pagecage.hosts.vm.packed import pack
 from pagecage.hosts.vm.recipe import Recipe
@@ -88,13 +88,27 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     assert not list(cache.images.glob("*.part"))
 
 
-@pytest.mark.parametrize(("as_root", "mode"), [(True, "--mode=root"), (False, "--mode=unshare")])
-def test_root_and_others_build_by_the_same_command(as_root: bool, mode: str) -> None:
-    argv = bootstrap_argv(Path("/images/x.part"), RECIPE, as_root)
-    assert mode in argv
-    assert [word for word in argv if not word.startswith("--mode")] == [
-        word for word in bootstrap_argv(Path("/images/x.part"), RECIPE, not as_root) if not word.startswith("--mode")
-    ]
+def test_root_and_others_build_by_the_same_command() -> None:
+    """Root makes a folder, which the roles are applied to; others a tar, in which owners are kept."""
+    roots, users = (bootstrap_argv(Path("/images/x.part"), RECIPE, as_root) for as_root in (True, False))
+    assert [word for word in roots if word not in users] == ["--mode=root", "--format=directory", "/images/x.part/root"]
+    assert [word for word in users if word not in roots] == ["--mode=unshare", "--format=tar", "-"]
+
+
+@pytest.mark.parametrize(("noexec", "expected"), [((), "/tmp"), (("/tmp",), "/var/tmp")])
+def test_an_ordinary_user_builds_where_programs_may_be_started(
+    noexec: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    real = os.statvfs("/")
+    flags = {folder: os.ST_NOEXEC if folder in noexec else 0 for folder in ("/tmp", "/var/tmp", "/other")}
+    fields = [*real]
+    monkeypatch.setattr(os, "statvfs", lambda folder: os.statvfs_result([*fields[:8], flags[folder], *fields[9:]]))
+    assert shared_folder() == expected
+    flags["/var/tmp"] = os.ST_NOEXEC
+    if noexec:
+        with pytest.raises(HostError, match="mounted noexec"):
+            shared_folder()
 
 
 def test_the_last_used_images_stay(tmp_path: Path) -> None:

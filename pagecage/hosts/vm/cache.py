@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.errors import PagecageError
+from pagecage.errors import HostError, PagecageError
 
 PROJECT_DIR = Path(__file__).resolve().parents[3]
 """The checkout: the guest is made from `containers/` and fitted by `ansible/` of the same version as this code."""
@@ -86,6 +86,13 @@ class Cache:
         return self.root / "scratch"
 
     def make(self) -> None:
-        """Create the directories. Others may not look in: the keys to the guest lie here."""
+        """Create the directories. Others may not look in: the keys to the guest lie here.
+
+        Raises HostError where they cannot be made.
+        """
         for path in (self.root, self.images, self.states, self.scratch):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                mend = "set XDG_CACHE_HOME to a folder that can be written"
+                raise HostError(f"{path} cannot be made: {error.strerror}", mend) from None

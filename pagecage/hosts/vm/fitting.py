@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, ssh_settings
+from pagecage.hosts.vm.image import Image
 from pagecage.playbook import HostEnd, Playbook, play
 
 GUEST = "guest"
@@ -49,6 +50,26 @@ def _files(path: Path) -> list[Path]:
     return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
 
 
+def fit_image(project_dir: Path, scratch: Path, progress: Progress, image: Image) -> None:
+    """Apply site.yml to an image's root file system, by chroot, and note which roles it was.
+
+    Raises HostError naming what failed.
+    """
+    progress("fitting the guest by its Ansible roles, before it boots")
+    variables = {
+        "ansible_connection": "community.general.chroot",
+        "ansible_host": str(image.tree),
+        "ansible_user": "root",
+    }
+    _play(project_dir, scratch, {**variables, **GUEST_SETTINGS}, "site.yml", WITHOUT_AGENT)
+    image.fitted.write_text(fitting_key(project_dir))
+
+
+def is_fitted(project_dir: Path, image: Image) -> bool:
+    """Whether the roles as they are now were applied before the image's first boot."""
+    return image.fitted.exists() and image.fitted.read_text() == fitting_key(project_dir)
+
+
 def fit_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Progress) -> None:
     """Apply site.yml to the guest. Raises HostError naming what failed."""
     progress("fitting the guest by its Ansible roles (about 60 s, once)")
@@ -62,8 +83,14 @@ def play_on_guest(
 
     Raises HostError naming what failed.
     """
+    return _play(project_dir, scratch, guest_variables(target), playbook, words)
+
+
+def _play(
+    project_dir: Path, scratch: Path, variables: Mapping[str, object], playbook: str, words: Sequence[str]
+) -> HostEnd:
     inventory = scratch / "inventory.json"
-    inventory.write_text(json.dumps({"all": {"hosts": {GUEST: guest_variables(target)}}}))
+    inventory.write_text(json.dumps({"all": {"hosts": {GUEST: variables}}}))
     of = Playbook(project_dir, playbook, inventory, scratch, tuple(words))
     end = play(of)[GUEST]
     error = end.error(of.log)

@@ -185,6 +185,11 @@ def rebuild(progress: Progress, cache: Cache | None = None) -> None:
         drop_if_broken(cache.data_disk, progress)
     finally:
         lock.release()
+    prepare(progress, cache)
+
+
+def prepare(progress: Progress, cache: Cache | None = None) -> None:
+    """Make image, saved state and data disk where they are missing. Raises PagecageError while the guest is used."""
     host = VmHost(cache=cache)
     try:
         host.prepare(_ANY_NEED, progress)

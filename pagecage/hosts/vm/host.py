@@ -17,7 +17,7 @@ from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
 from pagecage.hosts.vm.caretaker import Woken, release, wake
 from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug
-from pagecage.hosts.vm.fitting import fit_guest, fitting_key
+from pagecage.hosts.vm.fitting import fit_guest, fit_image, fitting_key, is_fitted
 from pagecage.hosts.vm.guest_host import GuestHost
 from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
 from pagecage.hosts.vm.image import Image, ensure_image
@@ -67,7 +67,8 @@ class VmHost(GuestHost):
         image, acceleration = self._image_and_acceleration(progress)
         machine = machine_for(need, acceleration, self._making.cpus)
         ensure_data_disk(self._cache.data_disk, need.data_bytes, progress)
-        fit = partial(fit_guest, PROJECT_DIR, self._cache.scratch)
+        fitted = is_fitted(PROJECT_DIR, image)
+        fit = (lambda *_: None) if fitted else partial(fit_guest, PROJECT_DIR, self._cache.scratch)
         ensure_base = partial(ensure_state, self._cache, image, machine, fitting_key(PROJECT_DIR), fit, progress)
         self._remake = partial(self._ensure_state, ensure_base, need)
         self._state = self._remake()
@@ -94,7 +95,8 @@ class VmHost(GuestHost):
         self._progress = progress
         self._cache.make()
         self._take()
-        image = ensure_image(self._cache, read_recipe(PROJECT_DIR, self._making.suite), progress)
+        fit = partial(fit_image, PROJECT_DIR, self._cache.scratch, progress)
+        image = ensure_image(self._cache, read_recipe(PROJECT_DIR, self._making.suite), progress, fit)
         return image, find_acceleration(self._cache, image, progress)
 
     def _take(self) -> None:

@@ -1,12 +1,14 @@
 """Makes the guest's image: a root file system from packages, a disk image from that, the kernel and initrd beside it.
 
-Nothing is mounted and no loop device is used, so an ordinary user can do it as well as root.
+Nothing is mounted and no loop device is used, so an ordinary user can make it too. For root the roles are applied to
+the root file system before it boots, which would take an emulated guest a minute.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,16 +68,29 @@ class Image:
         return self.directory / "known_hosts"
 
     @property
+    def tree(self) -> Path:
+        """The root file system while the image is made."""
+        return self.directory / "root"
+
+    @property
+    def fitted(self) -> Path:
+        """Holds the key of the roles that were applied before the first boot, where they were."""
+        return self.directory / "fitted"
+
+    @property
     def beside(self) -> tuple[Path, ...]:
         """What a start needs beside the disk."""
         return self.kernel, self.initrd, self.known_hosts, self.identity
 
 
-def ensure_image(cache: Cache, recipe: Recipe, progress: Progress) -> Image:
+Fit = Callable[[Image], None]
+
+
+def ensure_image(cache: Cache, recipe: Recipe, progress: Progress, fit: Fit | None = None) -> Image:
     """The image of this recipe, unpacked or made now if it is not there.
 
-    It is made aside and renamed at the end, so a killed build leaves nothing that looks whole. Raises PagecageError
-    when a tool is missing or fails.
+    It is made aside and renamed at the end, so a killed build leaves nothing that looks whole. Where root makes it,
+    `fit` is given it with its root file system still a folder. Raises PagecageError when a tool is missing or fails.
     """
     image = Image(cache.images / recipe.key)
     if not image.directory.exists():
@@ -85,7 +100,7 @@ def ensure_image(cache: Cache, recipe: Recipe, progress: Progress) -> Image:
         if packed.exists():
             _unpack(packed, part, progress)
         else:
-            _make(part, recipe, progress)
+            _make(part, recipe, progress, fit)
         part.rename(image.directory)
     os.utime(image.directory)
     keep_newest(cache.images, KEPT_IMAGES)
@@ -102,21 +117,43 @@ def _unpack(packed: Path, part: Path, progress: Progress) -> None:
     image.identity.chmod(0o600)  # ssh refuses a key that others may read
 
 
-def _make(part: Path, recipe: Recipe, progress: Progress) -> None:
+def _make(part: Path, recipe: Recipe, progress: Progress, fit: Fit | None) -> None:
     require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
     require_room(part.parent, BUILD_BYTES, "building the guest's image")
     progress("building the guest's image from Debian packages (about 60 s, once)")
     part.mkdir(mode=0o700)
-    _build(Image(part), recipe)
-
-
-def _build(image: Image, recipe: Recipe) -> None:
+    image = Image(part)
     _make_keys(image)
+    if os.geteuid() == 0:
+        _build_as_root(image, recipe, fit)
+    else:
+        _build_as_user(image, recipe)
+
+
+def _build_as_root(image: Image, recipe: Recipe, fit: Fit | None) -> None:
+    """The root file system is a folder of root's own, which becomes the disk as it is."""
+    _bootstrap(image, recipe, image.tree)
+    if fit is not None:
+        fit(image)
+    for name, target in (("vmlinuz-*", image.kernel), ("initrd.img-*", image.initrd)):
+        shutil.copyfile(next((image.tree / "boot").glob(name)), target)
+    run(["sh", "-c", _MAKE_DISK, "sh", image.directory, str(ROOT_DISK_BYTES)], env={"PATH": search_path()})
+    shutil.rmtree(image.tree)
+
+
+def _build_as_user(image: Image, recipe: Recipe) -> None:
+    """The root file system is a tar, whose owners live on under fakeroot."""
     tar = image.directory / "root.tar"
     _bootstrap(image, recipe, tar)
     _extract_boot_files(image, tar)
-    _make_disk(image, tar)
+    unpack_and_make = f'mkdir "$1/root" && tar -xpf "$3" -C "$1/root" && {_MAKE_DISK}'
+    argv: list[str | Path] = ["fakeroot", "sh", "-c", unpack_and_make, "sh", image.directory, str(ROOT_DISK_BYTES), tar]
+    run(argv, env={"PATH": search_path()})
+    shutil.rmtree(image.tree)
     tar.unlink()
+
+
+_MAKE_DISK = 'truncate -s "$2" "$1/root.img" && mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
 
 
 def _make_keys(image: Image) -> None:
@@ -128,31 +165,42 @@ def _make_keys(image: Image) -> None:
 
 
 def bootstrap_argv(directory: Path, recipe: Recipe, as_root: bool) -> list[str]:
-    """The mmdebstrap command that writes the root file system as a tar to its standard output (mmdebstrap(1)).
+    """The mmdebstrap command that makes the root file system (mmdebstrap(1)): as a folder for root, else as a tar.
 
-    Java's package wants to link a manual page and fails where the directory, left out with all manuals, is missing.
-    `upload` hooks read our files outside the user namespace, where a private directory is still ours to read.
+    What is left out is left out by dpkg's own settings: told of it, mmdebstrap would pass each of the first packages
+    through a filter in Python, which takes longer than unpacking them. Java's package wants to link a manual page and
+    fails where the directory is missing. `upload` hooks read our files outside the user namespace, where a private
+    directory is still ours to read.
     """
     uploads = {"id_ed25519.pub": "authorized_keys", "host_key": "host_key", "host_key.pub": "host_key.pub",
                "customize.sh": "customize.sh"}  # fmt: skip
     hooks = ['mkdir -m 0700 "$1/pagecage-build"']
     hooks += [f"upload {directory / ours} /pagecage-build/{theirs}" for ours, theirs in uploads.items()]
-    hooks += ['chroot "$1" sh /pagecage-build/customize.sh']
+    hooks += ['chroot "$1" sh /pagecage-build/customize.sh', _REMOVE_EXCLUDED]
     return [
-        "mmdebstrap", "--mode=root" if as_root else "--mode=unshare", "--variant=minbase",
-        f"--architectures={recipe.arch}", "--include=" + ",".join(recipe.packages),
-        '--dpkgopt=path-exclude=/usr/share/man/*', '--dpkgopt=path-exclude=/usr/share/locale/*',
-        '--dpkgopt=path-exclude=/usr/share/doc/*', '--aptopt=Apt::Install-Recommends "false"',
+        "mmdebstrap", *(["--mode=root", "--format=directory"] if as_root else ["--mode=unshare", "--format=tar"]),
+        "--variant=minbase", f"--architectures={recipe.arch}", "--include=" + ",".join(recipe.packages),
+        '--aptopt=Apt::Install-Recommends "false"', f"--setup-hook={_EXCLUDE}",
         '--essential-hook=mkdir -p "$1/usr/share/man/man1"',
-        *(f"--customize-hook={hook}" for hook in hooks), recipe.suite, "-",
+        *(f"--customize-hook={hook}" for hook in hooks), recipe.suite, str(directory / "root") if as_root else "-",
     ]  # fmt: skip
 
 
-def _bootstrap(image: Image, recipe: Recipe, tar: Path) -> None:
+_EXCLUDED = ("man", "locale", "doc")
+_EXCLUDE = (
+    'mkdir -p "$1/etc/dpkg/dpkg.cfg.d" && '
+    + f"printf 'path-exclude=/usr/share/%s/*\\n' {' '.join(_EXCLUDED)} > "
+    + '"$1/etc/dpkg/dpkg.cfg.d/90-pagecage"'
+)
+_REMOVE_EXCLUDED = " && ".join(f'find "$1/usr/share/{name}" -mindepth 1 -delete' for name in _EXCLUDED)
+
+
+def _bootstrap(image: Image, recipe: Recipe, made: Path) -> None:
     (image.directory / "customize.sh").write_text(recipe.customize)
     log = image.directory / "bootstrap.log"
-    argv = bootstrap_argv(image.directory, recipe, as_root=os.geteuid() == 0)
-    with tar.open("wb") as out, log.open("wb") as err:
+    as_root = os.geteuid() == 0
+    argv = bootstrap_argv(image.directory, recipe, as_root)
+    with (Path(os.devnull) if as_root else made).open("wb") as out, log.open("wb") as err:
         building = spawn(["setpriv", "--pdeathsig", "TERM", *argv], stdout=out, stderr=err, env=_build_env(image))
     try:
         status = building.wait(_BUILD_SECONDS)
@@ -168,10 +216,20 @@ def _bootstrap(image: Image, recipe: Recipe, tar: Path) -> None:
 def _build_env(image: Image) -> dict[str, str]:
     """As root the tree grows inside the .part directory, so that a killed build leaves nothing elsewhere.
 
-    An ordinary user's private directory is out of reach for the user namespace's root; there mmdebstrap uses /tmp.
+    An ordinary user's private directory is out of reach for the user namespace's root; there mmdebstrap uses a folder
+    that everybody shares, the first where programs may be started.
     """
     path = {"PATH": search_path()}
-    return {**path, "TMPDIR": str(image.directory)} if os.geteuid() == 0 else path
+    return {**path, "TMPDIR": str(image.directory) if os.geteuid() == 0 else shared_folder()}
+
+
+def shared_folder() -> str:
+    """A folder for temporary files that everybody may enter and that is not mounted `noexec`."""
+    named = os.environ.get("TMPDIR")
+    for folder in (*([named] if named else []), "/tmp", "/var/tmp"):
+        if Path(folder).is_dir() and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+    raise HostError("/tmp and /var/tmp are mounted noexec", "set TMPDIR to a folder in which programs may be started")
 
 
 def _bootstrap_failure(log: str) -> PagecageError:
@@ -188,14 +246,3 @@ def _extract_boot_files(image: Image, tar: Path) -> None:
          "./boot/vmlinuz-*", "./boot/initrd.img-*"])  # fmt: skip
     for target in (image.kernel, image.initrd):
         next(image.directory.glob(f"{target.name}-*")).rename(target)
-
-
-def _make_disk(image: Image, tar: Path) -> None:
-    """One fakeroot for both steps, so that owners and device nodes live on from the tar into the file system."""
-    script = (
-        'mkdir "$1/root" && tar -xpf "$2" -C "$1/root" && truncate -s "$3" "$1/root.img" '
-        '&& mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
-    )
-    argv: list[str | Path] = ["fakeroot", "sh", "-c", script, "sh", image.directory, tar, str(ROOT_DISK_BYTES)]
-    run(argv, env={"PATH": search_path()})
-    shutil.rmtree(image.directory / "root")

@@ -17,11 +17,22 @@ remember() { # file, units...
     done
 }
 
+# Units that systemd makes of old scripts when it starts; in a root file system before its boot nothing lists them.
+of_scripts() { # units...
+    running && return
+    for unit; do
+        [ -x "/etc/init.d/${unit%.service}" ] || continue
+        [ -L "/etc/systemd/system/$unit" ] || [ -e "/usr/lib/systemd/system/$unit" ] || echo "$unit"
+    done
+}
+
 mask() {
     file=$1
     shift
     [ $# -gt 0 ] || return 0
     found=$(systemctl list-unit-files --no-legend --no-pager "$@" | awk '$2 != "masked" { print $1 }')
+    found="$found $(of_scripts "$@")"
+    found=${found# }
     [ -n "$found" ] || return 0
     # shellcheck disable=SC2086 # names of units
     set -- $found

@@ -1,24 +1,73 @@
 #!/bin/sh
-# Prints what this machine lacks, a word a line: packages; `rust` for a toolchain; `subids` for a range of user ids; and
-# `become` when whoever runs this is not root. Usage: missing.sh LEAST_RUST PROGRAM=PACKAGE... PATH=PACKAGE...
+# Prints which needs this machine lacks, a word a line. Usage: missing.sh LEAST_RUST NEED...
+# The needs `subids` and `newuidmap` are those of an ordinary user. Prints `become` where whoever runs this is not root, with it
+# `password` where sudo does not let him without one, and `sudo` where there is none.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin
+# Debian and Ubuntu install a newer Rust beside their own, in a folder that is not on PATH.
+for folder in /usr/lib/rust-*/bin; do
+    [ ! -d "$folder" ] || PATH=$PATH:$folder
+done
 least=$1
 shift
-for pair in "$@"; do
-    case $pair in
-        /*) [ -e "${pair%%=*}" ] || echo "${pair#*=}" ;;
-        *) command -v "${pair%%=*}" > /dev/null || echo "${pair#*=}" ;;
+
+any_of() { # paths
+    for path; do
+        [ ! -e "$path" ] || return 0
+    done
+    return 1
+}
+
+is_program() { command -v "$1" > /dev/null; }
+
+at_least() { # least version, version
+    [ -n "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+}
+
+has_rust() {
+    for tool in cargo rustc; do
+        at_least "$least" "$("$tool" --version 2> /dev/null | cut -d' ' -f2)" || return 1
+    done
+}
+
+# What is linked is what counts: the library lies at another path in every distribution.
+links_statically() {
+    echo 'int main(void) { return 0; }' | gcc -static -x c -o /dev/null - 2> /dev/null
+}
+
+links_fuzzer() {
+    echo 'int LLVMFuzzerTestOneInput(void) { return 0; }' |
+        clang -fsanitize=fuzzer,address -x c -o /dev/null - 2> /dev/null
+}
+
+has_subids() {
+    for table in /etc/subuid /etc/subgid; do
+        grep -qE "^($(id -un)|$(id -u)):" "$table" 2> /dev/null || return 1
+    done
+}
+
+is_there() { # need
+    case $1 in
+        rust) has_rust ;;
+        static-libc) links_statically ;;
+        qemu-system) is_program "qemu-system-$(uname -m)" ;;
+        seabios) [ "$(uname -m)" != x86_64 ] || any_of /usr/share/seabios/bios-256k.bin /usr/share/qemu*/bios-256k.bin ;;
+        debian-keyring) any_of /usr/share/keyrings/debian-archive-keyring.* ;;
+        newuidmap) [ "$(id -u)" = 0 ] || is_program newuidmap ;;
+        subids) [ "$(id -u)" = 0 ] || has_subids ;;
+        libfuzzer) links_fuzzer ;;
+        rustfmt) cargo fmt --version > /dev/null 2>&1 ;;
+        clippy) cargo clippy --version > /dev/null 2>&1 ;;
+        chromium) is_program chromium || is_program chromium-browser ;;
+        *) is_program "$1" ;;
     esac
-done
-at_least() { [ -n "$1" ] && printf '%s\n%s\n' "$least" "$1" | sort --check=silent --version-sort; }
-for tool in cargo rustc; do
-    version=$("$tool" --version 2> /dev/null | cut -d' ' -f2) || version=
-    at_least "$version" || { echo rust; break; }
+}
+
+for need; do
+    is_there "$need" || echo "$need"
 done
 if [ "$(id -u)" != 0 ]; then
-    for table in /etc/subuid /etc/subgid; do
-        grep -qE "^($(id -un)|$(id -u)):" "$table" 2> /dev/null || { echo subids; break; }
-    done
     echo become
+    is_program sudo || echo sudo
+    sudo -n true 2> /dev/null || echo password
 fi

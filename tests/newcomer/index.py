@@ -1,0 +1,52 @@
+"""A package index of one's own: a simple repository (PEP 503) on a port here, knowing what the public one knows."""
+
+from __future__ import annotations
+
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PUBLIC = "https://pypi.org/simple"
+
+
+@dataclass
+class Index:
+    """Where it is, and the projects that it was asked for."""
+
+    url: str
+    asked: set[str] = field(default_factory=set)
+
+
+@contextmanager
+def package_index() -> Iterator[Index]:
+    """An index that lives as long as the block."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
+    server.index = Index(f"http://127.0.0.1:{server.server_port}/simple")  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.index  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Pages(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """A project's page; the files that it names lie where the public index has them."""
+        project = self.path.strip("/").split("/")[-1]
+        self.server.index.asked.add(project)  # type: ignore[attr-defined]
+        with urllib.request.urlopen(f"{PUBLIC}/{project}/", timeout=60) as answer:
+            content, kind = answer.read(), answer.headers["Content-Type"]
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is said."""

@@ -1,0 +1,121 @@
+"""A newcomer's machine: a clean root file system, an ordinary user, and a new clone of what is committed here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pagecage.process import Completed, run
+from tests.ansible.hosts import MEMORY
+from tests.tree import ROOT
+
+ENTER = ROOT / "tests/newcomer/enter"
+BASES = ROOT / "tests/newcomer/bases"
+KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage-tests"
+"""Root file systems and downloads, for all cases and sessions."""
+USER, UID = "new", 1000
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
+"""What Debian gives an ordinary user."""
+NETWORK = (
+    *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
+    *("PIP_INDEX_URL", "PIP_TRUSTED_HOST", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
+)
+"""How this machine reaches its package sources, as far as variables tell."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A root file system that one case changes: `folder` takes what is written, `lower` is what it begins with."""
+
+    folder: Path
+    lower: str
+    user: str = USER
+    home: str = f"/home/{USER}"
+    checkout: str = f"/home/{USER}/pagecage"
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def argv(self, command: str, user: str, **variables: str) -> list[str]:
+        """The command that runs a shell command in the checkout."""
+        network = {name: os.environ[name] for name in NETWORK if name in os.environ}
+        who = {"HOME": self.home, "USER": user, "LOGNAME": user, "SHELL": "/bin/sh", "PATH": PATH, "LANG": "C.UTF-8"}
+        given = {**who, **network, **self.variables, **variables}
+        clean = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in given.items() if value)]
+        inside = f"cd {shlex.quote(self.checkout)} && {command}"
+        return [str(ENTER), str(self.folder), self.lower, user, *clean, "/bin/sh", "-c", inside]
+
+    def settings(self, prepare: str = "") -> dict[str, str]:
+        """The environment of `enter`: what root does before the command, and our folders that are seen there."""
+        return {"PREPARE": prepare, "SHARED": " ".join(f"{ours}={theirs}" for ours, theirs in downloads().items())}
+
+    def run(
+        self, command: str, *, prepare: str = "", user: str = "", seconds: float = 900, **variables: str
+    ) -> Completed:
+        """Run a command in the checkout to its end, whatever its status."""
+        argv = self.argv(command, user or self.user, **variables)
+        return run(argv, env=self.settings(prepare), check=False, timeout_seconds=seconds)
+
+    def root(self, command: str) -> None:
+        """Change the machine as its administrator. Raises PagecageError when that fails."""
+        run(self.argv(f"cd / && {command}", "root"), env=self.settings(), timeout_seconds=900)
+
+
+def downloads() -> dict[Path, str]:
+    """Folders in which downloads are kept for the next case."""
+    places = {name: KEPT / "downloads" / name for name in ("archives", "uv", "pip", "crates")}
+    for name, path in places.items():
+        path.mkdir(parents=True, exist_ok=True)
+        if name != "archives":
+            os.chown(path, UID, UID)
+    return {
+        places["archives"]: "/var/cache/apt/archives",
+        places["uv"]: f"/home/{USER}/.cache/uv",
+        places["pip"]: f"/home/{USER}/.cache/pip",
+        places["crates"]: f"/home/{USER}/.cargo/registry",
+    }
+
+
+def base(name: str) -> str:
+    """The layers of a root file system (tests/newcomer/bases), made where they are not kept."""
+    return run([BASES, name, KEPT / "roots"], timeout_seconds=1800).stdout.strip()
+
+
+@contextmanager
+def machine(name: str, checkout: str = f"/home/{USER}/pagecage") -> Iterator[Machine]:
+    """A new machine with a clone of HEAD in the user's home; gone at the end."""
+    # What is written above this machine's own root lies in memory: overlayfs takes no layer that is part of another.
+    cases = MEMORY if name == "host" else KEPT / "cases"
+    cases.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=cases, prefix="newcomer-"))
+    try:
+        new = Machine(folder, base(name), str(UID) if name == "host" else USER, checkout=checkout)
+        home = folder / "upper" / new.home.lstrip("/")
+        for name in (".cache/uv", ".cache/pip", ".cargo/registry"):
+            (home / name).mkdir(parents=True)
+        run(["chown", "-R", f"{UID}:{UID}", home])
+        clone(folder / "upper", checkout)
+        yield new
+    finally:
+        shutil.rmtree(folder)
+
+
+def clone(upper: Path, checkout: str) -> None:
+    """A clone of what is committed here, which belongs to the user."""
+    place = upper / checkout.lstrip("/")
+    run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, place])
+    run(["chown", "-R", f"{UID}:{UID}", place])
+
+
+def said(done: Completed) -> str:
+    """Everything it printed, for the message of an assertion."""
+    return f"{done.stdout}\n{done.stderr}"[-6000:]
+
+
+def words(*commands: Sequence[str]) -> str:
+    """Commands, one after the other while they succeed."""
+    return " && ".join(map(shlex.join, commands))

@@ -1,0 +1,36 @@
+"""The two commands of the README on clean systems: a clone, and one experiment to its report."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ansible.hosts import FOR_ROOT
+from tests.newcomer.machine import Machine, machine, said
+
+pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(3600)]
+NOEXEC = 'mount -t tmpfs -o noexec,mode=1777 tmp "$root/tmp"'
+THERE = "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp/program 2>/dev/null"
+
+
+def measured(new: Machine, command: str, **options: str) -> None:
+    """An experiment to its report, by an ordinary user with sudo; in the guest, since no systemd runs here."""
+    done = new.run(f"sudo -n true && {command} && ls runs/latest-smoke/report.html", seconds=3000, **options)
+    assert done.ok, said(done)
+    assert "Traceback" not in said(done)
+    assert "left behind" not in done.stderr, said(done)
+
+
+def test_debian_12() -> None:
+    with machine("bookworm") as new:
+        measured(new, "make experiment NAME=smoke")
+
+
+def test_debian_13_with_umask_077_and_tmp_noexec() -> None:
+    """Both matter where a root file system is made by an ordinary user."""
+    with machine("trixie") as new:
+        measured(new, f"{THERE} && umask 077 && make experiment NAME=smoke", prepare=NOEXEC)
+
+
+def test_ubuntu_24_04_in_a_folder_with_spaces() -> None:
+    with machine("noble", "/home/new/Prüfstand im Keller/pagecage 東京") as new:
+        measured(new, "make experiment NAME=smoke", LANG="")

@@ -1,0 +1,52 @@
+"""What is refused before anything is made, on this machine as it is: the cheapest of the newcomers' cases."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ansible.hosts import FOR_ROOT
+from tests.newcomer.machine import Machine, machine, said
+
+pytestmark = FOR_ROOT
+SMALL = """mkdir -p "$root/small"
+mount -t tmpfs -o size=3g small "$root/small"
+cp -a "$root/home/new/pagecage" "$root/small/pagecage"
+chown 1000:1000 "$root/small"
+"""
+
+
+@pytest.fixture
+def here() -> Iterator[Machine]:
+    with machine("host") as here:
+        yield here
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port at which connections are taken and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield int(listener.getsockname()[1])
+
+
+def test_a_disk_that_is_too_small(here: Machine) -> None:
+    places = {"HOME": "/small", "XDG_CACHE_HOME": "/small/cache"}
+    little = 'cd /small/pagecage && df -Pk . | awk "END { exit !(\\$4 < 3 * 1048576) }"'
+    command = f"{little} && make experiment NAME=smoke HOST=vm; echo status $?; git status --short --ignored"
+    done = here.run(command, prepare=SMALL, **places)
+    assert "status 2" in done.stdout, said(done)
+    assert "pagecage: the disk of /small/pagecage has 3.0 GiB free, and the set-up takes 4." in done.stderr, said(done)
+    assert "  mend: free 4." in done.stderr
+    assert done.stdout.endswith("status 2\n"), f"something was made: {said(done)}"
+
+
+def test_a_proxy_that_answers_nothing(here: Machine, silent_port: int) -> None:
+    began = time.monotonic()
+    done = here.run("make list", https_proxy=f"http://127.0.0.1:{silent_port}")
+    assert done.status == 2, said(done)
+    assert f"pagecage: the proxy 127.0.0.1:{silent_port} does not answer" in done.stderr, said(done)
+    assert "  mend: unset http_proxy https_proxy" in done.stderr
+    assert time.monotonic() - began < 30

@@ -1,0 +1,124 @@
+"""The scripts of tools/: what a step shows, what is compiled for one experiment, what a set-up takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from pagecage.definitions.programs import known_programs
+from pagecage.process import Completed, run, spawn
+from tests.tree import ROOT
+
+STEP = ROOT / "tools/step"
+CARGO = """#!/bin/sh
+echo "$@" >>asked
+for crate in workloads/pc*/src/main.rs; do
+    name=${crate#workloads/}; name=${name%/src/main.rs}
+    mkdir -p build/cargo/TARGET/release
+    echo "$name" >"build/cargo/TARGET/release/$name"
+done
+"""
+
+
+def step(cwd: Path, *argv: str) -> Completed:
+    return run([STEP, "it", "doing it", *argv], check=False, cwd=cwd)
+
+
+def test_a_step_that_succeeds_is_a_line_and_its_notes(tmp_path: Path) -> None:
+    done = step(tmp_path, "sh", "-c", "echo much; echo 'note: there is no HOST=vm'")
+    assert (done.status, done.stdout, done.stderr) == (0, "", "doing it ... 0 s\n  note: there is no HOST=vm\n")
+    assert (tmp_path / "build/log/it.log").read_text() == "much\nnote: there is no HOST=vm\n"
+
+
+def test_a_step_that_fails_shows_its_own_sentence(tmp_path: Path) -> None:
+    done = step(tmp_path, "sh", "-c", "echo much; printf 'pagecage: it is not there\\n  mend: bring it\\n' >&2; exit 3")
+    assert (done.status, done.stderr) == (
+        3,
+        "doing it ... failed after 0 s:\npagecage: it is not there\n  mend: bring it\n",
+    )
+
+
+def test_a_step_that_has_no_sentence_shows_its_end(tmp_path: Path) -> None:
+    done = step(tmp_path, "sh", "-c", "seq 30; exit 7")
+    lines = done.stderr.splitlines()
+    assert (done.status, lines[0]) == (7, "doing it ... failed after 0 s; the end of build/log/it.log:")
+    assert lines[1:] == [f"  | {number}" for number in range(11, 31)]
+
+
+def shown(cwd: Path, script: str, **settings: str) -> str:
+    """What a script shows on a terminal."""
+    master, slave = os.openpty()
+    with os.fdopen(slave, "rb+", buffering=0) as end:
+        process = spawn(["sh", "-c", script], stdin=end, stdout=end, stderr=end, cwd=cwd, env=settings)
+    told, deadline = b"", time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if select.select([master], [], [], 0.1)[0]:
+            try:
+                told += os.read(master, 65536)
+            except OSError:  # the other end is closed
+                break
+    os.close(master)
+    assert process.wait(10) == 0
+    return told.decode()
+
+
+def test_steps_at_once_share_a_line_of_the_terminal(tmp_path: Path) -> None:
+    both = f'"{STEP}" a "the first" sleep 3 & sleep 0.1; "{STEP}" b "the second" sleep 2; wait'
+    told = shown(tmp_path, both, TERM="xterm")
+    lines = [re.sub(r" \d s\r?", "", line) for line in told.split("\033[K")]
+    assert {"the first | the second", "the second | the first"} & {*lines}, told
+    assert "\r\033[Kthe second ... 2 s\r\n" in told
+    assert "\r\033[Kthe first ... 3 s\r\n" in told
+    assert list((tmp_path / "build/log").glob("*.running")) == []
+
+
+def test_a_dumb_terminal_is_shown_lines_alone(tmp_path: Path) -> None:
+    assert shown(tmp_path, f'"{STEP}" a "the first" sleep 2', TERM="dumb") == "the first ... 2 s\r\n"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """What the workloads are compiled from, and a cargo that only notes what it is asked for."""
+    for name in ("tools", "workloads", "experiments"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("target"))
+    shutil.copy(ROOT / "Cargo.toml", tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/cargo").write_text(CARGO)
+    (tmp_path / "bin/cargo").chmod(0o755)
+    return tmp_path
+
+
+def built(sources: Path, *experiment: str) -> set[str]:
+    """The programs that are there afterwards."""
+    path = f"{sources}/bin:{os.environ['PATH']}"
+    run([sources / "tools/build-workloads", "TARGET", *experiment], cwd=sources, env={"PATH": path})
+    return {program.name for program in (sources / "build/host/bin").iterdir()}
+
+
+def test_what_one_experiment_names_is_compiled_for_it(sources: Path) -> None:
+    assert built(sources, "constrained-random") == {"pcgen", "pcread"}
+    asked = (sources / "asked").read_text().split()
+    assert [word for word in asked if word.startswith("--package")] == ["--package=pcgen", "--package=pcread"]
+    assert "--workspace" not in asked
+
+
+def test_workloads_in_every_language_are_found(sources: Path) -> None:
+    names = ("pcscan", "pcscan-c", "pcscan-python")
+    assert {"pcgen", *names} <= built(sources, "async-hazard")
+    assert {"pcappend"} <= built(sources, "append-log")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path) -> None:
+    """build-workloads looks for names in the text."""
+    from pagecage.definitions.catalogue import Definitions
+
+    programs = known_programs(ROOT)
+    wanted = Definitions(ROOT, programs).experiment(path.stem).programs() & {*programs}
+    assert wanted <= {*re.findall(r"[\w-]+", path.read_text())}
