@@ -21,10 +21,13 @@ TESTS ?=
 IMAGES ?=
 UPGRADE ?=
 CMD ?=
+ONLY ?=
 DEVICE ?=
 ASK ?=
 ERASE ?=
 export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD DEVICE
+# Without bytecode every process compiles all that it imports: `make test` starts hundreds, and took half as long again.
+unexport PYTHONDONTWRITEBYTECODE
 
 python := env -u PYTHONHOME -u PYTHONPATH .venv/bin/python
 pagecage := .venv/bin/pagecage
@@ -74,9 +77,8 @@ test-long: ready-test build/.stamp-fuzzing ## Run the tests that take long
 	@$(python) -m pytest -m long $(TESTS)
 lint: build/.stamp-lint ## Run linters, type checks and the rules of the code's shape
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
-bench: ready-test ## Measure what the harness costs and how well caps hold, as ratios (about 15 minutes)
-	@$(python) -m tests.bench "$$HOST"
-	@$(python) -m tests.bench.render
+bench: ready-test ## Measure what the harness costs and how well caps hold (15 minutes; ONLY="caps start": those parts)
+	@$(python) -m tests.bench "$$HOST" $(ONLY)
 
 ##@ Make and unmake
 setup: ready ## Make everything that `make experiment` needs (NAME=... for one experiment, HOST=...)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ class Checkout:
     def __init__(self, top: Path) -> None:
         self.top = top
         for name in ("pagecage", "experiments", "cgroups"):
-            shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         for folder in ("build/host/bin", "docs/schema", "analysis", "told"):
             (top / folder).mkdir(parents=True)
         for source in (path for pattern in SOURCES for path in ROOT.glob(pattern)):
@@ -36,15 +37,22 @@ class Checkout:
             (top / "build/host/bin" / program).write_text("#!/bin/sh\n")
         (top / "analysis/__init__.py").touch()
         (top / "analysis/__main__.py").write_text(ANALYSIS)
+        self._pristine = {path: path.read_bytes() for path in _files(top)}
+        self._stamps = {path: _stamp(path) for path in self._pristine}
         argv = [sys.executable, str(ROOT / "tests/preloaded.py")]
         self.preloaded = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top)
 
     def renew(self) -> None:
-        """Definitions as they were, and no run."""
-        for name in ("experiments", "cgroups"):
-            shutil.rmtree(self.top / name)
-            shutil.copytree(ROOT / name, self.top / name)
+        """Restore every file that a test changed and remove every file that it made."""
+        found = set(_files(self.top))
+        for path in found - self._stamps.keys():
+            path.unlink()
         shutil.rmtree(self.top / "runs", ignore_errors=True)
+        for path, stamp in self._stamps.items():
+            if path not in found or _stamp(path) != stamp:
+                path.unlink(missing_ok=True)
+                path.write_bytes(self._pristine[path])
+                self._stamps[path] = _stamp(path)
 
     def run(self, *words: str) -> Completed:
         """A command in a process that has its imports behind it."""
@@ -64,10 +72,22 @@ class Checkout:
         assert self.preloaded.wait(30) == 0
 
 
+def _files(folder: Path) -> Iterator[Path]:
+    """Files, pipes and links below a folder; no link is followed."""
+    for where, folders, names in os.walk(folder):
+        yield from (Path(where, name) for name in names)
+        yield from (path for name in folders if (path := Path(where, name)).is_symlink())
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    found = path.lstat()
+    return found.st_mtime_ns, found.st_size, found.st_mode
+
+
 CHECKOUTS: dict[Path, Checkout] = {}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     made = Checkout(tmp_path_factory.mktemp("checkout"))
     CHECKOUTS[made.top] = made

@@ -10,27 +10,38 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.checkout import copy, top
+
+__all__ = ["copy", "top"]
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2): whoever loses its parent below us becomes ours, so it can be counted
 
 
+FEW_EXAMPLES, MANY_EXAMPLES = 25, 200
+"""How often hypothesis tries a property: in `make test`, and in `make test-long` (which also runs `-m hypothesis`)."""
+
+
 def pytest_configure() -> None:
-    # How long one example takes is the machine's affair: a busy one would fail what is right.
-    settings.register_profile("pagecage", deadline=None)
-    settings.load_profile("pagecage")
+    # No deadline: on a busy machine one example may take any time.
+    settings.register_profile("few", deadline=None, max_examples=FEW_EXAMPLES)
+    settings.register_profile("many", deadline=None, max_examples=MANY_EXAMPLES)
+    settings.load_profile(os.environ.get("PAGECAGE_EXAMPLES", "few"))
     # A shell that starts us with `&` has SIGINT ignored, and whoever ignores a signal hands that on to its children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The linters' few long tests come first, lest a processor wait for them at the end; a file's order stays."""
+    """Put the longest tests first, lest a processor wait for them at the end; a file's order stays."""
     items.sort(key=_place)
+
+
+LONGEST_FIRST = ("test_rust.py", "test_linters.py")
 
 
 def _place(item: pytest.Item) -> int:
     if item.get_closest_marker("vm"):
-        return 2
-    return 0 if item.path.name == "test_linters.py" else 1
+        return len(LONGEST_FIRST) + 1
+    return (*LONGEST_FIRST, item.path.name).index(item.path.name)
 
 
 def children() -> dict[int, str]:

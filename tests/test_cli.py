@@ -9,10 +9,9 @@ import pytest
 
 from pagecage.plan import plan_from_json
 from pagecage.version import VERSION
-from tests.checkout import PLAIN, copy, freshly, pagecage, refused, top
+from tests.checkout import PLAIN, freshly, pagecage, refused
 from tests.tree import ROOT
 
-__all__ = ["copy", "top"]
 VERBS = (
     *("list", "plan", "run", "show", "claims", "answers", "doctor", "schema", "host", "compare", "bundle", "render"),
     *("cage", "probe", "replay", "sweep", "shell", "publish"),

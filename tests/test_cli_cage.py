@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.definitions.catalogue import Definitions
-from tests.checkout import copy, pagecage, top
+from tests.checkout import pagecage
 from tests.tree import ROOT
 
-__all__ = ["copy", "top"]
 GP3 = ("aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250", "--instance", "m7i.large")
 
 

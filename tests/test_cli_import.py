@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.process import run, spawn
-from tests.checkout import copy, environment, pagecage, top
+from tests.checkout import environment, pagecage
 from tests.tree import ROOT
 
-__all__ = ["copy", "top"]
 FIXTURES = ROOT / "tests/fixtures/imports"
 GUIDE = (ROOT / "docs/SUPPORT.md").read_text()
 SHOWN = sorted(set(re.findall(r"pagecage cage import [^`\n]+", GUIDE)))

@@ -11,9 +11,8 @@ import pytest
 from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.lock import Lock
 from pagecage.process import Completed
-from tests.checkout import copy, pagecage, top
+from tests.checkout import pagecage
 
-__all__ = ["copy", "top"]
 ASKING = [
     ("run smoke --size smoke --yes", ""),
     ("replay customer", "-- true"),

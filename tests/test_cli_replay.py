@@ -9,10 +9,9 @@ import pytest
 from pagecage.agent.program import GATE
 from pagecage.cli.replay_end import exit_code, shell_status
 from pagecage.errors import PagecageError
-from tests.checkout import copy, pagecage, refused, top
+from tests.checkout import pagecage, refused
 from tests.fixtures.records import make_record
 
-__all__ = ["copy", "top"]
 HERE = ("--host", "local")
 
 

@@ -13,10 +13,8 @@ import pytest
 
 from pagecage.process import PIPE, spawn
 from pagecage.record import append_record
-from tests.checkout import PLAIN, copy, environment, pagecage, top
+from tests.checkout import PLAIN, environment, pagecage
 from tests.fixtures.records import make_record
-
-__all__ = ["copy", "top"]
 
 
 @pytest.fixture

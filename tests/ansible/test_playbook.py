@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +20,53 @@ FAILS = {"name": "Fail", "ansible.builtin.fail": {"msg": "it is {{ item }}. Mend
 COMMAND = {"name": "Command", "ansible.builtin.command": {"argv": ["sh", "-c", "echo first; echo why >&2; exit 3"]}}
 
 
-def playbook(top: Path, *tasks: dict[str, Any], hosts: str = "all") -> Playbook:
+def playbook(top: Path, *tasks: dict[str, Any], hosts: tuple[str, ...] = ("here",)) -> Playbook:
     (top / "ansible").mkdir()
     for name in (".venv-ansible", "ansible/ansible.cfg"):
         (top / name).symlink_to(ROOT / name)
     local = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
-    (top / "hosts.json").write_text(json.dumps({"all": {"hosts": {"here": local}}}))
-    plays = [{"name": "Play", "hosts": hosts, "gather_facts": False, "tasks": [*tasks]}]
+    (top / "hosts.json").write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, local)}}))
+    plays = [{"name": "Play", "hosts": "all", "gather_facts": False, "tasks": [*tasks]}]
     (top / "ansible/it.yml").write_text(json.dumps(plays))
     return Playbook(top, "it.yml", top / "hosts.json", top / "log")
 
 
-def ended(top: Path, *tasks: dict[str, Any]) -> tuple[HostEnd, list[Event]]:
-    told: list[Event] = []
-    return play(playbook(top, *tasks), told.append)["here"], told
+@dataclass(frozen=True)
+class Played:
+    """How a playbook ended on each host, what was told of it meanwhile, and its log."""
+
+    ends: Mapping[str, HostEnd]
+    told: list[Event]
+    log: Path
 
 
-def test_a_failure_that_was_expected_stops_nothing(tmp_path: Path) -> None:
-    end, told = ended(tmp_path, IGNORED, CHANGES)
-    assert end == HostEnd(1, None)
-    assert [(event.task, event.outcome, event.changed) for event in told] == [
-        ("Fail, and go on", "failed", False), ("Change", "ok", True),
-    ]  # fmt: skip
-    assert end.error(tmp_path) is None
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """One playbook that each of three hosts leaves in its own way."""
+    top, told = tmp_path_factory.mktemp("played"), []
+    on = {"whole": [IGNORED, CHANGES], "failing": [CHANGES, FAILS], "saying": [COMMAND]}
+    tasks = [{**task, "when": f"inventory_hostname == '{host}'"} for host, each in on.items() for task in each]
+    ends = play(playbook(top, *tasks, hosts=tuple(on)), told.append)
+    return Played(ends, told, top / "log/it.log")
 
 
-def test_a_failure_is_a_sentence_and_its_mend(tmp_path: Path) -> None:
-    end, _ = ended(tmp_path, CHANGES, FAILS)
-    error = end.error(tmp_path / "log/it.log")
+def test_a_failure_that_was_expected_stops_nothing(played: Played) -> None:
+    assert played.ends["whole"] == HostEnd(1, None)
+    told = [(event.task, event.outcome, event.changed) for event in played.told if event.host == "whole"]
+    assert told == [("Fail, and go on", "failed", False), ("Change", "ok", True)]
+    assert played.ends["whole"].error(played.log) is None
+
+
+def test_a_failure_is_a_sentence_and_its_mend(played: Played) -> None:
+    error = played.ends["failing"].error(played.log)
     assert error is not None
-    assert (end.changed, error.message, error.hint) == (1, "here: it is a", "make a")
+    assert (played.ends["failing"].changed, error.message, error.hint) == (1, "failing: it is a", "make a")
 
 
-def test_a_command_that_fails_is_told_by_its_last_word(tmp_path: Path) -> None:
-    end, _ = ended(tmp_path, COMMAND)
-    error = end.error(tmp_path / "log/it.log")
+def test_a_command_that_fails_is_told_by_its_last_word(played: Played) -> None:
+    error = played.ends["saying"].error(played.log)
     assert error is not None
-    assert (error.message, error.hint) == ("here: why", f"read {tmp_path}/log/it.log (task: Command)")
+    assert (error.message, error.hint) == ("saying: why", f"read {played.log} (task: Command)")
 
 
 def test_a_playbook_that_cannot_begin_is_told_by_ansibles_reason(tmp_path: Path) -> None:

@@ -158,8 +158,8 @@ def test_ansible_goes_on_where_nothing_is_against_it(root: Path, device: str, tm
 @pytest.mark.parametrize(
     ("release", "told"),
     [
-        ('ID=debian\nVERSION_ID="11"\n', "debian 11"),
-        ('ID=ubuntu\nVERSION_ID="20.04"\n', "ubuntu 20.04"),
+        pytest.param('ID=debian\nVERSION_ID="11"\n', "debian 11", marks=pytest.mark.long),
+        pytest.param('ID=ubuntu\nVERSION_ID="20.04"\n', "ubuntu 20.04", marks=pytest.mark.long),
         ("ID=alpine\nVERSION_ID=3.22.0\n", "alpine 3.22.0"),
     ],
 )

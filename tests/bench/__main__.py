@@ -1,53 +1,70 @@
-"""`python -m tests.bench [HOST]`: what the harness costs and how well its limits hold, as ratios. Asserts nothing."""
+"""`python -m tests.bench [HOST [PART...]]`: what the harness costs and how well its limits hold, as ratios.
+
+Asserts nothing: a figure that misses its aim is marked. Figures are printed as they come and kept in build/bench.json.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Sequence
 
 from pagecage.cli.choose import harness
 from pagecage.cli.places import TOP
-from pagecage.errors import PagecageError
-from tests.bench import appends, caps, memory, reading, replay, trials
-from tests.bench.bed import Bed, Figure, scratch, started
+from pagecage.errors import EXIT_INTERRUPTED, EXIT_OK, PagecageError
+from tests.bench.parts import Part, chosen, listed, minutes
+from tests.bench.results import Results
 from tests.bench.say import say
+from tests.bench.session import Session
 from tests.bench.show import show
 
+RESULTS = TOP / "build" / "bench.json"
 
-def main(wish: str) -> int:
-    """Measure everything, print each figure as it comes, and write them all to build/bench.json."""
-    figures: list[Figure] = []
+
+def main(wish: str, names: Sequence[str]) -> int:
+    """Measure the named parts, or all."""
     try:
-        show(figures, appends.natively(scratch()))
-        with started(wish) as bed:
-            about = {"host": bed.host.name, "emulated": bed.emulated, "harness": harness()}
-            show(figures, on_the_bed(bed))
-            bare, alone = trials.bare_scope_seconds(bed), replay.bare_seconds(bed)
-        records = trials.run_trials(wish)
-        replayed = list(replay.replays(wish, alone))
+        parts = chosen(names)
+    except PagecageError as error:
+        say(f"pagecage: {error}")
+        say("\n".join(("parts:", *listed())))
+        return error.exit_code
+    return measure(parts, Session(wish), Results(RESULTS))
+
+
+def measure(parts: Sequence[Part], session: Session, results: Results) -> int:
+    """Measure these parts in their order; the exit status. An interruption and a failure keep what was measured."""
+    try:
+        with session:
+            _measure(parts, session, results)
+    except KeyboardInterrupt:
+        say(f"interrupted: {results.count} figures are kept in {RESULTS.relative_to(TOP)}")
+        return EXIT_INTERRUPTED
     except PagecageError as error:
         say(f"pagecage: {error}")
         return error.exit_code
-    show(figures, iter((trials.fixed_cost(records, bare), trials.collectors_cost(records))))
-    show(figures, iter(replayed))
-    path = TOP / "build" / "bench.json"
-    result = {**about, "unix_seconds": time.time(), "figures": [asdict(figure) for figure in figures]}
-    path.write_text(json.dumps(result, indent=1) + "\n")
-    say(f"written: {path.relative_to(TOP)} (host {about['host']}{', emulated' if about['emulated'] else ''})")
-    return 0
+    say(f"written: {RESULTS.relative_to(TOP)}")
+    return EXIT_OK
 
 
-def on_the_bed(bed: Bed) -> Iterator[Figure]:
-    """What needs no trial."""
-    yield from caps.measure(bed)
-    yield from reading.measure(bed)
-    yield from memory.measure(bed)
-    if bed.emulated:
-        yield from appends.measure(bed)
+def _measure(parts: Sequence[Part], session: Session, results: Results) -> None:
+    began = time.monotonic()
+    for place, part in enumerate(parts):
+        left = time_left(parts[:place], parts[place:], time.monotonic() - began)
+        say(f"--- {part.name}: {part.about} (part {place + 1} of {len(parts)}; about {minutes(left)} left)")
+        results.begin(part.name, harness())
+        for figure in part.measure(session):
+            show(figure)
+            results.add(figure, session.about)
+        results.complete()
+
+
+def time_left(done: Sequence[Part], lacking: Sequence[Part], seconds: float) -> float:
+    """Minutes that the parts still take, as much longer or shorter than expected as those that are done took."""
+    expected = sum(part.minutes for part in done)
+    pace = seconds / 60 / expected if expected else 1.0
+    return pace * sum(part.minutes for part in lacking)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "auto"))
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "auto", sys.argv[2:]))

@@ -110,4 +110,5 @@ def _says(match: Match) -> str:
 
 
 if __name__ == "__main__":
-    show([], natively(Path(sys.argv[1]) if len(sys.argv) > 1 else TOP / "build/bench"))
+    for made in natively(Path(sys.argv[1]) if len(sys.argv) > 1 else TOP / "build/bench"):
+        show(made)

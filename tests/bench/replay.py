@@ -21,6 +21,7 @@ from pagecage.runs import RunFolder
 from pagecage.trial import Trial, Workload
 from tests.bench.bed import Bed, Figure, ratio_of_pairs, scratch
 from tests.bench.say import say
+from tests.bench.session import Session
 from tests.bench.trials import tell
 
 RUNS = 7
@@ -44,6 +45,13 @@ for _ in range(order["runs"]):
     subprocess.run(order["scope"], check=True)
     subprocess.run(order["end"], check=True)
 """
+
+
+def measure(session: Session) -> Iterator[Figure]:
+    """What the harness adds to a program, in it and around it."""
+    alone = bare_seconds(session.bed())
+    session.leave()
+    yield from replays(session.wish, alone)
 
 
 def program(file: str, cage: str) -> list[str]:

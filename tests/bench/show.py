@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 from tests.bench.bed import Figure
 
 
-def show(kept: list[Figure], figures: Iterator[Figure]) -> None:
-    """Print each as it comes, and keep it."""
-    for figure in figures:
-        kept.append(figure)
-        sys.stdout.write(line(figure) + "\n")
-        sys.stdout.flush()
+def show(figure: Figure) -> None:
+    """Print a figure at once."""
+    sys.stdout.write(line(figure) + "\n")
+    sys.stdout.flush()
 
 
 def line(figure: Figure) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
@@ -20,6 +20,7 @@ from pagecage.trial import COLLECTORS, Dataset, Trial, Workload
 from pagecage.units import MIB
 from tests.bench.bed import Bed, Figure, ratio_of_pairs, scratch
 from tests.bench.say import say
+from tests.bench.session import Session
 
 NOTHINGS = 10
 PAIRS = 5
@@ -30,6 +31,15 @@ for _ in range(int(sys.argv[1])):
     subprocess.run(["systemd-run", *sys.argv[2:], "--scope", "--quiet", "true"], check=True)
     print(time.monotonic() - begin)
 """
+
+
+def measure(session: Session) -> Iterator[Figure]:
+    """What a trial of nothing and the collectors cost."""
+    bare = bare_scope_seconds(session.bed())
+    session.leave()
+    records = run_trials(session.wish)
+    yield fixed_cost(records, bare)
+    yield collectors_cost(records)
 
 
 def bare_scope_seconds(bed: Bed) -> list[float]:

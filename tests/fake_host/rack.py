@@ -43,7 +43,7 @@ class Rack:
     """A group of such hosts, and what was heard of them."""
 
     top: Path
-    names: tuple[str, ...] = ("left", "right")
+    names: tuple[str, ...]
     heard: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
     def make(self) -> None:
@@ -52,7 +52,12 @@ class Rack:
         for name in self.names:
             self.tell(name, {})
             self.is_like(name, **FIT)
-        hosts = {host.name: dict(host.variables) for host in self.hosts()}
+        self.let_answer(*self.names)
+
+    def let_answer(self, *names: str) -> None:
+        """Write the inventory: at the others' addresses nobody answers."""
+        gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+        hosts = {host.name: {**host.variables, **({} if host.name in names else gone)} for host in self.hosts()}
         (self.top / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
 
     def tell(self, name: str, script: Mapping[str, Any]) -> None:
@@ -77,7 +82,9 @@ class Rack:
         return make_stage(ROOT, self.kit(), self.top / "scratch", self.top / "inventory.json")
 
     def seen(self) -> tuple[Seen, ...]:
-        return tuple(Seen(host, FIT) for host in self.hosts())
+        """What a look finds where every host can serve."""
+        facts = (self.top / host.name / "spool/facts.json" for host in self.hosts())
+        return tuple(Seen(host, json.loads(path.read_text())) for host, path in zip(self.hosts(), facts, strict=True))
 
     def begin(self, plan: Plan, mode: str = "replicate") -> FleetFolder:
         return FleetFolder.create(self.top / "runs", plan, Asked("rack", mode), host_plans(plan, self.names, mode))

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -53,13 +54,22 @@ def lingering(before: set[int]) -> dict[int, str]:
         time.sleep(0.02)
 
 
-@pytest.fixture
-def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rack]:
-    made = Rack(tmp_path)
+@contextmanager
+def racked(folder: Path, *names: str) -> Iterator[Rack]:
+    """Hosts by these names, which no agent may outlive."""
+    made = Rack(folder, names)
     made.make()
-    monkeypatch.setenv("FAKE_UNITS", str(tmp_path / "units"))
-    monkeypatch.setenv("PATH", f"{HERE / 'fleet_bin'}:{os.environ['PATH']}")
-    yield made
-    assert not breaches_under(tmp_path)
-    assert [path.name for path in (tmp_path / "units").iterdir() if path.suffix != ".status"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FAKE_UNITS", str(folder / "units"))
+        patch.setenv("PATH", f"{HERE / 'fleet_bin'}:{os.environ['PATH']}")
+        yield made
+    assert not breaches_under(folder)
+    assert [path.name for path in (folder / "units").iterdir() if path.suffix != ".status"
             and not path.with_name(f"{path.name}.status").exists()] == [], "an agent was left"  # fmt: skip
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[Rack]:
+    """Two hosts."""
+    with racked(tmp_path, "left", "right") as made:
+        yield made

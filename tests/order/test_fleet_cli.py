@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +14,24 @@ from pagecage.cli.form import Form
 from pagecage.cli.run_options import FleetWishes, Wishes
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
+from pagecage.fleet.inventory import FleetHost
+from pagecage.fleet.look import Look
 from pagecage.process import Completed
 from tests.fake_host.rack import FIT, Rack
+from tests.order.conftest import racked
 
 SMOKE = Wishes(host="rack", size="smoke")
 GO_ON = Wishes(host="rack")
 WAYS = FleetWishes()
 START, AGAIN = fleet.Again(resume=False, yes=False), fleet.Again(resume=True, yes=False)
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[Rack]:
+    """Two hosts, and one that does not answer."""
+    with racked(tmp_path, "left", "right", "silent") as made:
+        made.let_answer("left", "right")
+        yield made
 
 
 @pytest.fixture
@@ -41,6 +52,12 @@ def reported(verb: str, folder: Path, *options: str) -> Completed:
     return Completed((), 0, f"the report of {folder.name}", "")
 
 
+@pytest.fixture
+def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a look would find of the two; that it finds it is told by test_fleet_look.py."""
+    monkeypatch.setattr(fleet, "look", lambda *_: Look(rack.seen()[:2], {}, {}))
+
+
 def go(said: list[str], again: fleet.Again = START, wishes: Wishes = SMOKE, ways: FleetWishes = WAYS) -> int:
     return fleet.run("smoke", wishes, ways, "pagecage run smoke --host rack", again, Form(), said.append)
 
@@ -51,30 +68,37 @@ def refusal(call: Callable[[], object]) -> PagecageError:
     return caught.value
 
 
-def test_a_run_ends_with_one_report_over_all_hosts(rack: Rack, said: list[str], capsys: pytest.CaptureFixture) -> None:
-    assert go(said) == EXIT_OK
-    out, err = capsys.readouterr()
-    assert out.startswith("the report of ")
-    assert out.endswith("-smoke-rack")
-    assert "right   4/4" in err
-    assert said[1].startswith("8 trials to run on 2 hosts")
-    assert find_fleet(rack.top / "runs", "smoke@rack") is not None
-    assert said[-1].endswith("/report.html")
-
-
-def test_a_lost_host_is_told_with_its_reason_and_resume_asks_for_it_alone(rack: Rack, said: list[str]) -> None:
+def test_from_hosts_that_do_not_answer_to_one_report_over_all(
+    rack: Rack, said: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    """Refused for the silent host; then one that is lost; then gone on with until nothing is lacking."""
+    gone = refusal(lambda: go(said))
+    assert isinstance(gone, HostError)
+    assert gone.hint == "bring silent back, or leave such hosts out: --skip-unreachable"
+    assert not (rack.top / "runs").exists()
     (rack.top / "units/lost").write_text("-right-")
-    assert go(said) == EXIT_INCOMPLETE
+    assert go(said, ways=FleetWishes(skip_unreachable=True)) == EXIT_INCOMPLETE
+    assert any(line.startswith("left out: silent: ") for line in said)
+    assert any(line.startswith("8 trials to run on 2 hosts") for line in said)
     assert any("right: 4 trials have no answer (lost: " in line for line in said)
     assert "  mend: pagecage run smoke --host rack --resume" in said
+    folder = find_fleet(rack.top / "runs", "smoke@rack")
+    assert folder is not None
+    assert "Connection refused" in folder.document()["left_out"]["silent"]
+    capsys.readouterr()
     (rack.top / "units/lost").unlink()
     assert go(said, AGAIN, GO_ON) == EXIT_OK
+    out, err = capsys.readouterr()
+    assert "right   4/4" in err
+    assert out.startswith("the report of ")
+    assert out.endswith("-smoke-rack")
+    assert said[-1].endswith("/report.html")
     assert len(rack.agent_calls("left")) == len(rack.agent_calls("right")) == 1
     assert go(said, AGAIN, GO_ON) == EXIT_OK, "nothing is lacking any more"
 
 
 def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
-    rack: Rack, said: list[str], capsys: pytest.CaptureFixture
+    rack: Rack, said: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
     spread = FleetWishes(fleet="spread")
     fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, said.append)
@@ -87,7 +111,9 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
     assert not (rack.top / "runs").exists()
 
 
-def test_bad_wishes_are_refused_before_anything_starts(rack: Rack, said: list[str], tmp_path: Path) -> None:
+def test_bad_wishes_are_refused_before_anything_starts(
+    rack: Rack, said: list[str], looked_at: None, tmp_path: Path
+) -> None:
     assert "--until-ci" in refusal(lambda: go(said, wishes=replace(SMOKE, until_ci="5%"))).message
     assert "--data-dir" in refusal(lambda: go(said, wishes=replace(SMOKE, data_dir=tmp_path))).message
     assert "saved machine state" in refusal(lambda: go(said, wishes=replace(SMOKE, fresh="block"))).message
@@ -101,25 +127,17 @@ def test_bad_wishes_are_refused_before_anything_starts(rack: Rack, said: list[st
     assert not (rack.top / "runs").exists()
 
 
-def test_a_host_that_does_not_answer_stops_all_unless_it_is_left_out(rack: Rack, said: list[str]) -> None:
-    inventory = json.loads((rack.top / "inventory.json").read_text())
-    inventory["all"]["hosts"]["right"] |= {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
-    (rack.top / "inventory.json").write_text(json.dumps(inventory))
-    gone = refusal(lambda: go(said))
-    assert isinstance(gone, HostError)
-    assert gone.hint == "bring right back, or leave such hosts out: --skip-unreachable"
-    assert not (rack.top / "runs").exists()
-    assert go(said, ways=FleetWishes(skip_unreachable=True)) == EXIT_OK
-    assert any(line.startswith("left out: right: ") for line in said)
-    folder = find_fleet(rack.top / "runs", "smoke@rack")
-    assert folder is not None
-    assert "Connection refused" in folder.document()["left_out"]["right"]
-
-
 def test_an_unknown_group_is_told_what_is_known() -> None:
-    assert refusal(lambda: fleet.hosts_of("vn")).hint == 'did you mean "vm"?'
     told = refusal(lambda: fleet.hosts_of("gests"))
     assert (told.message, told.hint[:29]) == (
         "there is no host 'gests', and no inventory has a group 'gests'", "auto, local, vm, or a group: ",
     )  # fmt: skip
     assert "guests" in told.hint
+
+
+def test_a_host_that_is_nearly_one_of_ours_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> tuple[FleetHost, ...]:
+        raise PagecageError(f"no inventory has a group {name!r}", "")
+
+    monkeypatch.setattr(fleet, "find_group", unknown)
+    assert refusal(lambda: fleet.hosts_of("vn")).hint == 'did you mean "vm"?'

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,33 +13,86 @@ import pytest
 from pagecage.agent.facts import read_facts
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.look import look, unlike
+from pagecage.fleet.look import Look, look, unlike
 from tests.fake_host.rack import FIT, Rack
+from tests.order.conftest import racked
+
+HOSTS = ("fit", "unfitted", "foreign", "limitless", "greeting", "busy", "gone")
+"""One that can serve, and one for each reason why a host cannot."""
 
 
-def test_a_look_tells_who_can_serve(rack: Rack) -> None:
-    found = look(rack.stage(), "rack", rack.hosts())
-    assert [one.host.name for one in found.seen] == ["left", "right"]
-    assert found.seen[0].facts == FIT
-    assert (found.unreachable, found.unfit) == ({}, {})
-    assert list(unlike(found.seen)) == []
+@contextmanager
+def used_by_another(rack: Rack, *names: str) -> Iterator[None]:
+    """The lock that an agent holds, on each of these hosts."""
+    with ExitStack() as held:
+        for name in names:
+            fcntl.flock(held.enter_context((rack.top / name / "spool/lock").open("a")), fcntl.LOCK_EX)
+        yield
 
 
-def test_a_look_says_why_a_host_cannot_serve(rack: Rack, tmp_path: Path) -> None:
-    (tmp_path / "right/data").rmdir()
-    rack.is_like("left", **{**FIT, "machine": "riscv64"})
-    found = look(rack.stage(), "rack", rack.hosts())
-    assert found.seen == ()
-    assert "left is riscv64" in found.unfit["left"].message
-    assert "right: it was never made fit for experiments (no-data-dir)" in found.unfit["right"].message
-    assert found.unfit["right"].hint == "make provision HOST=right"
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
+    folder = tmp_path_factory.mktemp("rack")
+    with racked(folder, *HOSTS) as rack:
+        (folder / "unfitted/data").rmdir()
+        rack.is_like("foreign", **{**FIT, "machine": "riscv64"})
+        rack.is_like("limitless", **{**FIT, "cgroup": {**FIT["cgroup"], "controllers": ["memory"]}})
+        (folder / "greeting/spool/facts.json").write_text("Welcome!\n{}")
+        rack.let_answer(*(name for name in HOSTS if name != "gone"))
+        yield rack
 
 
-def test_a_host_without_limits_is_unfit(rack: Rack) -> None:
-    rack.is_like("left", **{**FIT, "cgroup": {**FIT["cgroup"], "controllers": ["memory"]}})
-    found = look(rack.stage(), "rack", rack.hosts())
-    assert "the io controller is not available" in found.unfit["left"].message
-    assert found.unfit["left"].hint == "make provision HOST=rack"
+@pytest.fixture(scope="module")
+def found(hosts: Rack) -> Look:
+    """What one look finds of all of them."""
+    with used_by_another(hosts, "busy"):
+        return look(hosts.stage(), "rack", hosts.hosts())
+
+
+def test_a_look_tells_who_can_serve(found: Look) -> None:
+    [fit] = found.seen
+    assert (fit.host.name, fit.facts) == ("fit", FIT)
+    assert list(found.unreachable) == ["gone"]
+    assert set(found.unfit) == set(HOSTS) - {"fit", "gone"}
+
+
+def test_a_host_that_was_never_made_fit(found: Look) -> None:
+    assert "unfitted: it was never made fit for experiments (no-data-dir)" in found.unfit["unfitted"].message
+    assert found.unfit["unfitted"].hint == "make provision HOST=unfitted"
+
+
+def test_a_host_of_another_architecture(found: Look) -> None:
+    assert "foreign is riscv64" in found.unfit["foreign"].message
+
+
+def test_a_host_without_limits(found: Look) -> None:
+    assert "the io controller is not available" in found.unfit["limitless"].message
+    assert found.unfit["limitless"].hint == "make provision HOST=rack"
+
+
+def test_a_host_that_greets_is_told_to_be_quiet(found: Look) -> None:
+    assert found.unfit["greeting"].hint == "its login must print nothing"
+
+
+def test_a_host_that_does_not_answer(found: Look) -> None:
+    assert isinstance(found.unreachable["gone"], HostError)
+    assert "Connection refused" in found.unreachable["gone"].message
+
+
+def test_a_host_that_another_run_uses(found: Look) -> None:
+    assert found.unfit["busy"].message == "busy: another run is using this host"
+
+
+def test_our_own_agent_may_use_it_where_its_kit_is(hosts: Rack, found: Look) -> None:
+    """`fit` got its kit at the first look; `busy` has none, and gets none while it is busy."""
+    working = ["fit", "busy"]
+    with used_by_another(hosts, *working):
+        again = look(hosts.stage(), "rack", [hosts.host(name) for name in working], working)
+    assert [one.host.name for one in again.seen] == ["fit"]
+
+
+def test_hosts_that_are_alike(rack: Rack) -> None:
+    assert list(unlike(rack.seen())) == []
 
 
 def test_hosts_that_differ_are_told_apart(rack: Rack) -> None:
@@ -48,16 +102,6 @@ def test_hosts_that_differ_are_told_apart(rack: Rack) -> None:
         "kernel is 6.12 on left, 6.1 on right", "disk.filesystem is ext4 on left, xfs on right",
         "their memory differs by more than 5 %",
     ]  # fmt: skip
-
-
-def test_a_host_that_does_not_answer_is_named(rack: Rack) -> None:
-    gone = {**rack.host("right").variables, "ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
-    hosts = {"left": dict(rack.host("left").variables), "right": gone}
-    (rack.top / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    found = look(rack.stage(), "rack", (rack.host("left"), FleetHost("right", "127.0.0.1", gone)))
-    assert [one.host.name for one in found.seen] == ["left"]
-    assert isinstance(found.unreachable["right"], HostError)
-    assert "Connection refused" in found.unreachable["right"].message
 
 
 def test_an_empty_group_and_a_host_without_a_directory_are_refused(rack: Rack) -> None:
@@ -71,23 +115,3 @@ def test_an_empty_group_and_a_host_without_a_directory_are_refused(rack: Rack) -
 
 def test_facts_that_a_look_reads_are_those_that_agents_tell(tmp_path: Path) -> None:
     assert set(FIT) <= set(read_facts(tmp_path, False))
-
-
-def test_a_host_that_somebody_uses_is_refused_unless_it_is_our_own_agent(rack: Rack) -> None:
-    with (rack.top / "left/spool/lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        found = look(rack.stage(), "rack", rack.hosts())
-        assert found.unfit["left"].message == "left: another run is using this host"
-        assert [one.host.name for one in found.seen] == ["right"]
-        again = look(rack.stage(), "rack", rack.hosts(), ["left"])
-    assert [one.host.name for one in again.seen] == ["right"], "it has no kit, and gets none while it is busy"
-    look(rack.stage(), "rack", rack.hosts())
-    with (rack.top / "left/spool/lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert len(look(rack.stage(), "rack", rack.hosts(), ["left"]).seen) == 2
-
-
-def test_a_host_that_greets_is_told_to_be_quiet(rack: Rack) -> None:
-    (rack.top / "left/spool/facts.json").write_text("Welcome!\n{}")
-    found = look(rack.stage(), "rack", rack.hosts())
-    assert found.unfit["left"].hint == "its login must print nothing"

@@ -171,7 +171,7 @@ def with_at(value, path, put):
 DELETE = object()
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(number=st.integers(0, 13), at=st.integers(0, 10**6), put=ODD | st.just(DELETE), form=st.sampled_from(FORMS))
 def test_whatever_stands_in_a_record_is_read_or_refused(kept, capsys, number, at, put, form):
     lines = (kept / "records.jsonl").read_text().splitlines()

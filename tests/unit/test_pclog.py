@@ -25,7 +25,9 @@ def make(*words: str, seconds: int = 600) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("kind", ["check", "tsan", "asan"])
+@pytest.mark.parametrize(
+    "kind", ["asan", pytest.param("check", marks=pytest.mark.long), pytest.param("tsan", marks=pytest.mark.long)]
+)
 def test_the_library_keeps_its_word(kind: str) -> None:
     lines = make(kind, seconds=880).splitlines()
     passed = [line for line in lines if line.startswith("ok ")]

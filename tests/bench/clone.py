@@ -1,0 +1,35 @@
+"""The newcomer's time: the first command of the README, in a new clone and with nothing in the cache."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+from pagecage.cli.places import TOP
+from pagecage.process import run
+from tests.bench.bed import Figure, scratch
+from tests.bench.command import timed
+from tests.bench.say import say
+from tests.bench.session import Session
+
+MOST_SECONDS = 420.0
+FIRST = "constrained-random"
+
+
+def measure(session: Session) -> Iterator[Figure]:
+    """Clone what is committed, and take the clone and its cache away again."""
+    session.leave()
+    place = scratch() / "clone"
+    shutil.rmtree(place, ignore_errors=True)
+    run(["git", "clone", "--quiet", "--local", TOP, place / "checkout"])
+    say(f"make experiment NAME={FIRST} in a new clone")
+    try:
+        cache = {"XDG_CACHE_HOME": str(place / "cache")}
+        first = timed(FIRST, place / "runs", session.wish, place / "checkout", cache, aloud=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    session.about = {"host": first.records[0].host, "emulated": first.records[0].emulated}
+    seconds, until = first.seconds, first.starts[0] - first.began
+    says = f"{until:.0f} s until the first of {len(first.records)} trials"
+    met = seconds <= MOST_SECONDS
+    yield Figure("seconds in a new clone", seconds, seconds, seconds, f"{MOST_SECONDS:g} or less", met, 1, says)

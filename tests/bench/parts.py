@@ -1,0 +1,63 @@
+"""The parts of the benchmark, by name, each with what it measures and how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pagecage.errors import PagecageError, nearest
+from tests.bench import appends, caps, clone, memory, reading, render, replay, start, trials
+from tests.bench.bed import Figure, scratch
+from tests.bench.session import Session
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part; `minutes` in an emulated guest on two CPUs. One that is `left_out` is measured only when it is named."""
+
+    name: str
+    about: str
+    minutes: float
+    measure: Callable[[Session], Iterator[Figure]]
+    left_out: bool = False
+
+
+PARTS = (
+    Part("log", "the append log against write(2), on this machine", 3.0, lambda _: appends.natively(scratch())),
+    Part("caps", "how close the kernel holds reads to a cap", 1.0, lambda session: caps.measure(session.bed())),
+    Part("reading", "pcread against fio", 3.0, lambda session: reading.measure(session.bed())),
+    Part("memory", "pcread's sum against the heap and memcpy", 1.0, lambda session: memory.measure(session.bed())),
+    Part("trials", "what a trial and its collectors cost", 3.0, trials.measure),
+    Part("replay", "what a replay costs beside the bare program", 2.0, replay.measure),
+    Part("start", "from the key press to trials and report, and the pause between trials", 1.0, start.measure),
+    Part("report", "what a report of a thousand trials costs", 1.0, lambda _: render.measure()),
+    Part("guest-log", "the append log in the guest, without aims", 9.0,
+         lambda session: appends.measure(session.bed()), left_out=True),
+    Part("clone", "the first command in a new clone with an empty cache", 12.0, clone.measure, left_out=True),
+)  # fmt: skip
+
+
+def chosen(names: Sequence[str], parts: Sequence[Part] = PARTS) -> tuple[Part, ...]:
+    """Return the named parts in their own order, or all that are not left out.
+
+    Raises PagecageError for a name that no part has.
+    """
+    known = {part.name for part in parts}
+    for name in names:
+        if name not in known:
+            raise PagecageError(f"there is no part {name!r} of the benchmark", nearest(name, sorted(known)))
+    return tuple(part for part in parts if part.name in names or (not names and not part.left_out))
+
+
+def listed(parts: Sequence[Part] = PARTS) -> Iterator[str]:
+    """Each part as a line, and how long all take that are not left out."""
+    for part in parts:
+        named = "; only when named" if part.left_out else ""
+        yield f"  {part.name:<10} {minutes(part.minutes):>6}  {part.about}{named}"
+    yield f"  all        {minutes(sum(part.minutes for part in parts if not part.left_out)):>6}"
+
+
+def minutes(number: float) -> str:
+    """Minutes in words, to half of one."""
+    halves = max(1, round(number * 2))
+    return f"{halves / 2:g} min"
