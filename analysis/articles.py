@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import PagecageError
+from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for file in sorted(experiments.glob("*.toml")):
         try:
             yield file.stem, tomllib.loads(file.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise PagecageError(f"{file.name}: {error}", f"edit {file}") from None
+        except UNREADABLE as error:
+            raise PagecageError(f"{file.name}: {why_unreadable(error)}", f"edit {file}") from None
 
 
 def rules_of(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:

@@ -30,7 +30,7 @@ _APART = tuple(COLOURS[place] for place in (0, 4, 2, 3, 5, 1, 6))
 
 def write_page(content: str, target: Path) -> None:
     """Write a page aside, then move it to its name. Raises PagecageError where that is not possible."""
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    aside = target.with_name(f".pagecage-page-{os.getpid()}")
     try:
         aside.write_text(content)
         aside.replace(target)

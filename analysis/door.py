@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import PagecageError
+from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.record import Record
 
 PLAN_VERSION = 1
@@ -25,11 +25,13 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     file = path / "plan.json"
     try:
         plan = json.loads(file.read_bytes())
-    except OSError:
+    except FileNotFoundError:
         raise PagecageError(f"{path} is no run folder: it has no plan.json", "ls runs/") from None
-    except ValueError as error:
-        raise PagecageError(f"{file} is no JSON: {error}", "make the run again") from None
+    except UNREADABLE as error:
+        raise PagecageError(f"{file} is no JSON: {why_unreadable(error)}", "make the run again") from None
     version = plan.get("plan_version", PLAN_VERSION) if isinstance(plan, dict) else None
+    if isinstance(plan, dict) and not isinstance(version, int):
+        raise PagecageError(f"{file}: 'plan_version' is no int", _FORMAT)
     if isinstance(version, int) and version > PLAN_VERSION:
         raise PagecageError(f"{file} has format version {version}", "use a newer pagecage to read it")
     _check(plan, _KEYS, str(file))
@@ -72,8 +74,9 @@ def read_facts(path: Path) -> tuple[Mapping[str, Any], ...]:
 def _facts(file: Path) -> Mapping[str, Any]:
     try:
         facts = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        raise PagecageError(f"{file} is no JSON: {error}", f"rm {file}: facts are shown and decide nothing") from None
+    except UNREADABLE as error:
+        mend = f"rm {file}: facts are shown and decide nothing"
+        raise PagecageError(f"{file} is no JSON: {why_unreadable(error)}", mend) from None
     if not isinstance(facts, dict):
         raise PagecageError(f"{file} holds no facts", f"rm {file}: facts are shown and decide nothing")
     return facts

@@ -14,7 +14,7 @@ from analysis.differences import differences, facts_of, obstacles
 from analysis.door import read_plan
 from analysis.load import Run, load_run
 from analysis.stats import Summary, pooled
-from pagecage.errors import PagecageError
+from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.record import read_records
 
 DOCUMENT = "fleet.json"
@@ -92,8 +92,8 @@ def load_fleet(path: Path) -> Fleet:
         document = json.loads((path / DOCUMENT).read_bytes())
         hosts, version = list(document["hosts"]), int(document["fleet_version"])
         _ = (document["run_id"], document["experiment"], document["group"], document["mode"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PagecageError(f"{path}/{DOCUMENT} cannot be read ({error})", _FORMAT) from None
+    except UNREADABLE as error:
+        raise PagecageError(f"{path}/{DOCUMENT} cannot be read ({why_unreadable(error)})", _FORMAT) from None
     if version > FLEET_VERSION:
         raise PagecageError(f"{path}/{DOCUMENT} has format version {version}", "use a newer pagecage to read it")
     ends = _ends(path)

@@ -11,7 +11,7 @@ from typing import Any
 from analysis.door import check_records, read_facts, read_plan
 from analysis.levels import Layout, in_order, layout
 from analysis.series import Series, series_of
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, why_unreadable
 from pagecage.record import Record, read_records
 from pagecage.stopping import needed, too_wide
 from pagecage.verdicts.judge import Verdicts, judge
@@ -121,9 +121,9 @@ def _judged(path: Path, record: Record) -> Judged:
         rows = read_lines(path, record, "sampler")
         return Judged(record, judge(record, rows), series_of(rows))
     except _STRANGE as error:
-        what = f"{type(error).__name__}: {error}"
+        why = why_unreadable(error)
         raise PagecageError(
-            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be judged ({what})",
+            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be judged ({why})",
             "docs/FORMAT.md lists the keys",
         ) from None
 

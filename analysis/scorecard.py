@@ -62,11 +62,13 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
     Raises PagecageError when `only` is no experiment of any row.
     """
     rows = read_rows(experiments)
-    if only and not any(only in row.experiments for row in rows):
+    if only is not None and not any(only in row.experiments for row in rows):
         known = sorted({name for row in rows for name in row.experiments})
         raise PagecageError(f"no published figure belongs to {only!r}", f"one of {', '.join(known)}")
     ground = _Ground(read_definitions(experiments), newest)
-    scored = (_score(row, ground, (only,) if only else row.experiments) for row in rows if _is_asked(row, only))
+    scored = (
+        _score(row, ground, (only,) if only is not None else row.experiments) for row in rows if _is_asked(row, only)
+    )
     return Scorecard(tuple(scored), read_titles(experiments))
 
 

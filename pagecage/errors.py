@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 
 # Exit codes of `pagecage` (docs/FORMAT.md lists them for users).
 EXIT_OK = 0
@@ -41,6 +43,30 @@ class HostError(PagecageError):
 
 class HostDied(HostError):
     """The host went away while it was working (the guest ended, the connection broke); a new start may continue."""
+
+
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a file and taking its values raises when the file is none of ours, or is broken."""
+_NO_NUMBER = re.compile(r"(?:invalid literal for int\(\)[^:]*|could not convert string to float): ")
+
+
+def why_unreadable(error: Exception) -> str:
+    """Return why a file could not be read, in words about the file instead of Python's about its code."""
+    match error:
+        case OSError():
+            return error.strerror or "it cannot be read"
+        case RecursionError():
+            return "it is nested too deeply"
+        case UnicodeDecodeError():
+            return "it is not text"
+        case json.JSONDecodeError():
+            return f"no JSON in line {error.lineno}: {error.msg}"
+        case KeyError():
+            return f"it lacks {error.args[0]!r}"
+        case ValueError():
+            said = str(error).partition(";")[0]
+            return _NO_NUMBER.sub("", said) + " is not a number" if _NO_NUMBER.search(said) else said
+    return "a value in it is of another kind than it must be"
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from statistics import median
 
 CONFIDENCE = 0.95
+MOST_REPEATS = 10_000
+"""More repeats of a treatment make a plan that takes minutes to write and to read."""
 FEWEST = 6
 """With five values even lowest to highest covers the median only with 94 %, so that no 95 % interval exists."""
 

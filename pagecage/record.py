@@ -169,14 +169,19 @@ def read_records(path: Path) -> Iterator[Record]:
     """
     if not path.exists():
         return
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    where = f"{path.parent.name}/{path.name}"
+    for number, line in enumerate(lines, start=1):
         try:
             data = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             if not line.startswith(_BEGINNING[: len(line)]) and _is_text(line):
-                raise PagecageError(f"{path.name}:{number} is no pagecage record", _KEYS_ARE) from None
+                raise PagecageError(f"{where}:{number} is no pagecage record", _KEYS_ARE) from None
             continue
-        yield record_from_json(data, f"{path.name}:{number}")
+        yield record_from_json(data, f"{where}:{number}")
 
 
 def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import PagecageError
+from pagecage.errors import UNREADABLE, HostError, PagecageError, why_unreadable
 from pagecage.plan import Plan, plan_from_json, plan_to_json
 from pagecage.record import Record, append_record, read_records
 from pagecage.stopping import enough_blocks
@@ -50,6 +50,9 @@ class RunFolder:
             (path / "facts").mkdir(parents=True)
         except FileExistsError:
             raise PagecageError(f"runs/{plan.run_id} is there already: two runs in one second", "try again") from None
+        except OSError as error:
+            mend = "set PAGECAGE_RUNS to a folder of yours"
+            raise HostError(f"{path} cannot be made: {error.strerror}", mend) from None
         (path / "trials").mkdir()
         (path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
         return cls(path)
@@ -59,8 +62,9 @@ class RunFolder:
         try:
             data = json.loads((self.path / "plan.json").read_text())
             plan = plan_from_json(data)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PagecageError(f"{self.path} holds no readable plan.json ({error})", "ls runs/") from None
+        except UNREADABLE as error:
+            why = why_unreadable(error)
+            raise PagecageError(f"{self.path} holds no readable plan.json ({why})", "ls runs/") from None
         if data.get("plan_sha256") != plan.sha256:
             raise PagecageError(f"{self.path.name}/plan.json was changed after it was written", "start a new run")
         return plan
@@ -100,12 +104,17 @@ class RunFolder:
         append_record(self.records_path, record)
 
 
+def is_there(path: Path) -> bool:
+    """Return whether a path that a user named exists; a name that no file can have is one of nothing."""
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists() raises for a name that is too long
+
+
 def find_run(runs: Path, name: str) -> RunFolder:
     """A run by its id, its path, or an experiment's name (its newest run)."""
     for path in (runs / name, runs / f"latest-{name}", Path(name)):
-        if (path / "plan.json").exists():
+        if is_there(path / "plan.json"):
             return RunFolder(path.resolve())
-        if (path / "hosts").is_dir():
+        if is_there(path / "hosts"):
             raise PagecageError(f"{name} is a run of many hosts", f"name one: {path / 'hosts'}/HOST")
     known = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
     raise PagecageError(f"there is no run {name!r}", f"runs exist of: {', '.join(known) or 'nothing yet'}")

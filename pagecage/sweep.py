@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 from pagecage.cage import IO_MAX_KEY, Cage
 from pagecage.errors import PagecageError
 from pagecage.experiment import Experiment, Level
-from pagecage.units import parse_size_bytes
+from pagecage.units import PAGE_BYTES, parse_size_bytes
 
 SWEPT = "sweep-"
 """The name of an experiment's sweep is this and the experiment's."""
+_MOST_VALUES = 100
 VARIED = ("MemoryMax", *IO_MAX_KEY, "CPUQuota")
 
 
@@ -36,9 +38,15 @@ def parse_vary(text: str, cage: Cage) -> Vary:
     if present is not None and own is None:
         own = str(present) if _counts(prop) else f"{present}B"
         values[own] = present
+    if len(values) > _MOST_VALUES:
+        raise PagecageError(f"--vary: {len(values)} values are too many", f"give {_MOST_VALUES} at most")
     if len(values) < 2 or len(set(values.values())) < len(values):
-        raise PagecageError(f"--vary: {text!r} gives too few values", f"give two or more, as in {prop}=500,1000")
+        raise PagecageError(f"--vary: {text!r} gives too few values", f"give two or more, as in {_example(prop)}")
     return Vary(prop, dict(sorted(values.items(), key=lambda item: item[1])), own)
+
+
+def _example(prop: str) -> str:
+    return f"{prop}=500,1000" if _counts(prop) else f"{prop}=64MiB,128MiB"
 
 
 def _counts(prop: str) -> bool:
@@ -48,8 +56,11 @@ def _counts(prop: str) -> bool:
 def _value(prop: str, word: str) -> int:
     where = f"--vary {prop}"
     if not _counts(prop):
-        return parse_size_bytes(word, where)
-    if not word.isdigit() or int(word) == 0:
+        size_bytes = parse_size_bytes(word, where)
+        if size_bytes < (PAGE_BYTES if prop == "MemoryMax" else 1):
+            raise PagecageError(f"{where}: {word} is too little", f"as in {_example(prop)}")
+        return size_bytes
+    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", word):
         raise PagecageError(f"{where}: {word!r} is no count", "write plain numbers, as in 500,1000,2000")
     return int(word)
 

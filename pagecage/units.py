@@ -16,6 +16,7 @@ _SCALE = {
     "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1024**4,
 }  # fmt: skip
 _MAX_DIGITS = 24
+_MAX_BYTES = 2**63 - 1  # the most that the kernel counts in (loff_t)
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*$")
 
 
@@ -25,7 +26,10 @@ def parse_size_bytes(text: str, where: str = "size") -> int:
     A bare K, M or G is refused because systemd reads it in base 1000 for I/O and base 1024 for memory
     (systemd.resource-control(5)). `where` names the file and key for the error.
     """
-    return round(parse_exact_bytes(text, where))
+    size_bytes = round(parse_exact_bytes(text, where))
+    if size_bytes > _MAX_BYTES:
+        raise PagecageError(f"{where}: {text!r} is no size that fits a disk", "write fewer digits")
+    return size_bytes
 
 
 def parse_exact_bytes(text: str, where: str = "size") -> Fraction:

@@ -22,9 +22,9 @@ print("analysis", *sys.argv[1:])
 
 
 class Checkout:
-    """The harness and its definitions in a folder of their own, and its command line."""
+    """The harness and its definitions in a folder of their own, and its command line as `program` of tests/ has it."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, program: str = "preloaded.py") -> None:
         self.top = top
         for name in ("pagecage", "experiments", "cgroups"):
             shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("*.pyc.*"))
@@ -39,7 +39,7 @@ class Checkout:
         (top / "analysis/__main__.py").write_text(ANALYSIS)
         self._pristine = {path: path.read_bytes() for path in _files(top)}
         self._stamps = {path: _stamp(path) for path in self._pristine}
-        argv = [sys.executable, str(ROOT / "tests/preloaded.py")]
+        argv = [sys.executable, str(ROOT / "tests" / program)]
         self.preloaded = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top)
 
     def renew(self) -> None:

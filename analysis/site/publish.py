@@ -54,10 +54,9 @@ def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
         raise PagecageError("what makes the site is not installed here", "make publish", EXIT_HOST)
     newest = newest_runs(runs)
     site = Site(top, chosen(newest, named), newest)
-    for run in site.runs.values():
-        _ensure_report(run)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".pagecage-site-", dir=out.parent) as scratch:
+    with _scratch_beside(out) as scratch:
+        for run in site.runs.values():
+            _ensure_report(run)
         source, made = Path(scratch) / "source", Path(scratch) / "made"
         _lay_out(site, source)
         _build(source, made)
@@ -65,7 +64,18 @@ def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
     return out / "index.html"
 
 
+def _scratch_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder on the file system of `out`, so that the whole site is there at once. Raises PagecageError."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=".pagecage-site-", dir=out.parent)
+    except OSError as error:
+        raise PagecageError(f"{out} cannot be written: {error.strerror}", "name another folder with --out") from None
+
+
 def _check_replaceable(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise PagecageError(f"{out} is not a folder", "name another with --out")
     if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
         raise PagecageError(f"{out} holds something that is no site of ours", "name another folder with --out")
 

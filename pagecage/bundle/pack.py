@@ -16,7 +16,7 @@ from pagecage.bundle.crate import NAME as CRATE
 from pagecage.bundle.crate import crate
 from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REQUIRED, is_allowed
 from pagecage.bundle.redact import Names, Redactor, names_in
-from pagecage.errors import PagecageError
+from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.record import read_records
 from pagecage.version import VERSION
 
@@ -57,8 +57,8 @@ def _plan(run: Path) -> Mapping[str, Any]:
         plan = json.loads((run / "plan.json").read_bytes())
         known = {key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")}
         known["definition"]["question"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PagecageError(f"{run} holds no readable plan.json ({error})", "ls runs/") from None
+    except UNREADABLE as error:
+        raise PagecageError(f"{run} holds no readable plan.json ({why_unreadable(error)})", "ls runs/") from None
     if not any(read_records(run / "records.jsonl")):
         raise PagecageError(f"{run} has no record yet", f"pagecage run {plan['experiment']} --resume")
     return dict(plan)
@@ -126,7 +126,7 @@ def _is_json(line: bytes) -> bool:
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
     """Fixed order, times and modes. Written aside, so that a half of it never stands under its name."""
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    aside = target.with_name(f".pagecage-bundle-{os.getpid()}")
     try:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:

@@ -53,7 +53,7 @@ def _manifest(archive: zipfile.ZipFile, bundle: Path) -> Mapping[str, Any]:
         raise PagecageError(f"{bundle}: its {MANIFEST} is too large to be one", _AGAIN)
     try:
         manifest = json.loads(archive.read(MANIFEST))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise PagecageError(f"{bundle}: its {MANIFEST} is no JSON", _AGAIN) from None
     version = manifest.get("bundle_version") if isinstance(manifest, dict) else None
     if isinstance(version, int) and version > BUNDLE_VERSION:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from pagecage.cli.paths import FileThere, Folder, NewFile
 from pagecage.cli.places import RUNS
 from pagecage.cli.report import render as render_report
 from pagecage.errors import EXIT_OK, PagecageError
@@ -22,7 +23,7 @@ def _say(text: str) -> None:
 def bundle(
     name: str,
     *,
-    out: Path | None = None,
+    out: NewFile | None = None,
     redact: Annotated[bool, Parameter(negative="--no-redact")] = True,
 ) -> int:
     """Pack a run into one archive: plan, facts, records, traces, notebook and metadata.
@@ -63,7 +64,7 @@ def _is_stale(folder: Path) -> bool:
     return records.exists() and (not notebook.exists() or notebook.stat().st_mtime < records.stat().st_mtime)
 
 
-def render(archive: Path, *, out: Path | None = None) -> int:
+def render(archive: FileThere, *, out: Folder | None = None) -> int:
     """Unpack a bundle that somebody made, check it, and make its report again.
 
     Parameters
@@ -75,11 +76,11 @@ def render(archive: Path, *, out: Path | None = None) -> int:
     """
     from pagecage.bundle.unpack import unpack
 
+    if out and out.exists():
+        raise PagecageError(f"{out} is there already", "name another --out")
     where = (out or Path()).resolve()
     with tempfile.TemporaryDirectory(prefix=".pagecage-render-", dir=_nearest(where)) as scratch:
         aside = Path(scratch) / "run"
-        if out and out.exists():
-            raise PagecageError(f"{out} is there already", "name another --out")
         manifest = unpack(archive, aside)
         target = out or Path(manifest["run_id"])
         if Path(manifest["run_id"]).name != manifest["run_id"] or target.exists():

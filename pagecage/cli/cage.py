@@ -10,10 +10,11 @@ from rich.console import Console
 
 from pagecage.cli import cage_catalogue, cage_page
 from pagecage.cli.cage_import import import_cage
-from pagecage.cli.cage_order import Ordered, Positive, bought, profile_of_order
+from pagecage.cli.cage_order import Ordered, bought, profile_of_order
 from pagecage.cli.cage_save import new_name, save_profile
 from pagecage.cli.examples import examples
 from pagecage.cli.form import Json
+from pagecage.cli.numbers import Positive
 from pagecage.cli.places import TOP
 from pagecage.cli.run_options import definitions
 from pagecage.definitions.offers import read_offers
@@ -80,13 +81,13 @@ def show(
     """
     known, providers = definitions(), read_offers(CAGES / "catalogue")
     if name in known.cage_names():
-        if ordered != Ordered() or save:
+        if ordered != Ordered() or save is not None:
             raise PagecageError(f"{name} is a cage, with its limits settled", f"pagecage cage show {name}")
         profile = cage_catalogue.cage_profile(known, name)
         line = bought(profile.volume)
     else:
         profile, line = profile_of_order(providers, name, ordered, known.cage_names())
-    if save:
+    if save is not None:
         path = save_profile(profile, line, new_name(save, CAGES, providers, force=force), CAGES)
         _error.print(f"saved: {path.relative_to(TOP)}", markup=False, soft_wrap=True)
     if as_json:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from pagecage.cli.cage_order import Ordered, profile_of_order
 from pagecage.cli.cage_save import new_name, save, save_profile
 from pagecage.cli.form import Json
+from pagecage.cli.numbers import whole
 from pagecage.cli.places import TOP
 from pagecage.definitions.cages import cage_of_tables
 from pagecage.definitions.offers import read_offers
@@ -50,7 +50,7 @@ class Importing:
 
     pick: Annotated[tuple[str, ...], Parameter(negative=())] = ()
     instance: str | None = None
-    digits: Annotated[int, Parameter(validator=Number(gte=1, lte=9))] = DIGITS
+    digits: Annotated[int, whole(1, 9)] = DIGITS
     save: str | None = None
     force: Annotated[bool, Parameter(negative=())] = False
 
@@ -73,9 +73,9 @@ def import_cage(
     """
     name = Path(file).name if file != "-" else "standard input"
     found = import_text(_text(file), name, Picks(how.pick), Rounding(how.digits))
-    if how.instance and not found.volume:
+    if how.instance is not None and not found.volume:
         raise PagecageError("--instance goes with a volume, and this is none", "leave --instance out")
-    path = _save(found, how.instance, how.save, how.force) if how.save else None
+    path = _save(found, how.instance, how.save, how.force) if how.save is not None else None
     if as_json:
         print(json.dumps(_as_data(found, how.instance, path)))
     else:
@@ -92,6 +92,8 @@ def _text(file: str) -> str:
         raise PagecageError(f"{file} cannot be read: {error.strerror}", f"ls -l {shlex.quote(file)}") from None
     except UnicodeDecodeError:
         raise PagecageError(f"{file} is no text", "give it what the customer's tool printed") from None
+    except ValueError:  # a NUL in it
+        raise PagecageError(f"{file!r} is not a name of a file", "ls") from None
 
 
 def _save(found: Imported, instance: str | None, name: str, force: bool) -> Path:
@@ -114,7 +116,7 @@ def _ordered(volume: DescribedVolume, instance: str | None) -> Ordered:
 
 def _command(volume: DescribedVolume, instance: str | None) -> str:
     """What shows the limits of such a volume."""
-    return shlex.join([*volume.command(), *(["--instance", instance] if instance else [])])
+    return shlex.join([*volume.command(), *(["--instance", instance] if instance is not None else [])])
 
 
 def _as_data(found: Imported, instance: str | None, path: Path | None) -> dict[str, object]:

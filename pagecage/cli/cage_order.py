@@ -11,14 +11,13 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cage import Volume
+from pagecage.cli.numbers import Positive
 from pagecage.errors import PagecageError, nearest
-from pagecage.units import exact_size, parse_exact_bytes, parse_size_bytes
+from pagecage.units import exact_size, page_floor_bytes, parse_exact_bytes, parse_size_bytes
 from pagecage.volumes.machines import find_instance
 from pagecage.volumes.offers import Provider, VolumeType
 from pagecage.volumes.order import Order
 from pagecage.volumes.profile import Profile, Wish, profile_of
-
-Positive = Annotated[int, Parameter(validator=Number(gte=1))]
 
 
 @Parameter(name="*")
@@ -86,19 +85,26 @@ def profile_of_order(
         hint = nearest(name, [*cages, *names])
         hint = hint if hint.startswith("did") else "pagecage cage list"
         raise PagecageError(f"there is no type of volume and no cage {name!r}", hint)
-    kind, size = named.kind, parse_size_bytes(ordered.size, "--size") if ordered.size else None
+    kind, size = named.kind, None if ordered.size is None else parse_size_bytes(ordered.size, "--size")
     if named.size_bytes is not None and size is not None:
         raise PagecageError(f"{name} is a size already", "leave --size out")
     order = Order(
         named.size_bytes if size is None else size, Fraction(ordered.iops) if ordered.iops else None,
         _throughput(ordered.throughput, kind),
     )  # fmt: skip
-    instance = find_instance(named.provider, kind, ordered.instance) if ordered.instance else None
-    memory = parse_size_bytes(ordered.memory, "--memory") if ordered.memory else None
+    instance = None if ordered.instance is None else find_instance(named.provider, kind, ordered.instance)
+    memory = None if ordered.memory is None else _memory_bytes(ordered.memory)
     wish = Wish(ordered.start, Fraction(str(ordered.scale)), memory, ordered.latency_us)
     profile = profile_of(named.provider, kind, order, instance, wish)
     tiers = [tier.name for tier in kind.tiers if tier.size_bytes >= (order.size_bytes or 0)]
     return profile, bought(profile.volume, tiers[0] if tiers else "")
+
+
+def _memory_bytes(text: str) -> int:
+    """MemoryMax as the kernel stores it: whole pages, and at least one."""
+    if page_floor_bytes(size_bytes := parse_size_bytes(text, "--memory")) == 0:
+        raise PagecageError(f"--memory: {text} is less than a page", "--memory 64MiB")
+    return size_bytes
 
 
 def bought(volume: Volume | None, tier: str = "") -> str:

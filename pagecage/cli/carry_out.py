@@ -96,6 +96,9 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     plan = folder.plan()
     if plan.document.get("replay") is None:
         require_same_definition(plan)
+    if wishes.host not in ("auto", plan.document["host"]):
+        what = f"{plan.run_id} is a run on {plan.document['host']}, and --host says {wishes.host}"
+        raise PagecageError(what, "leave --host out, or start a new run")
     host = choose_host(plan.document["host"], wishes.data_dir, say)
     try:
         if folder.remaining(plan):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pagecage.cage import UNCAGED, Cage
 from pagecage.cli.places import TOP
-from pagecage.cli.run_options import HOSTS, Wishes, definitions, is_group
+from pagecage.cli.run_options import HOSTS, FleetWishes, Wishes, definitions, is_group
 from pagecage.cli.say import Say
 from pagecage.errors import PagecageError, nearest
 from pagecage.experiment import SIZES, Experiment, Level
@@ -28,10 +28,24 @@ MOST_REPEATS = 30
 """The bound of --until-ci where none is given."""
 
 
+def check_wishes(wishes: Wishes, fleet: FleetWishes) -> None:
+    """Raise PagecageError for whatever no host could mend, before one is asked for anything."""
+    _known_size(wishes.size)
+    _check_repeats(wishes)
+    until_ci(wishes)
+    if not is_group(wishes.host) and fleet != FleetWishes():
+        option = next(name for name, value in vars(fleet).items() if value != getattr(FleetWishes(), name))
+        raise PagecageError(
+            f"--{option.replace('_', '-')} is for a group of hosts, and {wishes.host} is none", "name one: --host GROUP"
+        )
+
+
 def choose_host(wish: str, data_dir: Path | None, say: Say) -> Host:
     """The host by name; `auto` is local where doctor finds nothing missing, else the vm."""
     if is_group(wish):
         raise PagecageError(f"there is no host {wish!r} for this", nearest(wish, list(HOSTS)))
+    if wish == "vm" and data_dir is not None:
+        raise PagecageError("--data-dir is for host local, and the vm has a disk of its own", "leave --data-dir out")
     local = LocalHost(data_dir)
     if wish == "local":
         return local
@@ -59,13 +73,17 @@ def _guest(say: Say) -> Host:
 
 def choose_size(wish: str, host: Sized, say: Say) -> tuple[str, str]:
     """The size's name and why."""
-    if wish in SIZES:
+    if _known_size(wish) != "auto":
         return wish, "asked for"
-    if wish != "auto":
-        raise PagecageError(f"there is no size {wish!r}", nearest(wish, ["auto", *SIZES]))
     if host.is_emulated(say):
         return "emulated", f"the {host.name} host translates instructions, so sizes and caps are small"
     return "default", f"the {host.name} host runs instructions in hardware"
+
+
+def _known_size(wish: str) -> str:
+    if wish not in ("auto", *SIZES):
+        raise PagecageError(f"there is no size {wish!r}", nearest(wish, ["auto", *SIZES]))
+    return wish
 
 
 def with_cage(experiment: Experiment, cage: str | None) -> Experiment:
@@ -117,15 +135,19 @@ def build_plan(
 
 def choose_repeats(wishes: Wishes, experiment: Experiment, size: str) -> int:
     """How often each treatment is planned: the bound where a stopping rule may end the run before it."""
+    _check_repeats(wishes)
+    if wishes.until_ci is not None:
+        return wishes.max_repeats or MOST_REPEATS
+    return wishes.repeats or experiment.sizes[size].repeats or experiment.repeats
+
+
+def _check_repeats(wishes: Wishes) -> None:
     if wishes.until_ci is None and wishes.max_repeats is not None:
         raise PagecageError(
             "--max-repeats bounds --until-ci, which is not given", "add --until-ci 5%, or use --repeats"
         )
     if wishes.until_ci is not None and wishes.repeats is not None:
         raise PagecageError("--repeats fixes what --until-ci finds out", "use --max-repeats for the bound")
-    if wishes.until_ci is not None:
-        return wishes.max_repeats or MOST_REPEATS
-    return wishes.repeats or experiment.sizes[size].repeats or experiment.repeats
 
 
 def until_ci(wishes: Wishes) -> float | None:

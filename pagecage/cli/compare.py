@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pagecage.cli.form import Form
+from pagecage.cli.paths import NewFile
 from pagecage.cli.places import RUNS
 from pagecage.cli.report import analyse
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK
@@ -19,7 +18,7 @@ def compare(
     fail_if: list[str] | None = None,
     include: list[str] | None = None,
     anyway: bool = False,
-    html: Path | None = None,
+    html: NewFile | None = None,
     form: Form = Form(),  # noqa: B008 - frozen
 ) -> int:
     """Compare runs with the first: ratios with intervals, the noise beside them, and what else differs.

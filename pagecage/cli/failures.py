@@ -21,6 +21,14 @@ _CHOICES = re.compile(r"\. (Choose from: .+)\.$")
 _BOUND = re.compile(r"\. M(ust be .+?)\.?$")
 
 
+class Defect(Exception):
+    """A defect of a part of pagecage that runs as a program of its own; `told` is the traceback that it printed."""
+
+    def __init__(self, message: str, told: str) -> None:
+        super().__init__(message)
+        self.told = told
+
+
 def tell(error: PagecageError) -> int:
     """Say the sentence and its mend, a line each; return the exit status."""
     lines = [f"pagecage: {printable(error.message)}", *([f"  mend: {printable(error.hint)}"] if error.hint else [])]
@@ -63,8 +71,8 @@ def tell_defect(error: Exception) -> int:
 
     It is no way to tell of a user's mistake: that is a PagecageError, raised where it is known what was mistaken.
     """
-    told = "".join(traceback.format_exception(error))
-    what = f"pagecage: a defect of pagecage itself, not of what you typed: {type(error).__name__}: {error}"
+    told = error.told if isinstance(error, Defect) else "".join(traceback.format_exception(error))
+    what = f"pagecage: a defect of pagecage itself, not of what you typed: {told.strip().splitlines()[-1]}"
     if os.environ.get(SHOW) or not _keep(told):
         say(f"{told}{printable(what)}\n  mend: report it with the traceback above")
     else:

@@ -10,9 +10,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.cli.form import Json
+from pagecage.cli.paths import FileThere
 from pagecage.cli.places import TOP
 from pagecage.cli.say import say, say_step
-from pagecage.errors import EXIT_HOST, EXIT_OK, HostError
+from pagecage.errors import EXIT_HOST, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.provisioning import Order, carry_out
 from pagecage.playbook import Event, HostEnd
 
@@ -34,7 +35,7 @@ class Sudo:
     """
 
     ask_password: bool = False
-    password_file: Path | None = None
+    password_file: FileThere | None = None
 
 
 def provision(group: Group, sudo: Sudo = Sudo(), *, device: str | None = None, as_json: Json = False) -> int:
@@ -45,6 +46,8 @@ def provision(group: Group, sudo: Sudo = Sudo(), *, device: str | None = None, a
     device
         The disk or partition for data, where the group is one host; none: no disk of its own. It must be blank or ours.
     """
+    if device == "":
+        raise PagecageError("'' is not a name of a device", "--device /dev/disk/by-id/NAME, or none")
     return _carry_out(Order(group, "site.yml", device, sudo.ask_password, sudo.password_file), as_json)
 
 

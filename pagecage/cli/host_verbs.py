@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from pagecage.cli.examples import examples
 from pagecage.cli.host_fit import provision, unprovision, verify
+from pagecage.cli.numbers import whole
+from pagecage.cli.paths import Folder, writing
 from pagecage.cli.say import say_step
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
@@ -26,7 +26,7 @@ Called = Annotated[
     str, Parameter(name="--name", help="which guest, where there are several; HOST=vm is the one called vm")
 ]
 Suite = Annotated[Literal["bookworm", "trixie"] | None, Parameter(help="the guest's Debian release")]
-Cpus = Annotated[int, Parameter(validator=Number(gte=1, lte=64), help="how many processors it has")]
+Cpus = Annotated[int, whole(1, 64), Parameter(help="how many processors it has")]
 
 
 for _verb in (provision, verify, unprovision):
@@ -122,12 +122,14 @@ def rebuild(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
 
 @app.command(help_epilogue=examples("host pack"))
 def pack(
-    host: Vm = "vm", *, out: Annotated[Path, Parameter(help="the folder that becomes build/guest of a copy")]
+    host: Vm = "vm", *, out: Annotated[Folder, Parameter(help="the folder that becomes build/guest of a copy")]
 ) -> int:
     """Pack an image of the guest for a copy of this checkout, which then needs no network and no rights to make one.
 
     It is made anew, with ssh keys of its own: whoever has the copy can read them.
     """
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     say_step(f"packed in {guest.pack_image(out, say_step)}")
     return EXIT_OK
 

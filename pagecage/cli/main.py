@@ -11,7 +11,6 @@ import os
 import shlex
 import signal
 import sys
-from pathlib import Path
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -21,6 +20,7 @@ from pagecage.cli.bundles import render as render_bundle
 from pagecage.cli.compare import compare
 from pagecage.cli.examples import examples
 from pagecage.cli.form import Form, Json
+from pagecage.cli.paths import Folder, writing
 from pagecage.cli.places import RUNS, TOP
 from pagecage.cli.report import publish_site, render, report, show_answers, show_claims, show_run
 from pagecage.cli.run_options import FleetWishes, Wishes, definitions, is_group
@@ -91,9 +91,11 @@ def plan(
     With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
     """
     from pagecage.cli import carry_out
+    from pagecage.cli.choose import check_wishes
     from pagecage.cli.preview import plan_lines, trial_commands
     from pagecage.plan import plan_to_json
 
+    check_wishes(wishes, fleet_wishes)
     if is_group(wishes.host):
         from pagecage.cli import fleet
 
@@ -134,11 +136,13 @@ def run(
         Do not ask before changing a setting of the disk that holds /.
     """
     from pagecage.cli import carry_out, replay_end
+    from pagecage.cli.choose import check_wishes
 
     if dry_run and resume:
         raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
     if dry_run:
         return plan(name, wishes, fleet_wishes, as_json=as_json)
+    check_wishes(wishes, fleet_wishes)
     if is_group(wishes.host):
         from pagecage.cli import fleet
 
@@ -174,6 +178,8 @@ def show(
 
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
+    if html and form.options():
+        raise PagecageError(f"--html prints the path of a page, and {form.options()[0]} is for tables", "ask for one")
     if html:
         print(render(path, say, include or ()))
     else:
@@ -182,7 +188,7 @@ def show(
 
 
 @app.command(help_epilogue=examples("publish"))
-def publish(*runs: str, out: Path = TOP / "site") -> int:
+def publish(*runs: str, out: Folder = TOP / "site") -> int:
     """Make a static site that opens anywhere, offline: reports, the scorecard, the answers, the documents.
 
     Parameters
@@ -226,7 +232,7 @@ def answers(*, markdown: bool = False, as_json: Json = False) -> int:
 
 
 @app.command(name="doctor", help_epilogue=examples("doctor"))
-def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
+def doctor_(*, data_dir: Folder | None = None, as_json: Json = False) -> int:
     """Say what this machine has and lacks for measuring, and what mends it; 3 when no host would work."""
     from pagecage.cli import doctor
 
@@ -240,12 +246,20 @@ def doctor_(*, data_dir: Path | None = None, as_json: Json = False) -> int:
 
 
 @app.command(help_epilogue=examples("schema"))
-def schema(directory: Path = TOP / "docs/schema") -> int:
-    """Write the JSON Schemas of definitions and cages (an editor completes keys with them)."""
+def schema(directory: Folder = TOP / "docs/schema") -> int:
+    """Write the JSON Schemas of definitions and cages (an editor completes keys with them).
+
+    Parameters
+    ----------
+    directory
+        Where to; it is made if it is not there.
+    """
     from pagecage.definitions.catalogue import schemas
 
-    for name, content in schemas().items():
-        (directory / name).write_text(json.dumps(content, indent=1) + "\n")
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in schemas().items():
+            (directory / name).write_text(json.dumps(content, indent=1) + "\n")
     return EXIT_OK
 
 

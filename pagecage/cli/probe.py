@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
+from pagecage.cli.numbers import whole
+from pagecage.cli.paths import FolderThere, NewFile
 from pagecage.cli.places import TOP
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HostError, PagecageError
 from pagecage.process import Process, spawn
+from pagecage.units import GIB, MIB, parse_size_bytes
 
 PROGRAM = TOP / "build/host/bin/pcprobe"
 _CANNOT_HERE = 77
+_LEAST_BYTES, _MOST_BYTES = 16 * MIB, 1024**2 * GIB  # pcprobe's own least (sizes.rs); beyond any file system
 
 
 @Parameter(name="*")
@@ -41,20 +43,23 @@ class Probing:
 
     yes: bool = False
     size: str = "1GiB"
-    seconds: Annotated[int, Parameter(validator=Number(gte=5))] = 60
-    out: Path | None = None
+    seconds: Annotated[int, whole(5, 7 * 86400)] = 60
+    out: NewFile | None = None
     engine: Literal["auto", "own", "fio", "io_uring", "threads"] = "auto"
     name_host: bool = False
 
     def arguments(self) -> list[str]:
-        """The same as the program takes it."""
-        words = ["--size", self.size, "--seconds", str(self.seconds), "--engine", self.engine]
+        """The same as the program takes it. Raises PagecageError for a size that is none, or too small."""
+        size_bytes = parse_size_bytes(self.size, "--size")
+        if not _LEAST_BYTES <= size_bytes <= _MOST_BYTES:
+            raise PagecageError(f"--size: {self.size} is not a size of a probe's file", "--size 1GiB; at least 16MiB")
+        words = ["--size", f"{size_bytes // MIB}MiB", "--seconds", str(self.seconds), "--engine", self.engine]
         words += ["--out", str(self.out)] if self.out else []
         return words + [flag for flag, given in (("--yes", self.yes), ("--name-host", self.name_host)) if given]
 
 
 def probe(
-    directory: Path | None = None,
+    directory: FolderThere | None = None,
     how: Probing = Probing(),
     *,
     print_path: bool = False,

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from pagecage.cage import UNCAGED, Cage
 from pagecage.cli.choose import choose_host, harness
+from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
 from pagecage.cli.pass_through import input_is_file
+from pagecage.cli.paths import Folder
+from pagecage.cli.replay_data import check_cold
 from pagecage.cli.run_options import definitions
 from pagecage.command import Command
 from pagecage.errors import PagecageError, nearest
@@ -75,18 +77,18 @@ class ReplayWishes:
 
     others: Annotated[tuple[str, ...], Parameter(name="--cage")] = ()
     no_control: bool = False
-    repeats: Annotated[int, Parameter(validator=Number(gte=1))] = 1
+    repeats: Repeats = 1
     host: str = "auto"
     cold: tuple[str, ...] = ()
     cache: Literal["cold", "resident", "any"] = "cold"
     ready_when: str | None = None
-    ready_port: Annotated[int, Parameter(validator=Number(gte=1, lte=65535))] | None = None
+    ready_port: Port | None = None
     copy: tuple[str, ...] = ()
     copy_program: bool = False
-    timeout: Annotated[float, Parameter(validator=Number(gt=0))] = _TIMEOUT_SECONDS
+    timeout: Seconds = _TIMEOUT_SECONDS
     collectors: str = "none"
-    data_dir: Path | None = None
-    seed: int | None = None
+    data_dir: Folder | None = None
+    seed: Seed | None = None
     driver: DriverName | None = None
 
 
@@ -104,7 +106,8 @@ def plan_for(
     host = choose_host(wishes.host, wishes.data_dir, say)
     try:
         place = _place(host, carried + program)
-        _check_here(typed, wishes, host, carried + program)
+        _check_program(typed[0], host, carried + program)
+        check_cold(wishes.cold, host, carried + program, say)
         words = (*(word.replace("{directory}", place) for word in start), *typed[1:])
         replay = Replay(
             typed, translated(words, carried, place), _command(wishes, len(cages), carried, place), cages,
@@ -144,20 +147,15 @@ def _check(typed: tuple[str, ...], wishes: ReplayWishes) -> None:
         raise PagecageError("--ready-when and --ready-port are two ends of one time", "leave one of them out")
     try:
         re.compile(wishes.ready_when or "")
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         what = f"--ready-when: {wishes.ready_when!r} is no regular expression: {error}"
         raise PagecageError(what, "a backslash before a character takes it as it is, as in '\\(ready\\)'") from None
 
 
-def _check_here(typed: tuple[str, ...], wishes: ReplayWishes, host: Host, carried: tuple[Carried, ...]) -> None:
-    """What can be seen from here: a program and data of this machine, when it is the host."""
-    if host.name != "local" or carried:
-        return
-    if shutil.which(typed[0]) is None:
-        raise PagecageError(f"there is no program {typed[0]!r}", "look whether its name is right and PATH has it")
-    for path in wishes.cold:
-        if not Path(path).exists():
-            raise PagecageError(f"--cold: there is no {path}", "name a file or a directory that is there")
+def _check_program(program: str, host: Host, carried: tuple[Carried, ...]) -> None:
+    """What can be seen from here: a program of this machine, when it is the host."""
+    if host.name == "local" and not carried and shutil.which(program) is None:
+        raise PagecageError(f"there is no program {program!r}", "look whether its name is right and PATH has it")
 
 
 def _place(host: Host, carried: tuple[Carried, ...]) -> str:

@@ -8,24 +8,30 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from pagecage.cli.failures import Defect
+from pagecage.cli.form import Form
 from pagecage.cli.places import TOP
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.process import OWN_PYTHON, Completed, run
 
 _ANALYSIS_SECONDS = 3600.0
+_TRACEBACK = "Traceback (most recent call last)"
 _MADE = {"claims": "claims", "answers": "answers", "compare": "comparison", "publish": "site"}
 """What a verb makes, where that is no report."""
 
 
 def analyse(verb: str, *arguments: str | Path, answers: Collection[int] = (EXIT_OK,)) -> Completed:
-    """Run `python -m analysis VERB ...`; its own sentence and exit code where it ends with none of `answers`.
+    """Run `python -m analysis VERB ...`, which writes as wide as our terminal, and in colour where that is one.
 
-    It writes as wide as our terminal, and in colour where that is one.
+    Raises PagecageError with its own sentence and exit code where it ends with none of `answers`, and Defect where an
+    exception ended it that it did not expect.
     """
     width = {"COLUMNS": str(shutil.get_terminal_size().columns)}
     width |= {"FORCE_COLOR": "1"} if sys.stdout.isatty() and "NO_COLOR" not in os.environ else {}
     argv = [sys.executable, "-m", "analysis", verb, *arguments]
     done = run(argv, check=False, cwd=TOP, timeout_seconds=_ANALYSIS_SECONDS, env={**width, **OWN_PYTHON})
+    if _TRACEBACK in done.stderr and done.status not in answers:
+        raise Defect(f"python -m analysis {verb} ended with status {done.status}", done.stderr)
     if done.status not in answers:
         sentence, _, mend = done.stderr.strip().rpartition("\n  mend: ")
         said = (sentence or mend or "it printed no reason").splitlines()[-1]
@@ -53,13 +59,13 @@ def publish_site(runs: Path, chosen: Sequence[Path], out: Path, say: Callable[[s
 
 def show_claims(runs: Path, experiment: str | None, as_json: bool) -> str:
     """The scorecard of all published figures, or of one experiment's, from the newest runs."""
-    only = ["--experiment", experiment] if experiment else []
+    only = ["--experiment", experiment] if experiment is not None else []
     return analyse("claims", "--runs", runs.resolve(), *only, *(["--json"] if as_json else [])).stdout
 
 
 def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:
     """What the newest runs say to the articles' open questions."""
-    form = ["--json"] if as_json else ["--markdown"] if markdown else []
+    form = Form(markdown=markdown, as_json=as_json).options()
     return analyse("answers", "--runs", runs.resolve(), *form).stdout
 
 

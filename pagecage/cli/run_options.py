@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
+from pagecage.cli.numbers import Bound, Repeats, Seed
+from pagecage.cli.paths import Folder
 from pagecage.cli.places import TOP
 from pagecage.definitions.programs import known_programs
-from pagecage.interval import FEWEST
 from pagecage.trial import DriverName
 
 if TYPE_CHECKING:  # pydantic, which reads definitions, takes longer to import than most verbs take
@@ -53,12 +52,12 @@ class Wishes:
     host: str = "auto"
     size: str = "auto"
     cage: str | None = None
-    repeats: Annotated[int, Parameter(validator=Number(gte=1))] | None = None
+    repeats: Repeats | None = None
     until_ci: str | None = None
-    max_repeats: Annotated[int, Parameter(validator=Number(gte=FEWEST))] | None = None
-    seed: int | None = None
+    max_repeats: Bound | None = None
+    seed: Seed | None = None
     fresh: Literal["never", "run", "block", "trial"] | None = None
-    data_dir: Path | None = None
+    data_dir: Folder | None = None
     driver: DriverName | None = None
 
 

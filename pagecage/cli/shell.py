@@ -14,6 +14,7 @@ from pagecage.agent.shell import ShellOrder, order_to_json
 from pagecage.cage import Cage
 from pagecage.cli.choose import choose_host
 from pagecage.cli.examples import examples
+from pagecage.cli.paths import FolderThere
 from pagecage.cli.places import TOP
 from pagecage.cli.run_options import definitions
 from pagecage.cli.say import say
@@ -33,7 +34,7 @@ def shell(
     /,
     *,
     host: str = "auto",
-    data_dir: Path | None = None,
+    data_dir: FolderThere | None = None,
     data_size: Annotated[str | None, Parameter(name="--data-size")] = None,
 ) -> int:
     """Open a shell in a cage; its limits are read back and shown first, and leaving it removes them.
@@ -49,11 +50,11 @@ def shell(
     data_size
         Size of the data, as in 1GiB, for a cage that is a share of it.
     """
-    size_bytes = parse_size_bytes(data_size, "--data-size") if data_size else None
+    size_bytes = None if data_size is None else parse_size_bytes(data_size, "--data-size")
     chosen = definitions().cage(cage, size_bytes)
     if not os.isatty(0):
         raise PagecageError("a shell needs a terminal", f"pagecage replay {cage} --no-control -- COMMAND")
-    kit, machine = make_kit(TOP), choose_host(host, data_dir or Path.cwd(), say)
+    kit, machine = make_kit(TOP), choose_host(host, data_dir or (None if host == "vm" else Path.cwd()), say)
     try:
         machine.prepare(_ANY_NEED, say)
         machine.start()

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 from pagecage.definitions.claim_tables import Source, Strict
 from pagecage.definitions.sizes import SizeBytes
 
-Count = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class Fraction(Strict):
@@ -83,7 +83,7 @@ class CageFile(Strict):
     IOReadIOPSMax: Count | None = None
     IOWriteBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
     IOWriteIOPSMax: Count | None = None
-    CPUQuota: Annotated[int, Field(gt=0, description="percent of one CPU")] | None = None
+    CPUQuota: Annotated[int, Field(gt=0, lt=2**31, description="percent of one CPU")] | None = None
     source: Source | None = None
     volume: VolumeTable | None = None
     burst: BurstTable | None = None

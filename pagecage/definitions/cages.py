@@ -18,7 +18,7 @@ from pagecage.definitions.cage_tables import (
     VolumeTable,
 )
 from pagecage.errors import PagecageError
-from pagecage.units import page_floor_bytes
+from pagecage.units import format_bytes, page_floor_bytes
 
 
 def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Path) -> Cage:
@@ -32,6 +32,9 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
                 "name the data or its size: --cold of replay, --data-size of shell",
             )
         limits["MemoryMax"] = page_floor_bytes(round(dataset_bytes * table.MemoryMax.dataset_fraction))
+        if limits["MemoryMax"] == 0:
+            share = f"{table.MemoryMax.dataset_fraction:g} of {format_bytes(dataset_bytes)}"
+            raise PagecageError(f"{path.name}: MemoryMax would be {share}, less than a page", "name more data")
     # Swap is closed, or anonymous memory would spill instead of being killed; and swap-in passes io.max unthrottled.
     if limits.get("MemorySwapMax") == "infinity":
         del limits["MemorySwapMax"]

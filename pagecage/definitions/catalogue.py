@@ -19,18 +19,29 @@ from pagecage.definitions.cages import resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
 from pagecage.definitions.tables import ExperimentFile, LevelTable, SizeTable, WorkloadTable
 from pagecage.definitions.volume_tables import ProviderFile
-from pagecage.errors import PagecageError, nearest
+from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.experiment import Experiment, Level, Size
 from pagecage.trial import Step, Workload
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PagecageError(f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax") from None
+        data = tomllib.loads(path.read_text())
     except OSError as error:
         raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    except (ValueError, RecursionError) as error:
+        why = why_unreadable(error)
+        raise PagecageError(f"{path.name}: {why}", f"edit {path}; https://toml.io describes the syntax") from None
+    if _holds_nul(data):
+        raise PagecageError(f"{path.name}: a text in it holds a NUL, which no program can be given", f"edit {path}")
+    return data
+
+
+def _holds_nul(tree: Any) -> bool:
+    if isinstance(tree, str):
+        return "\0" in tree
+    within = [*tree, *tree.values()] if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return any(map(_holds_nul, within))
 
 
 def _complain(path: Path, error: ValidationError) -> PagecageError:

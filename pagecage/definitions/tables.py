@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pagecage.definitions.cage_tables import Fraction
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source, Strict
 from pagecage.definitions.sizes import SizeBytes
+from pagecage.interval import MOST_REPEATS
 from pagecage.trial import DriverName
 
 
@@ -18,11 +19,12 @@ def _regular_expression(value: object) -> object:
     """A pattern of Python's `re`, as it stands."""
     try:
         re.compile(str(value))
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{value!r} is no regular expression: {error}") from None
     return value
 
 
+Repeats = Annotated[int, Field(gt=0, le=MOST_REPEATS)]
 RegularExpression = Annotated[str, BeforeValidator(_regular_expression, json_schema_input_type=str)]
 PLACES = ("file", "files", "sidecar", "data_dir", "max_seconds")
 CacheState = Literal["cold", "resident", "any"]
@@ -93,7 +95,7 @@ class SizeTable(Strict):
     dataset: SizeBytes | None = None
     files: Annotated[int, Field(gt=0, le=4096)] = 1
     max_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    repeats: Annotated[int, Field(gt=0)] | None = None
+    repeats: Repeats | None = None
     treatments: Literal["all", "covering"] | None = None
     places: dict[Annotated[str, Field(pattern=r"^[a-z][a-z_]*$")], int | str] = Field(
         {}, description="what stands at this size for {places} of the definition's own, in arguments and names of cages"
@@ -154,7 +156,7 @@ class ExperimentFile(Strict):
     fill: Literal["random", "zero", "index"] = Field("random", description="what pcgen fills the dataset with")
     workload: WorkloadTable
     response: str = "full_pass_seconds"
-    repeats: Annotated[int, Field(gt=0)] = 5
+    repeats: Repeats = 5
     fresh: Literal["never", "run", "block", "trial"] = "never"
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     collectors: list[Collector] = []

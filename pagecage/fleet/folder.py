@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.errors import PagecageError
+from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.plan import Plan
-from pagecage.runs import RunFolder, point_latest
+from pagecage.runs import RunFolder, is_there, point_latest
 
 FLEET_VERSION = 1
 DOCUMENT = "fleet.json"
@@ -69,8 +69,9 @@ class FleetFolder:
         try:
             told: dict[str, Any] = json.loads((self.path / DOCUMENT).read_text())
             version, _ = told["fleet_version"], told["hosts"].items()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PagecageError(f"{self.path} holds no readable {DOCUMENT} ({error})", "ls runs/") from None
+        except UNREADABLE as error:
+            why = why_unreadable(error)
+            raise PagecageError(f"{self.path} holds no readable {DOCUMENT} ({why})", "ls runs/") from None
         if version > FLEET_VERSION:
             raise PagecageError(f"{self.path}/{DOCUMENT} has format version {version}", "use a newer pagecage")
         return told
@@ -109,6 +110,6 @@ def round_end(host: str, number: int, outcome: str, because: str, began: float) 
 def find_fleet(runs: Path, name: str) -> FleetFolder | None:
     """A fleet run by its id, its path, or EXPERIMENT@GROUP (its newest); None when it names none."""
     for path in (runs / name, runs / f"latest-{name}", Path(name)):
-        if (path / DOCUMENT).exists():
+        if is_there(path / DOCUMENT):
             return FleetFolder(path.resolve())
     return None

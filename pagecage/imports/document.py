@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, why_unreadable
 
 _SECTION = re.compile(r"^\[[A-Z][A-Za-z-]*\]\s*$", re.MULTILINE)
 _PROPERTY = re.compile(r"^[A-Z][A-Za-z0-9]*=")
@@ -59,8 +59,8 @@ def _json(text: str, name: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise PagecageError(f"{name}: broken JSON in line {error.lineno}: {error.msg}", _AGAIN) from None
-    except RecursionError:
-        raise PagecageError(f"{name}: JSON nested deeper than any of these tools writes it", _AGAIN) from None
+    except (RecursionError, ValueError) as error:
+        raise PagecageError(f"{name}: broken JSON: {why_unreadable(error)}", _AGAIN) from None
 
 
 def _yaml(text: str, name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pagecage.errors import PagecageError
+from pagecage.errors import PagecageError, why_unreadable
 from pagecage.imports import (
     aws_volumes,
     azure_disk,
@@ -51,8 +51,10 @@ def import_text(text: str, name: str, picks: Picks, rounding: probe.Rounding) ->
 def _read(read: Read, document: Document, name: str, picks: Picks) -> Imported:
     """A file that begins like its format and goes on unlike it is a broken file, not a defect of ours."""
     try:
-        return read(document, picks)
+        found = read(document, picks)
+        if found.volume and found.volume.size_bytes <= 0:
+            raise ValueError(f"a size of {found.volume.size_bytes} bytes")
+        return found
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise PagecageError(f"{name} begins like a known format and has a value that does not fit it ({what})",
-                            "export it again, with the tool that made it") from None  # fmt: skip
+        what = f"{name} begins like a known format and has a value that does not fit it ({why_unreadable(error)})"
+        raise PagecageError(what, "export it again, with the tool that made it") from None

@@ -36,7 +36,7 @@ def make_carried(paths: Sequence[str]) -> tuple[Carried, ...]:
     found: dict[str, Carried] = {}
     for path in paths:
         source = Path(path).absolute()
-        if not source.exists():
+        if not path or not os.path.exists(source):  # noqa: PTH110 - Path.exists() raises for a name that is too long
             raise PagecageError(f"--copy: there is no {path}", f"ls -d {shlex.quote(path)}")
         if source.name in found:
             raise PagecageError(f"--copy: two things are named {source.name!r}", "rename one of them")

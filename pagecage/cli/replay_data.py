@@ -1,0 +1,41 @@
+"""The files that a replay's command reads, looked at before anything starts: as a trial would, from as far as here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pagecage.errors import PagecageError
+from pagecage.hosts.host import Working
+from pagecage.replay.carried import Carried, on_host
+
+Say = Callable[[str], None]
+
+
+def check_cold(cold: Sequence[str], host: Working, carried: Sequence[Carried], say: Say) -> None:
+    """Raise PagecageError for a `--cold` that no trial on this host could find.
+
+    Of what is copied, and of what lies on this machine where that is the host, there must be a file. A relative path is
+    meant from where the command runs: here, or among what was copied. An absolute one in a guest is seen by the trial.
+    """
+    for path in cold:
+        if not path or "\0" in path:
+            raise PagecageError(f"--cold: {path!r} is not a name of a file", "name a file or a directory that is there")
+        is_carried = on_host(path, carried, "") is not None
+        is_relative = not os.path.isabs(path)  # noqa: PTH117 - as it was typed
+        if is_carried or (host.name == "local" and not (carried and is_relative)):
+            _require_file(path)
+        elif is_relative:
+            what = f"--cold: {path} is not among what is copied to the {host.name} host"
+            raise PagecageError(what, f"add --copy {path}")
+        else:
+            say(f"whether {path} is in the {host.name} host is seen when it runs")
+
+
+def _require_file(path: str) -> None:
+    if not os.path.exists(path):  # noqa: PTH110 - Path.exists() raises for a name that is too long
+        raise PagecageError(f"--cold: there is no {path}", "name a file or a directory that is there")
+    below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    if not (Path(path).is_file() or any(file.is_file() and not file.is_symlink() for file in below)):
+        raise PagecageError(f"--cold: there is no file in {path}", "name files, or leave --cold out")

@@ -1,0 +1,90 @@
+"""The command line as tests/preloaded.py has it, where no host serves: nothing is measured, whatever the words are.
+
+What reads words and files is real, the analysis too, which is called instead of started. Only what would take a host,
+a guest, an inventory's machines or a disk refuses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.preloaded import serve
+
+INVENTORY = {
+    "_meta": {"hostvars": {"r1": {"pagecage_data_dir": "/data"}, "r2": {"pagecage_data_dir": "/data"}}},
+    "all": {"children": ["rack", "empty"]}, "rack": {"hosts": ["r1", "r2"]}, "empty": {},
+}  # fmt: skip
+FIT = {
+    "systemd": {"pid1": True, "version": 257, "user": False, "user_manager": None},
+    "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd", "parent": "/sys/fs/cgroup"},
+    "disk": {"name": "vdb", "node": "/dev/vdb", "maj_min": "254:16", "knobs": {"read_ahead_kb": "128"}},
+}  # fmt: skip
+
+
+def refuse(*_: Any, **__: Any) -> NoReturn:
+    from pagecage.errors import HostError
+
+    raise HostError("this host refuses", "pagecage doctor")
+
+
+def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
+    """What `python -m analysis ...` leaves, in this process."""
+    from analysis.__main__ import main
+    from pagecage.process import Completed
+
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main([str(word) for word in argv[3:]])
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        except Exception:  # noqa: BLE001 - what Python itself would print and end with
+            traceback.print_exc()
+            status = 1
+    return Completed(tuple(map(str, argv)), status, out.getvalue(), err.getvalue())
+
+
+def arrange() -> None:
+    """Import what verbs import, and take their hosts away."""
+    import analysis.__main__
+    import analysis.report
+    import analysis.site.publish  # noqa: F401 - imported once, for all that are forked
+    import pagecage.agent.facts
+    import pagecage.cli.cage
+    import pagecage.cli.fleet
+    import pagecage.cli.host_verbs
+    import pagecage.cli.probe
+    import pagecage.cli.report
+    import pagecage.cli.sweep
+    import pagecage.definitions.catalogue
+    import pagecage.fleet.inventory
+    import pagecage.fleet.provisioning
+    import pagecage.hosts.vm.guest
+    import pagecage.hosts.vm.host
+    from pagecage.hosts.local import LocalHost
+
+    real = LocalHost.facts
+    arranged: list[tuple[Any, str, Any]] = [
+        (pagecage.agent.facts, "tool_version", lambda argv: f"{argv[0]} 257"),
+        (LocalHost, "facts", lambda self: {**real(self), **FIT}),
+        (LocalHost, "prepare", refuse),
+        (pagecage.hosts.vm.host, "ensure_image", refuse),
+        (pagecage.hosts.vm.guest, "ensure_image", refuse),
+        (pagecage.fleet.inventory, "inventory_of", lambda *_: INVENTORY),
+        (pagecage.cli.fleet, "look", refuse),
+        (pagecage.fleet.provisioning, "play", refuse),
+        (pagecage.cli.probe, "spawn", refuse),
+        (pagecage.cli.report, "run", analysed),
+    ]
+    for where, name, stand_in in arranged:
+        setattr(where, name, stand_in)
+
+
+if __name__ == "__main__":
+    arrange()
+    serve()
