@@ -33,8 +33,8 @@ class Checkout:
         for source in (path for pattern in SOURCES for path in ROOT.glob(pattern)):
             (top / source.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
             (top / source.relative_to(ROOT)).touch()
-        for program in ("pcgen", "pcread"):
-            (top / "build/host/bin" / program).write_text("#!/bin/sh\n")
+        for workload in ("pcgen", "pcread"):
+            (top / "build/host/bin" / workload).write_text("#!/bin/sh\n")
         (top / "analysis/__init__.py").touch()
         (top / "analysis/__main__.py").write_text(ANALYSIS)
         self._pristine = {path: path.read_bytes() for path in _files(top)}

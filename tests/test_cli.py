@@ -65,7 +65,7 @@ def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str
         (("run", "smoke", "--resume", "--until-ci", "5%"), "--until-ci does not go with --resume"),
         (("compare", "smoke", "prefault"), "there is no run 'smoke'"),
         (("bundle", "smoke"), "there is no run 'smoke'"),
-        (("render", "nothing.zip"), "nothing.zip cannot be read"),
+        (("render", "nothing.zip"), "'nothing.zip' is not there"),
         (("run", "smoke", "--fresh", "often"), "fresh"),
         (("run", "smoke", "--hots", "vm"), "--hots"),
         (("run", "smoke", "--resume"), "there is no run 'smoke'"),

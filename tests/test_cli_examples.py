@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shlex
+from pathlib import Path
 
 import pytest
 from cyclopts import CycloptsError
@@ -36,11 +37,21 @@ def complaint(command: str) -> str | None:
     words = words[: words.index(">")] if ">" in words else words
     if words[0] != "pagecage":
         return None
+    own = ["data" if word == "/data" else word for word in words[1:]]
     try:
-        app.parse_args(words[1:], exit_on_error=False, print_error=False)
+        app.parse_args(own, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         return str(error)
     return None
+
+
+@pytest.fixture(autouse=True)
+def what_examples_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder in which the files exist that examples name; options refuse files that are not there."""
+    for name in ("run.pagecage.zip", "sudo-password"):
+        (tmp_path / name).touch()
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
 
 
 def test_the_verbs_are_all_there() -> None:
