@@ -182,7 +182,9 @@ def test_a_matplotlibrc_in_the_runs_folder_changes_nothing(folder, page, tmp_pat
     assert (stranger / "report.html").read_text() == page
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"], ["--markdown"]])
+@pytest.mark.parametrize(
+    "form", [[], ["--json"], *(pytest.param([form], marks=pytest.mark.long) for form in ("--csv", "--markdown"))]
+)
 def test_the_page_and_what_show_prints_come_of_one_loading(folder, capsys, monkeypatch, form):
     loaded = []
 
