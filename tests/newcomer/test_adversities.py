@@ -112,8 +112,9 @@ def test_no_language_no_terminal() -> None:
 
 
 def test_a_path_with_spaces_and_letters_beyond_ascii() -> None:
+    in_c = "make setup HOST=local NAME=append-log && ls build/host/bin/pcappend"
     with machine("bookworm-equipped", "/home/new/Prüfstand im Keller/pagecage 東京") as new:
-        passes(new, f"{SET_UP} && .venv/bin/pagecage render {BUNDLE}", LANG="")
+        passes(new, f"{SET_UP} && {in_c} && .venv/bin/pagecage render {BUNDLE}", LANG="")
 
 
 def test_tmp_is_mounted_noexec() -> None:

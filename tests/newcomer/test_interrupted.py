@@ -39,7 +39,10 @@ class Terminal:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0 and self.process.poll() is None:
             if select.select([self.master], [], [], min(left, 0.2))[0]:
-                self.shown += os.read(self.master, 65536)
+                try:
+                    self.shown += os.read(self.master, 65536)
+                except OSError:  # nobody has the other end any more
+                    self.process.wait(10)
 
     def type(self, keys: bytes) -> None:
         os.write(self.master, keys)
