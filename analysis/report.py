@@ -80,7 +80,7 @@ def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple
 def _papermill(
     parameters: Mapping[str, Any], start: datetime, end: datetime, error: Exception | None
 ) -> dict[str, Any]:
-    """How the notebook was made, under papermill's keys, by which others find its parameters."""
+    """Metadata of the execution under papermill's keys, where other tools look for the parameters."""
     times = {"start_time": start.isoformat(), "end_time": end.isoformat(), "duration": (end - start).total_seconds()}
     told = {"parameters": dict(parameters), "exception": True if error else None, **times}
     return {**told, "input_path": SOURCE.name, "output_path": NAME}

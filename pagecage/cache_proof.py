@@ -49,7 +49,7 @@ class Look:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What the rules go by. `proven_bytes` were resident when the state was proven, or when the step before ended."""
+    """Input of the rules. `proven_bytes` were resident when the state was proven, or when the step before ended."""
 
     proven_bytes: int
     after_step: bool
@@ -67,7 +67,7 @@ def charge_lag_bytes(cpus: int) -> int:
 
 
 def tolerance_bytes(file_bytes: int) -> int:
-    """How many bytes may lack their explanation."""
+    """Number of bytes that may remain unexplained."""
     return max(TOLERANCE_BYTES, round(TOLERANCE_SHARE * file_bytes))
 
 
@@ -120,7 +120,7 @@ def _cold_at_start(evidence: _Evidence, start: Look) -> str | None:
 
 
 def _cold_at_go(evidence: _Evidence, start: Look, go: Look) -> str | None:
-    """What came since the start is the trial's own as far as its slice is charged for it, or has read it.
+    """Pages that arrived since the start belong to the trial as far as its slice is charged for them or has read them.
 
     Where the slice has read nothing at all, none of it is.
     """
@@ -179,7 +179,7 @@ def _gone(evidence: _Evidence, missing: int, when: str) -> str | None:
 
 
 def _resident_at_end(evidence: _Evidence, _start: Look, go: Look, end: Look) -> str | None:
-    """What had to be read in again, less what reclaim accounts for.
+    """Bytes that had to be read again, less those that reclaim accounts for.
 
     Reads alone show nothing: direct ones leave a resident file as it is. So pages must have been seen to go; or the
     slice is charged for new ones, which are the files' where the workload reads nothing else.

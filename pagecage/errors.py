@@ -46,7 +46,7 @@ class HostDied(HostError):
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a file and taking its values raises when the file is none of ours, or is broken."""
+"""Exceptions raised while a file of another origin, or a damaged one, is read and parsed."""
 _NO_NUMBER = re.compile(r"(?:invalid literal for int\(\)[^:]*|could not convert string to float): ")
 
 

@@ -21,7 +21,7 @@ TimeoutExpired = subprocess.TimeoutExpired
 SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Directories of system programs. Debian leaves them out of an ordinary user's PATH (login.defs(5), ENV_PATH)."""
 OWN_PYTHON = {"PYTHONHOME": "", "PYTHONPATH": ""}
-"""For the environment of a Python of ours: the user's settings are for his programs, and may be another version's."""
+"""For the environment of our own Python: the user's settings are meant for other programs, maybe of another version."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def _look(attempt: Attempt, total_bytes: int) -> Look:
 
 
 def _came_from_disk(attempt: Attempt) -> int:
-    """What came into the page cache since the start and can only have come from the disk, file by file.
+    """Bytes that entered the page cache since the start and can only have come from the disk, summed over the files.
 
     Not pages that are still on their way, since io.stat counts a request as it leaves the cap; nor what a file holds
     without the disk (holes, preallocated or compressed extents); nor a file that was written meanwhile.

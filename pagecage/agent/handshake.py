@@ -68,7 +68,7 @@ class Conversation:
 
     @property
     def evicted_bytes(self) -> int:
-        """What it says at `ready` that its set-up dropped of its files from the page cache."""
+        """Bytes of its files that the workload dropped from the page cache before `ready`, as it reports them."""
         told = self.ready.get("evicted_bytes")
         return told if isinstance(told, int) else 0
 

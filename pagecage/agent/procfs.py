@@ -43,7 +43,7 @@ def read_device(maj_min: str, proc: Path = PROC) -> dict[str, int] | None:
 
 
 def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
-    """What the host's memory management counted."""
+    """Counters of the host's memory management (/proc/vmstat)."""
     return parse_flat_keyed(read_text(proc / "vmstat") or "") or None
 
 

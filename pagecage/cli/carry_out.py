@@ -141,7 +141,7 @@ def require_same_definition(plan: Plan) -> None:
 
 
 def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
-    """Run what is lacking on a host that is prepared; the exit code tells whether every trial has its answer.
+    """Run what is lacking on a host that is prepared; the exit code is 0 if every trial has its answer.
 
     What a replayed program prints on its standard output goes to the descriptor `stdout`.
     """

@@ -29,7 +29,7 @@ MOST_REPEATS = 30
 
 
 def check_wishes(wishes: Wishes, fleet: FleetWishes) -> None:
-    """Raise PagecageError for whatever no host could mend, before one is asked for anything."""
+    """Raise PagecageError for options that no host can satisfy, before a host is asked."""
     _known_size(wishes.size)
     _check_repeats(wishes)
     until_ci(wishes)

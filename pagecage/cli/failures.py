@@ -30,7 +30,7 @@ class Defect(Exception):
 
 
 def tell(error: PagecageError) -> int:
-    """Say the sentence and its mend, a line each; return the exit status."""
+    """Print the sentence and the hint, one line each; return the exit status."""
     lines = [f"pagecage: {printable(error.message)}", *([f"  mend: {printable(error.hint)}"] if error.hint else [])]
     say("\n".join(lines))
     return error.exit_code
@@ -42,7 +42,7 @@ def printable(text: str) -> str:
 
 
 def refusal(error: CycloptsError) -> PagecageError:
-    """Return what is wrong with the words of a command, as any other mistake is told."""
+    """Return the error in a command line as a PagecageError."""
     chain = ["pagecage", *(error.command_chain or ())]
     mend = f"{' '.join(chain)} --help"
     match error:
@@ -58,7 +58,7 @@ def refusal(error: CycloptsError) -> PagecageError:
 
 
 def _in_our_words(said: str, mend: str) -> PagecageError:
-    """Return what cyclopts says as one sentence, with what it suggests as the mend."""
+    """Return the message of cyclopts as one sentence, with its suggestion as the hint."""
     if close := _SUGGESTION.search(said):
         said, mend = said[: close.start()], f"did you mean {close[1]}?"
     if choices := _CHOICES.search(said):
@@ -67,7 +67,7 @@ def _in_our_words(said: str, mend: str) -> PagecageError:
 
 
 def tell_defect(error: Exception) -> int:
-    """Say that pagecage is at fault, and keep the traceback for whoever mends it; return the exit status.
+    """Report a defect of pagecage and keep its traceback; return the exit status.
 
     It is no way to tell of a user's mistake: that is a PagecageError, raised where it is known what was mistaken.
     """

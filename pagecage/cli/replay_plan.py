@@ -153,7 +153,7 @@ def _check(typed: tuple[str, ...], wishes: ReplayWishes) -> None:
 
 
 def _check_program(program: str, host: Host, carried: tuple[Carried, ...]) -> None:
-    """What can be seen from here: a program of this machine, when it is the host."""
+    """The program as far as the controller can look: a program of this machine, when it is the host."""
     if host.name == "local" and not carried and shutil.which(program) is None:
         raise PagecageError(f"there is no program {program!r}", "look whether its name is right and PATH has it")
 

@@ -15,7 +15,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class HostNeed:
-    """What a plan asks of a host before its first trial: working memory and room on the data disk.
+    """Requirements of a plan before its first trial: working memory and room on the data disk.
 
     A host may prepare `kit` and attach `tracers` (collectors' names) in advance; it need not.
     """

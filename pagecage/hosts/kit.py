@@ -76,7 +76,7 @@ def push_kit(host: Receiving, kit: Kit) -> None:
 
 
 def agent_path(spool_dir: str) -> str:
-    """Where push_kit() puts the agent."""
+    """Path on the host to which push_kit() copies the agent."""
     return f"{spool_dir}/agent.pyz"
 
 

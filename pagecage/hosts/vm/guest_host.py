@@ -17,14 +17,14 @@ from pagecage.hosts.vm.outer import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
 
 DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", "/dev/shm/pagecage-bench")}
-"""Where each account of the guest measures, and where it keeps its tools and traces in memory.
+"""Data directory and spool of each account in the guest. The spool lies in memory.
 
 /run would not do: Debian mounts it noexec.
 """
 
 
 class GuestHost:
-    """What hosts in a guest share. `user` is the account that measures (root, or the ordinary `bench`)."""
+    """Base of the hosts that are guests. `user` is the account that measures (root, or the ordinary `bench`)."""
 
     name = "vm"
 

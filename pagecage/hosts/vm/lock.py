@@ -65,7 +65,7 @@ def is_held(path: Path) -> bool:
 
 
 def in_use(pid: int | None, since_unix_seconds: float, *, kept: bool = False) -> PagecageError:
-    """What whoever comes second is told. A kept guest can be ended; a run is its owner's to end."""
+    """The error for a second user. A kept guest can be ended; a run has to be ended by its owner."""
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
     if kept:
         return HostError(f"the guest is kept up, since {since}", "pagecage host down vm")

@@ -30,7 +30,7 @@ has_rust() {
     done
 }
 
-# What is linked is what counts: the library lies at another path in every distribution.
+# Linking is the test, because the library lies at another path in every distribution.
 links_statically() {
     echo 'int main(void) { return 0; }' | gcc -static -x c -o /dev/null - 2> /dev/null
 }
