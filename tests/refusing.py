@@ -70,7 +70,7 @@ def arrange() -> None:
 
     real = LocalHost.facts
     arranged: list[tuple[Any, str, Any]] = [
-        (pagecage.agent.facts, "tool_version", lambda argv: f"{argv[0]} 257"),
+        (pagecage.agent.facts, "tool_version", lambda *argv: f"{argv[0]} 257"),
         (LocalHost, "facts", lambda self: {**real(self), **FIT}),
         (LocalHost, "prepare", refuse),
         (pagecage.hosts.vm.host, "ensure_image", refuse),

@@ -132,15 +132,15 @@ def test_the_probe_is_named_where_it_lies(top: Path) -> None:
 @pytest.mark.parametrize(("status", "ours"), [(0, 0), (1, 1), (2, 2), (77, 3), (130, 130)])
 def test_the_probes_exit_status_becomes_one_of_ours(top: Path, status: int, ours: int) -> None:
     program(top, f'echo "$@" > {top}/told/words; exit {status}')
-    assert pagecage(top, "probe", "/data", "--yes", "--seconds", "30").status == ours
+    assert pagecage(top, "probe", str(top), "--yes", "--seconds", "30").status == ours
     words = (top / "told/words").read_text().split()
-    assert words == ["/data", "--size", "1GiB", "--seconds", "30", "--engine", "auto", "--yes"]
+    assert words == [str(top), "--size", "1024MiB", "--seconds", "30", "--engine", "auto", "--yes"]
 
 
 def test_whoever_ends_the_command_ends_the_probe(top: Path) -> None:
     """SIGTERM is passed on, and the probe's own answer to it is waited for."""
     program(top, f"trap 'exit 130' TERM\ntouch {top}/told/began\nwhile :; do sleep 0.05; done")
-    argv = [sys.executable, "-m", "pagecage.cli.main", "probe", "/data", "--yes"]
+    argv = [sys.executable, "-m", "pagecage.cli.main", "probe", str(top), "--yes"]
     process = spawn(argv, env=environment(top), cwd=top)
     deadline = time.monotonic() + 30
     while not (top / "told/began").exists() and time.monotonic() < deadline:

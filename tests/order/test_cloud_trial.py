@@ -142,10 +142,13 @@ def test_a_setting_of_the_disk_under_the_system_is_asked_for(
     monkeypatch.setattr(LocalHost, "facts", lambda _: {"disk": {"maj_min": "8:0", "node": "/dev/sda"}})
     monkeypatch.setattr(carry_out_module, "_disk_of_root", lambda: "8:0")
     monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
+    monkeypatch.setattr(carry_out_module, "prepare", lambda *_: None)
+    monkeypatch.setattr(carry_out_module, "require_programs", lambda *_: None)
+    monkeypatch.setattr(carry_out_module, "make_kit", lambda _: None)
     plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
     if named is None:
-        assert begun(plan, host, yes=False).plan is plan
+        assert begun(plan, host, False, print).plan is plan
     else:
         with pytest.raises(PagecageError, match=f"set {named} on /dev/sda, which holds /"):
-            begun(plan, host, yes=False)
-    assert begun(plan, host, yes=True).plan is plan
+            begun(plan, host, False, print)
+    assert begun(plan, host, True, print).plan is plan

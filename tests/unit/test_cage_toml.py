@@ -15,9 +15,11 @@ from pagecage.definitions.cage_tables import CageFile
 from pagecage.definitions.cages import resolve_cage
 
 counts = st.integers(1, 2**50)
+percents = st.integers(1, 2**31 - 1)
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 properties = st.fixed_dictionaries(
-    {"MemorySwapMax": st.just(0)}, optional=dict.fromkeys((*IO_MAX_KEY, "MemoryMax", "CPUQuota"), counts)
+    {"MemorySwapMax": st.just(0)},
+    optional={**dict.fromkeys((*IO_MAX_KEY, "MemoryMax"), counts), "CPUQuota": percents},
 )
 flags = st.none() | st.booleans()
 buckets = st.none() | st.builds(Bucket, st.integers(2**50 + 1, 2**51), counts)

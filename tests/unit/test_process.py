@@ -139,7 +139,9 @@ def test_tools_are_looked_for_in_one_place() -> None:
     """shutil.which finds what the user's shell would find: right for what the user typed, and for nothing else."""
     typed = {"process.py", "cli/replay_plan.py", "replay/libraries.py", "agent/command_prepare.py", "agent/attempt.py"}
     package = ROOT / "pagecage"
-    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "which(" in path.read_text()}
+    found = {
+        path.relative_to(package).as_posix() for path in package.rglob("*.py") if "shutil.which(" in path.read_text()
+    }
     assert found == typed
 
 

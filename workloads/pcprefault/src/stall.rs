@@ -60,6 +60,6 @@ mod tests {
         let worked = asleep(|| {
             calculate(iterations);
         });
-        assert!(worked < 0.03, "{worked}");
+        assert!(worked < slept / 2.0, "{worked} of {slept}"); // a busy machine makes work wait as well
     }
 }
