@@ -20,7 +20,7 @@ from pagecage.record import Record, read_records
 from pagecage.requirements import delegation_command
 from pagecage.runs import RunFolder
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.long]  # each restarts the systemd of a user, which takes a minute emulated
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
 _CONTROLLERS = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
 _UNDO = f"rm {_DROP_IN} && systemctl daemon-reload && systemctl restart user@1000.service"
@@ -55,7 +55,6 @@ def test_without_the_io_controller_every_trial_is_refused(tmp_path: Path) -> Non
         assert record.response == {}
 
 
-@pytest.mark.long
 def test_the_commands_that_are_named_give_io_to_the_users_systemd() -> None:
     """As they are pasted, but for sudo, which the guest's root has no need of."""
     running, ended = (delegation_command(1000, is_running=each).replace("sudo ", "") for each in (True, False))
