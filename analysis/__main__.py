@@ -12,24 +12,22 @@ from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 
-from analysis import compare_show, fleet_show, show_export
-from analysis.answers import answers
-from analysis.answers import as_json as answers_json
-from analysis.answers_page import markdown
-from analysis.answers_show import show_answers
-from analysis.compare import compare
-from analysis.fleet import Fleet, is_fleet, load_fleet
-from analysis.gates import parse_gate
-from analysis.let_in import let_in
-from analysis.load import Run, load_run
-from analysis.scorecard import as_json as scorecard_json
-from analysis.scorecard import newest_runs, scorecard
-from analysis.scorecard_show import show_scorecard
-from analysis.show import as_json, show
-from analysis.sides import load_sides
+from analysis.claims.answers import answers
+from analysis.claims.answers import as_json as answers_json
+from analysis.claims.scorecard import as_json as scorecard_json
+from analysis.claims.scorecard import newest_runs, scorecard
+from analysis.data.include import let_in
+from analysis.data.load import Run, load_run
+from analysis.stats.gates import parse_gate
+from analysis.summaries.comparison import compare, load_sides
+from analysis.summaries.fleet import Fleet, is_fleet, load_fleet
+from analysis.views import comparison, fleet, run
+from analysis.views.answers import markdown, show_answers
+from analysis.views.run import as_json, show
+from analysis.views.scorecard import show_scorecard
+from pagecage.checkout import TOP
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 
-TOP = Path(__file__).resolve().parents[1]
 INCLUDE_HELP = "an excluded trial, or the verdict that excludes some, to average in"
 JSON_HELP = "data, and data alone, on standard output"
 T = TypeVar("T")
@@ -47,12 +45,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def _render(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
-        from analysis.fleet_page import write_report
+        from analysis.views.fleet import write_report
 
         fleet = _fleet(arguments)
         _tell_rendered(arguments, write_report(fleet), fleet, FLEET_FORMS)
     else:
-        from analysis.report import PAGE, render
+        from analysis.views.render import PAGE, render
 
         run = render(arguments.run_dir, arguments.include)
         _tell_rendered(arguments, arguments.run_dir / PAGE, run, RUN_FORMS)
@@ -84,12 +82,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     gates = [parse_gate(text) for text in arguments.fail_if]
     made = compare(load_sides(arguments.run_dirs, arguments.include), gates, anyway=arguments.anyway)
     if arguments.html:
-        from analysis.compare_page import page, write_page
+        from analysis.views.html import page, write_page
 
         write_page(page(made), arguments.html)
     _tell(
         arguments, made,
-        Forms(compare_show.as_json, compare_show.as_csv, compare_show.as_markdown, compare_show.show),
+        Forms(comparison.as_json, comparison.as_csv, comparison.as_markdown, comparison.show),
     )  # fmt: skip
     verdicts = made.verdicts()
     return EXIT_GATE_FAILED if "failed" in verdicts else EXIT_GATE_UNDECIDED if "undecided" in verdicts else EXIT_OK
@@ -121,8 +119,8 @@ class Forms(Generic[T]):
     terminal: Callable[[T, Console], None]
 
 
-RUN_FORMS = Forms[Run](as_json, show_export.as_csv, show_export.as_markdown, show)
-FLEET_FORMS = Forms[Fleet](fleet_show.as_json, fleet_show.as_csv, fleet_show.as_markdown, fleet_show.show)
+RUN_FORMS = Forms[Run](as_json, run.as_csv, run.as_markdown, show)
+FLEET_FORMS = Forms[Fleet](fleet.as_json, fleet.as_csv, fleet.as_markdown, fleet.show)
 
 
 def _tell(arguments: argparse.Namespace, told: T, forms: Forms[T]) -> None:

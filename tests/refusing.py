@@ -51,35 +51,32 @@ def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
 
 def arrange() -> None:
     """Import what verbs import, and take their hosts away."""
-    import analysis.__main__
-    import analysis.report
-    import analysis.site.publish  # noqa: F401 - imported once, for all that are forked
-    import pagecage.agent.facts
+    import pagecage.agent.system.facts
+    import pagecage.cli.analyse
     import pagecage.cli.cage
     import pagecage.cli.fleet
-    import pagecage.cli.host_verbs
+    import pagecage.cli.host
     import pagecage.cli.probe
-    import pagecage.cli.report
     import pagecage.cli.sweep
-    import pagecage.definitions.catalogue
+    import pagecage.definitions.reader
     import pagecage.fleet.inventory
     import pagecage.fleet.provisioning
     import pagecage.hosts.vm.guest
-    import pagecage.hosts.vm.host
+    import pagecage.hosts.vm.vm_host
     from pagecage.hosts.local import LocalHost
 
     real = LocalHost.facts
     arranged: list[tuple[Any, str, Any]] = [
-        (pagecage.agent.facts, "tool_version", lambda *argv: f"{argv[0]} 257"),
+        (pagecage.agent.system.facts, "tool_version", lambda *argv: f"{argv[0]} 257"),
         (LocalHost, "facts", lambda self: {**real(self), **FIT}),
         (LocalHost, "prepare", refuse),
-        (pagecage.hosts.vm.host, "ensure_image", refuse),
+        (pagecage.hosts.vm.vm_host, "ensure_image", refuse),
         (pagecage.hosts.vm.guest, "ensure_image", refuse),
         (pagecage.fleet.inventory, "inventory_of", lambda *_: INVENTORY),
         (pagecage.cli.fleet, "look", refuse),
         (pagecage.fleet.provisioning, "play", refuse),
         (pagecage.cli.probe, "spawn", refuse),
-        (pagecage.cli.report, "run", analysed),
+        (pagecage.cli.analyse, "run", analysed),
     ]
     for where, name, stand_in in arranged:
         setattr(where, name, stand_in)

@@ -24,8 +24,8 @@ print(len(ours), *(file for file in ours if not Path(cache_from_source(file)).ex
 @pytest.mark.parametrize(
     ("modules", "fewest"),
     [
-        ("pagecage.cli.carry_out, pagecage.cli.preview, pagecage.definitions.catalogue, pagecage.hosts.vm.host", 50),
-        ("analysis.__main__, analysis.report, analysis.results, jinja2, markdown_it", 400),
+        ("pagecage.cli.execution, pagecage.agent.preview, pagecage.definitions.reader, pagecage.hosts.vm.vm_host", 50),
+        ("analysis.__main__, analysis.views.render, analysis.views.notebook, jinja2, markdown_it", 400),
     ],
 )
 def test_what_is_imported_is_compiled(modules: str, fewest: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.plan import plan_from_json
+from pagecage.planning.plan import plan_from_json
 from pagecage.version import VERSION
 from tests.checkout import PLAIN, freshly, pagecage, refused
 from tests.tree import ROOT

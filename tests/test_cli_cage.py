@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.definitions.catalogue import Definitions
+from pagecage.definitions.reader import Definitions
 from tests.checkout import pagecage
 from tests.tree import ROOT
 

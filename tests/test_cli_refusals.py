@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.lock import Lock
+from pagecage.hosts.vm.cache import Cache, Lock
 from pagecage.process import Completed
 from tests.checkout import pagecage
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.program import GATE
-from pagecage.cli.replay_end import exit_code, shell_status
+from pagecage.agent.programs.gated_process import GATE
+from pagecage.cli.execution import exit_code, shell_status
 from pagecage.errors import PagecageError
 from tests.checkout import pagecage, refused
 from tests.fixtures.records import make_record

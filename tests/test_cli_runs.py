@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pagecage.model.record import append_record
 from pagecage.process import PIPE, spawn
-from pagecage.record import append_record
 from tests.checkout import PLAIN, environment, pagecage
 from tests.fixtures.records import make_record
 

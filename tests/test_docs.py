@@ -15,13 +15,13 @@ from cyclopts import CycloptsError, MissingArgumentError
 from pagecage import errors
 from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.phases import PHASES
-from pagecage.agent.procfs import DISKSTATS_FIELDS
 from pagecage.agent.responses import STANDARD_RESPONSES
+from pagecage.agent.system.procfs import DISKSTATS_FIELDS
 from pagecage.cli.main import app
-from pagecage.definitions.catalogue import schemas
-from pagecage.plan import plan_to_json
-from pagecage.record import OUTCOMES, RECORD_VERSION, Record, record_to_json
-from pagecage.trial import Trial
+from pagecage.definitions.reader import schemas
+from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record, record_to_json
+from pagecage.model.trial import Trial
+from pagecage.planning.plan import plan_to_json
 from tests.fixtures.records import make_record
 from tests.record_schema import PATH, breaches
 from tests.tree import ROOT, files

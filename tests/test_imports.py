@@ -165,18 +165,18 @@ def test_package_files_are_empty() -> None:
 @pytest.mark.parametrize(
     ("module", "line", "why"),
     [
-        ("pagecage/units.py", "from pagecage.cage import Cage", "to the right"),
+        ("pagecage/units.py", "from pagecage.model.cage import Cage", "to the right"),
         ("pagecage/agent/run.py", "import pydantic", "installed"),
-        ("pagecage/agent/run.py", "from pagecage.plan import Plan", "agent may import"),
+        ("pagecage/agent/run.py", "from pagecage.planning.plan import Plan", "agent may import"),
         ("pagecage/agent/run.py", "from pagecage import plan", "agent may import"),
-        ("pagecage/cli.py", "from analysis.tables import table", "nothing in pagecage"),
+        ("pagecage/cli.py", "from analysis.views.evidence_tables import table", "nothing in pagecage"),
         ("pagecage/cli.py", "import pandas", "installed"),
         ("pagecage/cli.py", "import pydantic", "installed"),
         ("pagecage/cli.py", "def f():\n    import subprocess", "process.py"),
-        ("pagecage/cage.py", "from .units import MIB", "no place"),
+        ("pagecage/model/cage.py", "from .units import MIB", "no place"),
         ("pagecage/new.py", "from pagecage.units import MIB", "no place"),
-        ("analysis/load.py", "from pagecage.campaign import run", "analysis may import"),
-        ("analysis/load.py", "from subprocess import run", "process.py"),
+        ("analysis/data/load.py", "from pagecage.runner.campaign import run", "analysis may import"),
+        ("analysis/data/load.py", "from subprocess import run", "process.py"),
     ],
 )
 def test_a_breach_is_seen(tmp_path: Path, module: str, line: str, why: str) -> None:

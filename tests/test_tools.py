@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.definitions.programs import known_programs
+from pagecage.definitions.reader import known_programs
 from pagecage.process import Completed, run, spawn
 from tests.tree import ROOT
 
@@ -117,7 +117,7 @@ def test_workloads_in_every_language_are_found(sources: Path) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
 def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path) -> None:
     """build-workloads looks for names in the text."""
-    from pagecage.definitions.catalogue import Definitions
+    from pagecage.definitions.reader import Definitions
 
     programs = known_programs(ROOT)
     wanted = Definitions(ROOT, programs).experiment(path.stem).programs() & {*programs}

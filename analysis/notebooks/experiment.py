@@ -11,7 +11,7 @@ run_dir = "."
 include = []
 
 # %%
-from analysis.results import Results
+from analysis.views.notebook import Results
 
 results = Results(run_dir, include)
 results.heading

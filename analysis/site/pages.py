@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 
-from analysis.findings import Finding, find
-from analysis.load import Run
-from analysis.scorecard import VERDICTS, Scorecard, Scored, count
-from analysis.scorecard_show import measured_figure
-from analysis.wording import MARKS, published_figure, words_of
+from analysis.claims.findings import Finding, find
+from analysis.claims.scorecard import VERDICTS, Scorecard, Scored, count
+from analysis.data.load import Run
+from analysis.formatting import MARKS, published_figure, words_of
+from analysis.views.scorecard import measured_figure
 
 _MEANS = {
     "held": "measured, and as published by a rule that was fixed before the first run",

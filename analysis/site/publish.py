@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 
-from analysis.answers import answers
-from analysis.answers_page import markdown
-from analysis.load import Run
-from analysis.notebook_file import read
-from analysis.report import HERE as ANALYSIS
-from analysis.report import export, render
-from analysis.scorecard import newest_runs, scorecard
+from analysis.claims.answers import answers
+from analysis.claims.scorecard import newest_runs, scorecard
+from analysis.data.load import Run, load_run
 from analysis.site import pages
-from analysis.site.chosen import chosen
-from analysis.site.links import within
 from analysis.site.notebook import first_picture, page_of
+from analysis.views.answers import markdown
+from analysis.views.notebook_file import read
+from analysis.views.render import HERE as ANALYSIS
+from analysis.views.render import export, render
 from pagecage.bundle.layout import SUFFIX
 from pagecage.bundle.pack import pack
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, PagecageError
@@ -146,3 +146,48 @@ def _replace(made: Path, out: Path, before: Path) -> None:
     if out.exists():
         out.rename(before)
     made.rename(out)
+
+
+def chosen(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:
+    """Runs by experiment, in the order of their names; those at smoke size, which show little, come last.
+
+    Raises PagecageError when there is none, when a folder is no run, or when two are of one experiment: a site has
+    one page for each.
+    """
+    found = _named(named) if named else newest
+    if not found:
+        raise PagecageError("there is no run to publish", "make experiment NAME=constrained-random")
+    return dict(sorted(found.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))
+
+
+def _named(folders: Sequence[Path]) -> dict[str, Run]:
+    found: dict[str, Run] = {}
+    for run in map(load_run, folders):
+        name = run.plan["experiment"]
+        if name in found:
+            raise PagecageError(
+                f"{found[name].plan['run_id']} and {run.plan['run_id']} are both runs of {name}, which has one page",
+                "name one of them",
+            )
+        found[name] = run
+    return found
+
+
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+_OUTSIDE = ("http://", "https://", "#", "mailto:")
+
+
+def within(text: str, page: str, pages: Collection[str]) -> str:
+    """A document's text in which every link to a file that is no page of the site is its words alone.
+
+    `page` is where the document stands in the site, `pages` all that stand there, as `docs/FORMAT.md`.
+    """
+
+    def kept(match: re.Match[str]) -> str:
+        words, target = match[1], match[2]
+        if target.startswith(_OUTSIDE):
+            return match[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target.partition("#")[0]))
+        return match[0] if path in pages else words
+
+    return _LINK.sub(kept, text)

@@ -6,13 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import cgroupfs
-from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
-from pagecage.agent.pagecache import Residency, evict, load, measure_residency, resident_bytes
-from pagecage.agent.systemd import scope_command, start_slice, stop_slice
-from pagecage.agent.workload_run import CANNOT, fill_all, places_of, program_path
+from pagecage.agent.programs.workload_run import CANNOT, fill_all, places_of, program_path
+from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.page_cache import Residency, evict, load, measure_residency, resident_bytes
+from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice
+from pagecage.agent.trial_run import Attempt, NotPrepared, RequirementMissed
+from pagecage.model.requirements import Missed, Requirement
 from pagecage.process import Completed, run
-from pagecage.requirements import Missed, Requirement
 
 
 def reach_cache_state(attempt: Attempt) -> None:

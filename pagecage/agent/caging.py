@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import cgroupfs
-from pagecage.agent.asking import ask
-from pagecage.agent.attempt import Attempt, RequirementMissed
-from pagecage.agent.dataset import sidecar_of
+from pagecage.agent.data_files import sidecar_of
 from pagecage.agent.drivers.driver import Place
-from pagecage.agent.drivers.known import make_driver
-from pagecage.agent.systemd import start_slice, stop_slice, unit_name
-from pagecage.cage import Cage, cloud_to_json, expected_read_back, limits_not_in_force
+from pagecage.agent.drivers.registry import make_driver
+from pagecage.agent.protocol.rpc import ask
+from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.systemd import start_slice, stop_slice, unit_name
+from pagecage.agent.trial_run import Attempt, RequirementMissed
 from pagecage.errors import PagecageError
-from pagecage.requirements import Missed, Requirement
+from pagecage.model.cage import Cage, cloud_to_json, expected_read_back, limits_not_in_force
+from pagecage.model.requirements import Missed, Requirement
 
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.01

@@ -10,14 +10,14 @@ import threading
 from pathlib import Path
 
 from pagecage.agent.collectors.tracers import Tracers
-from pagecage.agent.facts import find_systemd, read_facts
-from pagecage.agent.inbox import Inbox
-from pagecage.agent.interruption import Interrupted, Interruption
-from pagecage.agent.request import Request, request_from_json
+from pagecage.agent.protocol.request import Request, request_from_json
+from pagecage.agent.protocol.rpc import Inbox
+from pagecage.agent.protocol.stream import StoredStream, Stream
 from pagecage.agent.session import serve, sweep
 from pagecage.agent.shell import order_from_json, run_shell
 from pagecage.agent.standby import Standby
-from pagecage.agent.stream import StoredStream, Stream
+from pagecage.agent.system.facts import find_systemd, read_facts
+from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 
 _USAGE = """usage: agent.pyz run

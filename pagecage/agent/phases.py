@@ -9,30 +9,36 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from pagecage.agent import cgroupfs
-from pagecage.agent.attempt import Attempt, NotPrepared, RequirementMissed
 from pagecage.agent.cache_state import all_resident_bytes, reach_cache_state, run_before
 from pagecage.agent.caging import prepare_driver, prepare_slice
-from pagecage.agent.calibrate import Calibrator
-from pagecage.agent.carried import Carried, count_as_provider, floor_us, latency, why_no_floor, why_not_shared
 from pagecage.agent.collectors.blocklat import responses_of
 from pagecage.agent.collectors.collector import Collector, Outcome, Surroundings
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch
-from pagecage.agent.command_prepare import calibration_file, prepare_command
-from pagecage.agent.command_run import run_command
-from pagecage.agent.credits import CreditPlayer, rewrites_io_max
-from pagecage.agent.dataset import make_dataset
-from pagecage.agent.device import layers_with_queue, resolve_disk
-from pagecage.agent.dirty_limits import DirtyLimits
-from pagecage.agent.facts import describe_disk
-from pagecage.agent.knobs import KnobJournal
-from pagecage.agent.machine_memory import OF_OURS, MachineMemory
-from pagecage.agent.storage import MadeStorage, make_storage, read_latency_us, remove_storage
-from pagecage.agent.workload_run import run_workload
+from pagecage.agent.data_files import make_dataset
+from pagecage.agent.limits.calibrate import Calibrator
+from pagecage.agent.limits.fidelity import (
+    Carried,
+    count_as_provider,
+    floor_us,
+    latency,
+    why_no_floor,
+    why_not_shared,
+)
+from pagecage.agent.limits.io_max_controller import CreditPlayer, rewrites_io_max
+from pagecage.agent.programs.command import run_command
+from pagecage.agent.programs.command_prepare import calibration_file, prepare_command
+from pagecage.agent.programs.workload_run import run_workload
+from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.block_device import layers_with_queue, resolve_disk
+from pagecage.agent.system.facts import describe_disk
+from pagecage.agent.system.memory_reservation import OF_OURS, MachineMemory
+from pagecage.agent.system.settings import DirtyLimits, KnobJournal
+from pagecage.agent.system.trial_storage import MadeStorage, make_storage, read_latency_us, remove_storage
+from pagecage.agent.trial_run import Attempt, NotPrepared, RequirementMissed
 from pagecage.errors import HostError, PagecageError
-from pagecage.requirements import Missed, Requirement, check_trial
+from pagecage.model.requirements import Missed, Requirement, check_trial
 
 _COLLECTORS: dict[str, Callable[[Surroundings], Collector]] = {"iostat": Iostat, "sar": Sar, "vmtouch": Vmtouch}
 

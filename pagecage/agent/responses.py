@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pagecage.agent.ahead import ahead
-from pagecage.agent.attempt import Attempt
+from pagecage.agent.trial_run import Attempt
+from pagecage.model.cage import IO_STAT_KEY, Cage
 
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout count KiB.
 _VMSTAT_RATES = {
@@ -132,3 +133,29 @@ def _device_delta(attempt: Attempt, key: str) -> float | None:
     maj_min = attempt.disk.maj_min
     # A disk that the slice has not touched has no line, or a bare one: that is a true zero.
     return float(after.get(maj_min, {}).get(key, 0) - before.get(maj_min, {}).get(key, 0))
+
+
+_CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax"}
+Row = Mapping[str, Any]
+
+
+def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str, float | None]:
+    """For each cap the most that was through at any sample above cap times the time since the first read.
+
+    `rows` are the sampler's, `begin` and `end` moments of CLOCK_MONOTONIC; None without a cap or without a read.
+    """
+    within = [row for row in rows if begin <= row["t"] <= end and "io" in row]
+    return {name: _most_ahead(within, cage.properties.get(cap), IO_STAT_KEY[cap]) for name, cap in _CAPS.items()}
+
+
+def _most_ahead(rows: Sequence[Row], cap: int | None, key: str) -> float | None:
+    """The clock starts at the last sample before anything moved, which is up to a tenth of a second early."""
+    first = next((n for n in range(1, len(rows)) if _moved(rows, n, key) > 0), None)
+    if cap is None or first is None:
+        return None
+    start, t = rows[first - 1]["io"].get(key, 0), rows[first - 1]["t"]
+    return float(max(0.0, *(row["io"].get(key, 0) - start - cap * (row["t"] - t) for row in rows[first:])))
+
+
+def _moved(rows: Sequence[Row], n: int, key: str) -> int:
+    return int(rows[n]["io"].get(key, 0)) - int(rows[n - 1]["io"].get(key, 0))

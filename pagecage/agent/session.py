@@ -10,26 +10,25 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.attempt import Attempt, Bench, NotPrepared, RequirementMissed
-from pagecage.agent.calibrate import Calibrator, remove_scratch
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.tracers import Tracers
-from pagecage.agent.device import resolve_disk
-from pagecage.agent.dirty_limits import DirtyLimits
 from pagecage.agent.drivers.engine import Engines
-from pagecage.agent.facts import find_systemd, read_facts
-from pagecage.agent.inbox import Inbox
-from pagecage.agent.interruption import Interrupted, Interruption
-from pagecage.agent.knobs import KnobJournal
-from pagecage.agent.machine_memory import MachineMemory
+from pagecage.agent.limits.calibrate import Calibrator, remove_scratch
 from pagecage.agent.phases import PHASES
-from pagecage.agent.request import Request
-from pagecage.agent.storage import remove_storage
-from pagecage.agent.stream import Stream
-from pagecage.agent.systemd import Systemd, left_over_units, stop_slice
+from pagecage.agent.protocol.request import Request
+from pagecage.agent.protocol.rpc import Inbox
+from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.system.block_device import resolve_disk
+from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.facts import find_systemd, read_facts
+from pagecage.agent.system.interruption import Interrupted, Interruption
+from pagecage.agent.system.memory_reservation import MachineMemory
+from pagecage.agent.system.settings import DirtyLimits, KnobJournal
+from pagecage.agent.system.systemd import Systemd, left_over_units, stop_slice
+from pagecage.agent.system.trial_storage import remove_storage
+from pagecage.agent.trial_run import Attempt, Bench, NotPrepared, RequirementMissed
 from pagecage.errors import HostError, PagecageError
-from pagecage.record import append_record
-from pagecage.trial import Trial
+from pagecage.model.record import append_record
+from pagecage.model.trial import Trial
 
 
 @contextmanager

@@ -12,20 +12,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pagecage.agent import cgroupfs
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Surroundings
-from pagecage.agent.credits import CreditPlayer, rewrites_io_max
-from pagecage.agent.device import Disk, resolve_disk
-from pagecage.agent.facts import find_systemd, read_facts
-from pagecage.agent.interruption import Interrupted, Interruption
-from pagecage.agent.meters import Meter, meters
+from pagecage.agent.limits.io_max_controller import CreditPlayer, rewrites_io_max
+from pagecage.agent.limits.limit_meters import Meter, meters
 from pagecage.agent.session import alone, sweep
-from pagecage.agent.systemd import scope_command, start_slice, stop_slice, unit_name
-from pagecage.cage import IO_MAX_KEY, Cage, cage_from_json, cage_to_json, expected_read_back, limits_not_in_force
+from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.facts import find_systemd, read_facts
+from pagecage.agent.system.interruption import Interrupted, Interruption
+from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice, unit_name
 from pagecage.errors import EXIT_INTERRUPTED, HostError
+from pagecage.model.cage import (
+    IO_MAX_KEY,
+    Cage,
+    cage_from_json,
+    cage_to_json,
+    expected_read_back,
+    limits_not_in_force,
+)
+from pagecage.model.requirements import check_host
 from pagecage.process import Process, spawn
-from pagecage.requirements import check_host
 
 _UNIT = unit_name("shell")
 CAGE_VARIABLE = "PAGECAGE_CAGE"

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pagecage.agent.collectors.tracers import Tracers
-from pagecage.agent.facts import read_facts
+from pagecage.agent.system.facts import read_facts
 
 SOCKET_NAME = "standby.sock"
 _STREAMS = (0, 1, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pagecage.bundle.crate import NAME as CRATE
+from pagecage.bundle.ro_crate import NAME as CRATE
 
 BUNDLE_VERSION = 1
 MANIFEST = "bundle.json"

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.bundle.crate import NAME as CRATE
-from pagecage.bundle.crate import crate
 from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REQUIRED, is_allowed
 from pagecage.bundle.redact import Names, Redactor, names_in
+from pagecage.bundle.ro_crate import NAME as CRATE
+from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
-from pagecage.record import read_records
+from pagecage.model.record import read_records
 from pagecage.version import VERSION
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)

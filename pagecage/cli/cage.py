@@ -8,16 +8,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from pagecage.cli import cage_catalogue, cage_page
+from pagecage.checkout import TOP
+from pagecage.cli import cage_list, cage_page
 from pagecage.cli.cage_import import import_cage
-from pagecage.cli.cage_order import Ordered, bought, profile_of_order
+from pagecage.cli.cage_options import Ordered, bought, profile_of_order
 from pagecage.cli.cage_save import new_name, save_profile
 from pagecage.cli.examples import examples
-from pagecage.cli.form import Json
 from pagecage.cli.numbers import Positive
-from pagecage.cli.places import TOP
+from pagecage.cli.output import Json
 from pagecage.cli.run_options import definitions
-from pagecage.definitions.offers import read_offers
+from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 
 CAGES = TOP / "cgroups"
@@ -50,12 +50,12 @@ def list_(
     known = [each.name for each in providers]
     if provider is not None and provider not in known:
         raise PagecageError(f"there is no provider {provider!r} in the catalogue", nearest(provider, known))
-    wanted = cage_catalogue.Wanted(provider, type, min_iops)
-    chosen = cage_catalogue.select(providers, definitions(), wanted)
+    wanted = cage_list.Wanted(provider, type, min_iops)
+    chosen = cage_list.select(providers, definitions(), wanted)
     if as_json:
-        print(json.dumps(cage_catalogue.to_json(chosen)))
+        print(json.dumps(cage_list.to_json(chosen)))
     else:
-        cage_catalogue.show(chosen)
+        cage_list.show(chosen)
     return EXIT_OK
 
 
@@ -83,7 +83,7 @@ def show(
     if name in known.cage_names():
         if ordered != Ordered() or save is not None:
             raise PagecageError(f"{name} is a cage, with its limits settled", f"pagecage cage show {name}")
-        profile = cage_catalogue.cage_profile(known, name)
+        profile = cage_list.cage_profile(known, name)
         line = bought(profile.volume)
     else:
         profile, line = profile_of_order(providers, name, ordered, known.cage_names())

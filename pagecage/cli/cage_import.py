@@ -12,17 +12,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from pagecage.cli.cage_order import Ordered, profile_of_order
+from pagecage.checkout import TOP
+from pagecage.cli.cage_options import Ordered, profile_of_order
 from pagecage.cli.cage_save import new_name, save, save_profile
-from pagecage.cli.form import Json
 from pagecage.cli.numbers import whole
-from pagecage.cli.places import TOP
-from pagecage.definitions.cages import cage_of_tables
-from pagecage.definitions.offers import read_offers
+from pagecage.cli.output import Json
+from pagecage.cloud.catalogue import read_offers
+from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import EXIT_OK, PagecageError
-from pagecage.imports.formats import import_text
-from pagecage.imports.imported import DescribedVolume, Imported, Picks
-from pagecage.imports.probe import DIGITS, Rounding
+from pagecage.importers.formats import import_text
+from pagecage.importers.probe import DIGITS, Rounding
+from pagecage.importers.result import DescribedVolume, Imported, Picks
 from pagecage.units import exact_size
 
 CAGES = TOP / "cgroups"

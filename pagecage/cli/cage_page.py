@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pagecage.cage import cage_to_json
+from pagecage.cloud.notes import notes
+from pagecage.cloud.profile import Profile, cage_of
+from pagecage.cloud.volume_limits import Layer, Phase, phases
 from pagecage.errors import PagecageError
+from pagecage.model.cage import cage_to_json
 from pagecage.units import format_both_rates, format_bytes, format_hours
-from pagecage.volumes.limits import Layer, Phase, phases
-from pagecage.volumes.notes import notes
-from pagecage.volumes.profile import Profile, cage_of
 
 _NAMES = {"iops": "IOPS", "bandwidth": "bandwidth"}
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pagecage.cage import UNCAGED, Cage
-from pagecage.cage_toml import cage_to_toml
-from pagecage.cli.cage_order import catalogue_names
+from pagecage.cli.cage_options import catalogue_names
+from pagecage.cloud.offers import Provider
+from pagecage.cloud.profile import Profile, cage_of
+from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.errors import PagecageError
-from pagecage.volumes.offers import Provider
-from pagecage.volumes.profile import Profile, cage_of
+from pagecage.model.cage import UNCAGED, Cage
 
 
 def new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.hosts.local import LocalHost
+from pagecage.model.requirements import Missed, check_host
 from pagecage.process import find_tool
-from pagecage.requirements import Missed, check_host
 
 _VM_TOOLS = {
     "qemu-system-x86_64": "runs the guest", "mmdebstrap": "makes its root file system", "mke2fs": "makes its disks",

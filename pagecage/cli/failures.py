@@ -8,8 +8,8 @@ import traceback
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
-from pagecage.cli.places import TOP
-from pagecage.cli.say import say
+from pagecage.checkout import TOP
+from pagecage.cli.output import say
 from pagecage.errors import EXIT_FAILED, PagecageError, nearest
 
 LOG = TOP / "build/log/defect.log"

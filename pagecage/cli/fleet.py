@@ -6,27 +6,26 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from pagecage.campaign import check_memory_floor
-from pagecage.cli.carry_out import refuse_new_wishes, require_same_definition, sets_knobs
-from pagecage.cli.choose import build_plan, with_cage
-from pagecage.cli.fleet_progress import FleetProgress
-from pagecage.cli.form import Form
-from pagecage.cli.places import RUNS, TOP
-from pagecage.cli.progress import expected_seconds
-from pagecage.cli.report import report
+from pagecage.checkout import RUNS, TOP
+from pagecage.cli.analyse import report
+from pagecage.cli.execution import refuse_new_wishes, require_same_definition, sets_knobs
+from pagecage.cli.output import Form
+from pagecage.cli.progress import FleetProgress, expected_seconds
 from pagecage.cli.run_options import HOSTS, FleetWishes, Wishes, definitions
+from pagecage.cli.run_plan import build_plan, with_cage
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, HostError, PagecageError, nearest
-from pagecage.fleet.campaign import FleetCampaign
 from pagecage.fleet.folder import Asked, FleetFolder, find_fleet
+from pagecage.fleet.host_plans import host_plans
+from pagecage.fleet.host_run import Lane
 from pagecage.fleet.inventory import FleetHost, find_group
-from pagecage.fleet.lane import Lane
-from pagecage.fleet.look import Look, Seen, look, unlike
-from pagecage.fleet.plans import host_plans
-from pagecage.fleet.play import Stage, make_stage
+from pagecage.fleet.playbook import Stage, make_stage
+from pagecage.fleet.preflight import Look, Seen, look, unlike
+from pagecage.fleet.rounds import FleetCampaign
+from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.host import Progress
-from pagecage.hosts.kit import make_kit
-from pagecage.plan import Plan, plan_to_json
+from pagecage.planning.plan import Plan, plan_to_json
 from pagecage.process import replay
+from pagecage.runner.campaign import check_memory_floor
 from pagecage.units import format_seconds
 
 Say = Callable[[str], None]

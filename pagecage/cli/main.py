@@ -14,17 +14,16 @@ import sys
 
 from cyclopts import App, CycloptsError, Parameter
 
+from pagecage.checkout import RUNS, TOP
 from pagecage.cli import failures
-from pagecage.cli.bundles import bundle
-from pagecage.cli.bundles import render as render_bundle
-from pagecage.cli.compare import compare
+from pagecage.cli.analyse import publish_site, render, report, show_answers, show_claims, show_run
+from pagecage.cli.bundle import bundle
+from pagecage.cli.bundle import render as render_bundle
 from pagecage.cli.examples import examples
-from pagecage.cli.form import Form, Json
+from pagecage.cli.output import Form, Json, say
 from pagecage.cli.paths import Folder, writing
-from pagecage.cli.places import RUNS, TOP
-from pagecage.cli.report import publish_site, render, report, show_answers, show_claims, show_run
 from pagecage.cli.run_options import FleetWishes, Wishes, definitions, is_group
-from pagecage.cli.say import say
+from pagecage.cli.show import compare
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.version import VERSION
 
@@ -65,10 +64,10 @@ app.register_install_completion_command()
 @app.command(name="list", help_epilogue=examples("list"))
 def list_experiments(*, as_json: Json = False) -> int:
     """Show every experiment: its name, its question, its factors and treatments."""
-    from pagecage.cli import carry_out
+    from pagecage.cli import execution
 
     known = definitions()
-    rows = [carry_out.summary_row(known.experiment(name)) for name in known.experiment_names()]
+    rows = [execution.summary_row(known.experiment(name)) for name in known.experiment_names()]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
@@ -90,17 +89,17 @@ def plan(
 
     With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
     """
-    from pagecage.cli import carry_out
-    from pagecage.cli.choose import check_wishes
-    from pagecage.cli.preview import plan_lines, trial_commands
-    from pagecage.plan import plan_to_json
+    from pagecage.agent.preview import plan_lines, trial_commands
+    from pagecage.cli import execution
+    from pagecage.cli.run_plan import check_wishes
+    from pagecage.planning.plan import plan_to_json
 
     check_wishes(wishes, fleet_wishes)
     if is_group(wishes.host):
         from pagecage.cli import fleet
 
         return fleet.show_plan(name, wishes, fleet_wishes, _command(), as_json, say)
-    made, host = carry_out.plan_for(name, wishes, _command(), say)
+    made, host = execution.plan_for(name, wishes, _command(), say)
     host.stop()
     if as_json:
         print(json.dumps(plan_to_json(made)))
@@ -135,8 +134,8 @@ def run(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
-    from pagecage.cli import carry_out, replay_end
-    from pagecage.cli.choose import check_wishes
+    from pagecage.cli import execution
+    from pagecage.cli.run_plan import check_wishes
 
     if dry_run and resume:
         raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
@@ -147,10 +146,10 @@ def run(
         from pagecage.cli import fleet
 
         return fleet.run(name, wishes, fleet_wishes, _command(), fleet.Again(resume, yes), Form(as_json=as_json), say)
-    job = carry_out.resumed(name, wishes, yes, say) if resume else carry_out.new(name, wishes, _command(), yes, say)
-    status = carry_out.carry_out(job, say)
+    job = execution.resumed(name, wishes, yes, say) if resume else execution.new(name, wishes, _command(), yes, say)
+    status = execution.carry_out(job, say)
     report(job.folder.path, Form(as_json=as_json).options(), say)
-    return replay_end.exit_code(job, status, say)
+    return execution.exit_code(job, status, say)
 
 
 @app.command(help_epilogue=examples("show"))
@@ -174,7 +173,7 @@ def show(
         Make the report again from the records, and print its path.
     """
     from pagecage.fleet.folder import find_fleet
-    from pagecage.runs import find_run
+    from pagecage.runner.run_folder import find_run
 
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
@@ -198,7 +197,7 @@ def publish(*runs: str, out: Folder = TOP / "site") -> int:
     out
         The folder that becomes the site; one that was there before is replaced when the new one is whole.
     """
-    from pagecage.runs import find_run
+    from pagecage.runner.run_folder import find_run
 
     chosen = [find_run(RUNS, name).path for name in runs]
     print(os.path.relpath(publish_site(RUNS, chosen, out, say)))
@@ -254,7 +253,7 @@ def schema(directory: Folder = TOP / "docs/schema") -> int:
     directory
         Where to; it is made if it is not there.
     """
-    from pagecage.definitions.catalogue import schemas
+    from pagecage.definitions.reader import schemas
 
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)

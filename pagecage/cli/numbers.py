@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 from cyclopts.validators import Number
 
-from pagecage.interval import FEWEST, MOST_REPEATS
+from pagecage.verdicts.median_interval import FEWEST, MOST_REPEATS
 
 _MOST_SEED = 2**63 - 1  # what readers of JSON and of tables keep exactly
 _LONGEST_SECONDS = 30 * 86400

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from pagecage.checkout import TOP
 from pagecage.cli.numbers import whole
 from pagecage.cli.paths import FolderThere, NewFile
-from pagecage.cli.places import TOP
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HostError, PagecageError
 from pagecage.process import Process, spawn
 from pagecage.units import GIB, MIB, parse_size_bytes

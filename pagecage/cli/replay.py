@@ -8,17 +8,15 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.carry_out import Job, begun, carry_out
+from pagecage.agent.preview import plan_lines, trial_commands
+from pagecage.cli.analyse import report, show_run
 from pagecage.cli.examples import examples
-from pagecage.cli.form import Form
-from pagecage.cli.preview import plan_lines, trial_commands
-from pagecage.cli.replay_end import exit_code, is_all_missed
+from pagecage.cli.execution import Job, begun, carry_out, exit_code, is_all_missed
+from pagecage.cli.output import Form, say
 from pagecage.cli.replay_plan import ReplayWishes, plan_for
-from pagecage.cli.report import report, show_run
-from pagecage.cli.say import say
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
-from pagecage.plan import Plan
+from pagecage.planning.plan import Plan
 
 _STDOUT, _STDERR = 1, 2
 _EXITS = "Exit codes: the program's own where it failed, else those of `pagecage --help`."

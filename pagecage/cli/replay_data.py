@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Working
-from pagecage.replay.carried import Carried, on_host
+from pagecage.runner.uploads import Carried, on_host
 
 Say = Callable[[str], None]
 

@@ -13,22 +13,21 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from pagecage.cage import UNCAGED, Cage
-from pagecage.cli.choose import choose_host, harness
 from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
-from pagecage.cli.pass_through import input_is_file
 from pagecage.cli.paths import Folder
 from pagecage.cli.replay_data import check_cold
 from pagecage.cli.run_options import definitions
-from pagecage.command import Command
+from pagecage.cli.run_plan import choose_host, harness
+from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
-from pagecage.plan import Choices, Plan, make_plan
-from pagecage.replay.carried import FOLDER, Carried, carried_to_json, make_carried, on_host, size_of, translated
-from pagecage.replay.experiment import SIZE, SIZE_REASON, Replay, make_experiment
-from pagecage.replay.libraries import carried_program
-from pagecage.runs import new_run_id
-from pagecage.trial import COLLECTORS, DriverName
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.trial import COLLECTORS, Command, DriverName
+from pagecage.planning.plan import Choices, Plan, make_plan
+from pagecage.planning.replay import SIZE, SIZE_REASON, Replay, make_experiment
+from pagecage.runner.run_folder import new_run_id
+from pagecage.runner.shared_libraries import carried_program
+from pagecage.runner.uploads import FOLDER, Carried, carried_to_json, make_carried, on_host, size_of, translated
 
 Say = Callable[[str], None]
 Made = Mapping[str, Cage]

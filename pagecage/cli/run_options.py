@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Parameter
 
+from pagecage.checkout import TOP
 from pagecage.cli.numbers import Bound, Repeats, Seed
 from pagecage.cli.paths import Folder
-from pagecage.cli.places import TOP
-from pagecage.definitions.programs import known_programs
-from pagecage.trial import DriverName
+from pagecage.definitions.reader import known_programs
+from pagecage.model.trial import DriverName
 
 if TYPE_CHECKING:  # pydantic, which reads definitions, takes longer to import than most verbs take
-    from pagecage.definitions.catalogue import Definitions
+    from pagecage.definitions.reader import Definitions
 
 PROGRAMS = known_programs(TOP)
 HOSTS = ("auto", "local", "vm")
@@ -83,7 +83,7 @@ class FleetWishes:
 
 def definitions() -> Definitions:
     """This checkout's experiments and cages."""
-    from pagecage.definitions.catalogue import Definitions
+    from pagecage.definitions.reader import Definitions
 
     return Definitions(TOP, PROGRAMS)
 

@@ -11,16 +11,16 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from pagecage.agent.shell import ShellOrder, order_to_json
-from pagecage.cage import Cage
-from pagecage.cli.choose import choose_host
+from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
+from pagecage.cli.output import say
 from pagecage.cli.paths import FolderThere
-from pagecage.cli.places import TOP
 from pagecage.cli.run_options import definitions
-from pagecage.cli.say import say
+from pagecage.cli.run_plan import choose_host
 from pagecage.errors import PagecageError
+from pagecage.hosts.agent_package import agent_path, make_kit
 from pagecage.hosts.host import Host, HostNeed
-from pagecage.hosts.kit import agent_path, make_kit
+from pagecage.model.cage import Cage
 from pagecage.process import spawn
 from pagecage.units import parse_size_bytes
 

@@ -8,18 +8,16 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.cli.carry_out import Job, begun, carry_out
+from pagecage.agent.preview import plan_lines
+from pagecage.checkout import TOP
+from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.form import Form
-from pagecage.cli.places import TOP
-from pagecage.cli.preview import plan_lines
-from pagecage.cli.replay_end import exit_code
+from pagecage.cli.execution import Job, begun, carry_out, exit_code
+from pagecage.cli.output import Form, say
 from pagecage.cli.replay_plan import ReplayWishes
-from pagecage.cli.report import report
-from pagecage.cli.say import say
 from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
-from pagecage.hosts.kit import make_kit
+from pagecage.hosts.agent_package import make_kit
 
 app = App(name="sweep", help_epilogue=examples("sweep"))
 

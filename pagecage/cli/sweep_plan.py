@@ -8,17 +8,17 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from pagecage.cage import UNCAGED
-from pagecage.campaign import check_memory_floor
 from pagecage.cli import replay_plan
-from pagecage.cli.choose import build_plan, choose_host, choose_size
+from pagecage.cli.output import Say
 from pagecage.cli.replay_plan import ReplayWishes, data_bytes
 from pagecage.cli.run_options import Wishes, definitions
-from pagecage.cli.say import Say
+from pagecage.cli.run_plan import build_plan, choose_host, choose_size
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
-from pagecage.plan import Plan
-from pagecage.sweep import Vary, cages_of, level_cage, parse_vary, swept
+from pagecage.model.cage import UNCAGED
+from pagecage.planning.plan import Plan
+from pagecage.planning.sweep import Vary, cages_of, level_cage, parse_vary, swept
+from pagecage.runner.campaign import check_memory_floor
 
 
 @Parameter(name="*")

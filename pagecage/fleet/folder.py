@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
-from pagecage.plan import Plan
-from pagecage.runs import RunFolder, is_there, point_latest
+from pagecage.planning.plan import Plan
+from pagecage.runner.run_folder import RunFolder, is_there, point_latest
 
 FLEET_VERSION = 1
 DOCUMENT = "fleet.json"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pagecage.ansible import inventory_of
+from pagecage.checkout import TOP
 from pagecage.errors import PagecageError, nearest
-from pagecage.hosts.vm.cache import PROJECT_DIR
-from pagecage.playbook import inventory_of
 
 _IMPLIED = ("all", "ungrouped")
 
@@ -23,12 +23,12 @@ class FleetHost:
     variables: Mapping[str, Any]
 
 
-def inventory_dir(project_dir: Path = PROJECT_DIR) -> Path:
+def inventory_dir(project_dir: Path = TOP) -> Path:
     """The folder whose files are the inventories; Ansible takes it as one."""
     return project_dir / "ansible" / "inventory"
 
 
-def groups(project_dir: Path = PROJECT_DIR) -> Mapping[str, tuple[FleetHost, ...]]:
+def groups(project_dir: Path = TOP) -> Mapping[str, tuple[FleetHost, ...]]:
     """Every group by name with its hosts in the inventory's order, those of its children among them.
 
     A group without hosts is there too (`vm` while no guest runs). Raises HostError when Ansible refuses an inventory.
@@ -41,7 +41,7 @@ def groups(project_dir: Path = PROJECT_DIR) -> Mapping[str, tuple[FleetHost, ...
     }
 
 
-def find_group(name: str, project_dir: Path = PROJECT_DIR) -> tuple[FleetHost, ...]:
+def find_group(name: str, project_dir: Path = TOP) -> tuple[FleetHost, ...]:
     """The hosts that a group's name means, or the one host of that name. Raises PagecageError for any other name."""
     known = groups(project_dir)
     if name in known:

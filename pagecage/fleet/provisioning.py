@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pagecage.ansible import MEND, Event, HostEnd, Playbook, play
+from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, find_group, inventory_dir
+from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.host import Progress
-from pagecage.hosts.kit import make_kit
 from pagecage.hosts.vm import guest
-from pagecage.hosts.vm.cache import PROJECT_DIR
-from pagecage.playbook import MEND, Event, HostEnd, Playbook, play
 
 VM = "vm"
 _PASSWORD = ("sudo password", "become password", "password is required")
@@ -47,7 +47,7 @@ class Order:
 
 
 def carry_out(
-    order: Order, scratch: Path, progress: Progress, tell: Callable[[Event], None], project_dir: Path = PROJECT_DIR
+    order: Order, scratch: Path, progress: Progress, tell: Callable[[Event], None], project_dir: Path = TOP
 ) -> Mapping[str, HostEnd]:
     """Run the playbook on every host of the group; how it ended on each. The guest is brought up if it is not.
 

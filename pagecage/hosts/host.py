@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.hosts.kit import Kit
+from pagecage.hosts.agent_package import Kit
 
 Progress = Callable[[str], None]
 """Called with a short present-tense sentence when a step that takes seconds begins ("booting the guest")."""

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.facts import is_emulated, read_facts
-from pagecage.agent.systemd import runtime_dir
+from pagecage.agent.system.facts import is_emulated, read_facts
+from pagecage.agent.system.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.agent_package import Kit, agent_argv, push_kit
 from pagecage.hosts.host import HostNeed, MachineState, Progress
-from pagecage.hosts.kit import Kit, agent_argv, push_kit
-from pagecage.requirements import check_host
+from pagecage.model.requirements import check_host
 from pagecage.units import format_bytes
 
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.cage import IO_STAT_KEY
-from pagecage.record import Record
+from pagecage.model.cage import IO_STAT_KEY
+from pagecage.model.record import Record
 from pagecage.units import PAGE_BYTES
-from pagecage.verdicts.readings import last_known
+from pagecage.verdicts.counters import last_known
 from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window, windows
 

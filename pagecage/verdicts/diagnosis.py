@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.record import Record
+from pagecage.model.record import Record
 from pagecage.units import KIB
 from pagecage.verdicts.advice import killed, sentence_of
+from pagecage.verdicts.amplification import least_seconds
 from pagecage.verdicts.binding import bound
-from pagecage.verdicts.burst import drained_after_seconds
-from pagecage.verdicts.caps import requested_caps
-from pagecage.verdicts.case import Case
-from pagecage.verdicts.cost import least_seconds
-from pagecage.verdicts.readings import measured_seconds
+from pagecage.verdicts.caps import drained_after_seconds, requested_caps
+from pagecage.verdicts.counters import measured_seconds
+from pagecage.verdicts.evidence import Case
 from pagecage.verdicts.traffic import Second, Traffic, second_by_second, traffic
 from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pagecage.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expected_read_back
-from pagecage.record import Record
-from pagecage.token_bucket import HORIZON_SECONDS
+from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expected_read_back
+from pagecage.model.rate_limits import HORIZON_SECONDS
+from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate, format_seconds
-from pagecage.verdicts.caps import credits_error, measured_caps, rewritings
-from pagecage.verdicts.readings import difference, io_and_seconds, last_known, measured_seconds
-from pagecage.verdicts.shared import shared_limits
+from pagecage.verdicts.caps import credits_error, measured_caps, rewritings, shared_limits
+from pagecage.verdicts.counters import difference, io_and_seconds, last_known, measured_seconds
 from pagecage.verdicts.verdict import LimitVerdict
 
 FIRST_SLICE_SECONDS = 0.1

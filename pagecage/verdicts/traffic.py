@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.cage import IO_STAT_KEY
+from pagecage.model.cage import IO_STAT_KEY
 from pagecage.verdicts.binding import Bound, bound
 from pagecage.verdicts.windows import Window
 

@@ -6,16 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pagecage.cage import IO_STAT_KEY
-from pagecage.record import Record
+from pagecage.model.cage import IO_STAT_KEY
+from pagecage.model.record import Record
 from pagecage.verdicts.caps import caps_between, measured_caps
-from pagecage.verdicts.readings import (
-    counter,
-    difference,
-    io_difference,
-    measured_seconds,
-    stalled_seconds,
-)
+from pagecage.verdicts.counters import counter, difference, io_difference, measured_seconds, stalled_seconds
 
 WINDOW_SECONDS = 0.5
 """A throttled reader moves a slice (100 ms) at a time; over five slices its rate is a rate."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.playbook import HostEnd, Playbook, play
+from pagecage.ansible import HostEnd, Playbook, play
 from pagecage.process import run
 from tests.tree import ROOT
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.places import TOP
-from pagecage.hosts.kit import make_kit
+from pagecage.checkout import TOP
+from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.vm import guest
 from pagecage.process import run
 from tests.ansible.hosts import FOR_ROOT, MEMORY

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from pagecage.ansible import Event, HostEnd, Playbook, message_of, play
 from pagecage.errors import HostError
-from pagecage.playbook import Event, HostEnd, Playbook, message_of, play
 from tests.tree import ROOT
 
 IGNORED = {"name": "Fail, and go on", "ansible.builtin.fail": {"msg": "expected"}, "ignore_errors": True}

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli.host_fit import provision
+from pagecage.ansible import HostEnd
+from pagecage.cli.provision import provision
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.provisioning import Order, carry_out
-from pagecage.playbook import HostEnd
 from pagecage.process import run, spawn
 from tests.ansible.hosts import FOR_ROOT, root_file_system
 from tests.tree import ROOT

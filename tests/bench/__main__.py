@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pagecage.cli.choose import harness
-from pagecage.cli.places import TOP
+from pagecage.checkout import TOP
+from pagecage.cli.run_plan import harness
 from pagecage.errors import EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from tests.bench.parts import Part, chosen, listed, minutes
 from tests.bench.results import Results

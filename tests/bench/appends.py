@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pagecage.cli.places import TOP
+from pagecage.checkout import TOP
 from pagecage.process import run
 from tests.bench.bed import Bed, Figure, ratio_of_pairs
 from tests.bench.say import say

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from pagecage.campaign import need_of
-from pagecage.cli.choose import choose_host
-from pagecage.cli.places import TOP
+from pagecage.checkout import TOP
+from pagecage.cli.run_plan import choose_host
+from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.host import Host
-from pagecage.hosts.kit import make_kit
-from pagecage.interval import ranks_left_out
-from pagecage.plan import Plan
+from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
+from pagecage.runner.campaign import need_of
+from pagecage.verdicts.median_interval import ranks_left_out
 from tests.bench.say import say
 
 DATASET_BYTES = 256 << 20

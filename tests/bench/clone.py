@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
-from pagecage.cli.places import TOP
+from pagecage.checkout import TOP
 from pagecage.process import run
 from tests.bench.bed import Figure, scratch
 from tests.bench.command import timed

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import PagecageError
+from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, spawn
-from pagecage.record import Record, read_records
 from tests.bench.say import say
 
 _OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")

@@ -13,23 +13,23 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
-from pagecage.cage import UNCAGED, Cage
+from pagecage.checkout import TOP
 from pagecage.cli import fleet
-from pagecage.cli.choose import harness
-from pagecage.cli.fleet_progress import FleetProgress
-from pagecage.cli.places import TOP
+from pagecage.cli.progress import FleetProgress
+from pagecage.cli.run_plan import harness
 from pagecage.errors import PagecageError
-from pagecage.fleet.campaign import FleetCampaign
 from pagecage.fleet.folder import Asked, FleetFolder
+from pagecage.fleet.host_plans import host_plans
+from pagecage.fleet.host_run import Lane
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.lane import Lane
-from pagecage.fleet.look import look
-from pagecage.fleet.plans import host_plans
-from pagecage.fleet.play import make_stage
-from pagecage.hosts.kit import make_kit
-from pagecage.plan import Plan
-from pagecage.runs import RunFolder
-from pagecage.trial import Trial, Workload, trial_to_json
+from pagecage.fleet.playbook import make_stage
+from pagecage.fleet.preflight import look
+from pagecage.fleet.rounds import FleetCampaign
+from pagecage.hosts.agent_package import make_kit
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.trial import Trial, Workload, trial_to_json
+from pagecage.planning.plan import Plan
+from pagecage.runner.run_folder import RunFolder
 from tests.bench.bed import Figure, scratch
 from tests.bench.say import say
 

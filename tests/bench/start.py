@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from pagecage.cli.places import TOP
-from pagecage.record import Record
+from pagecage.checkout import TOP
+from pagecage.model.record import Record
 from tests.bench.bed import Figure, scratch
 from tests.bench.command import Timed, timed
 from tests.bench.say import say

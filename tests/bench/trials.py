@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from pagecage.cage import UNCAGED, Cage
-from pagecage.campaign import Campaign
-from pagecage.cli.choose import choose_host, harness
-from pagecage.cli.places import TOP
+from pagecage.checkout import TOP
 from pagecage.cli.run_options import definitions
-from pagecage.hosts.kit import make_kit
-from pagecage.plan import Plan
-from pagecage.record import Record
-from pagecage.runs import RunFolder
-from pagecage.trial import COLLECTORS, Dataset, Trial, Workload
+from pagecage.cli.run_plan import choose_host, harness
+from pagecage.hosts.agent_package import make_kit
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.record import Record
+from pagecage.model.trial import COLLECTORS, Dataset, Trial, Workload
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
 from tests.bench.bed import Bed, Figure, ratio_of_pairs, scratch
 from tests.bench.say import say

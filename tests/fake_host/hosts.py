@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
+from pagecage.hosts.agent_package import Kit, push_kit
 from pagecage.hosts.host import HostNeed, MachineState, Progress
-from pagecage.hosts.kit import Kit, push_kit
 from tests.fake_host.machine import Machine
 
 

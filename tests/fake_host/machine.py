@@ -14,26 +14,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import carried, cgroupfs, command_prepare, device, facts, knobs, session, shell, systemd
-from pagecage.agent.attempt import Bench
-from pagecage.agent.calibrate import Calibrator
-from pagecage.agent.children import Children
+from pagecage.agent import session, shell
 from pagecage.agent.collectors.blocklat import Blocklat
 from pagecage.agent.collectors.bpftrace import Bpftrace
-from pagecage.agent.dataset import GENERATOR_VERSION
-from pagecage.agent.device import Disk
-from pagecage.agent.dirty_limits import DirtyLimits
+from pagecage.agent.data_files import GENERATOR_VERSION
 from pagecage.agent.drivers.engine import Engines
-from pagecage.agent.inbox import Inbox
-from pagecage.agent.interruption import Interruption
-from pagecage.agent.kernelfs import read_text
-from pagecage.agent.knobs import KnobJournal
-from pagecage.agent.machine_memory import MachineMemory
-from pagecage.agent.request import Request
-from pagecage.agent.stream import Stream
-from pagecage.agent.systemd import Systemd
-from pagecage.cage import Cage
-from pagecage.trial import Dataset, Trial, Workload
+from pagecage.agent.limits import fidelity
+from pagecage.agent.limits.calibrate import Calibrator
+from pagecage.agent.programs import command_prepare
+from pagecage.agent.protocol.request import Request
+from pagecage.agent.protocol.rpc import Inbox
+from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.system import block_device, cgroupfs, facts, settings, systemd
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.interruption import Interruption
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.agent.system.memory_reservation import MachineMemory
+from pagecage.agent.system.settings import DirtyLimits, KnobJournal
+from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.trial_run import Bench
+from pagecage.model.cage import Cage
+from pagecage.model.trial import Dataset, Trial, Workload
 from tests.fake_host import trees
 
 HERE = Path(__file__).resolve().parent
@@ -114,18 +116,20 @@ class Machine:
 
     def stand_in(self, set_: Set) -> None:
         """Point the agent, in this process, at the fake machine."""
-        find_disk = partial(device.resolve_disk, sys=self.sys, mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE)))
-        read_knobs = partial(device.read_knobs, sys=self.sys)
+        find_disk = partial(
+            block_device.resolve_disk, sys=self.sys, mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE))
+        )
+        read_knobs = partial(block_device.read_knobs, sys=self.sys)
         for module in (systemd, cgroupfs):
             set_(module, "CGROUP_ROOT", self.cgroups)
-        for module in (facts, knobs, carried):
+        for module in (facts, settings, fidelity):
             set_(module, "read_knobs", read_knobs)
         for module in (command_prepare, facts, session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)
         set_(cgroupfs, "cgroup_of", self._cgroup_of)
-        set_(knobs, "write_knob", self._write_knob)
+        set_(settings, "write_knob", self._write_knob)
 
     def _cgroup_of(self, pid: int | str, *_: object) -> Path | None:
         """The fake cgroup that a process, or its nearest ancestor that is in any, was written into."""
@@ -138,7 +142,7 @@ class Machine:
     def _write_knob(self, disk: Disk, knob: str, value: str) -> None:
         with self.log.open("a") as log:
             log.write(f"{knob} {value}\n")
-        device.write_knob(disk, knob, value, self.sys)
+        block_device.write_knob(disk, knob, value, self.sys)
 
     def read_ahead_kb(self) -> str:
         return (self.sys / "block/fakedisk/queue/read_ahead_kb").read_text().strip()

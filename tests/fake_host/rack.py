@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.fleet.campaign import FleetCampaign
 from pagecage.fleet.folder import Asked, FleetFolder
+from pagecage.fleet.host_plans import host_plans
+from pagecage.fleet.host_run import Lane
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.lane import Lane
-from pagecage.fleet.look import Seen
-from pagecage.fleet.plans import host_plans
-from pagecage.fleet.play import Stage, make_stage
-from pagecage.hosts.kit import Kit
-from pagecage.plan import Plan
+from pagecage.fleet.playbook import Stage, make_stage
+from pagecage.fleet.preflight import Seen
+from pagecage.fleet.rounds import FleetCampaign
+from pagecage.hosts.agent_package import Kit
+from pagecage.planning.plan import Plan
 from tests.tree import ROOT
 
 HERE = Path(__file__).resolve().parent

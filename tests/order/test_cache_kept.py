@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent import cache_looks
-from pagecage.agent.pagecache import measure_residency
-from pagecage.cage import Cage
-from pagecage.command import Command
-from pagecage.record import Record
-from pagecage.trial import Dataset, Trial, Workload
+from pagecage.agent import cache_checks
+from pagecage.agent.system.page_cache import measure_residency
+from pagecage.model.cage import Cage
+from pagecage.model.record import Record
+from pagecage.model.trial import Command, Dataset, Trial, Workload
 from pagecage.units import MIB
-from pagecage.verdicts.cache import judge_cache_state
+from pagecage.verdicts.conditions import judge_cache_state
 from tests.fake_host.machine import LIGHT, Machine, make_dataset, make_trial
 from tests.order.test_trial_order import carry_out
 from tests.order.test_trial_preparations import FIO
@@ -180,7 +179,7 @@ def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
     """What a command writes comes into the page cache without a read, and is charged to it; so does a hole."""
     script = f'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none; {CHARGED % DATA.size_bytes}'
     believed(carry_out(machine, runs(script)))
-    monkeypatch.setattr(cache_looks, "on_disk_bytes", lambda _: 0)
+    monkeypatch.setattr(cache_checks, "on_disk_bytes", lambda _: 0)
     believed(carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes)))))
 
 
@@ -188,7 +187,7 @@ def test_what_is_still_being_read_need_not_be_counted_yet(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read-ahead that waits at the cap has its pages, and its bytes come later."""
-    monkeypatch.setattr(cache_looks, "uptodate_bytes", lambda _: MIB)
+    monkeypatch.setattr(cache_checks, "uptodate_bytes", lambda _: MIB)
     record = carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes))))
     believed(record)
     assert record.cache["came_bytes"] == MIB

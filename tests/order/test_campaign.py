@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from pagecage.campaign import Campaign, Summary, check_memory_floor, need_of
-from pagecage.cli import carry_out
+from pagecage.cli import execution
 from pagecage.cli.progress import RunProgress
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.kit import Kit
-from pagecage.plan import Plan
-from pagecage.record import Record, read_records
-from pagecage.runs import RunFolder
-from pagecage.trial import Dataset
+from pagecage.hosts.agent_package import Kit
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import Dataset
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import Campaign, Summary, check_memory_floor, need_of
+from pagecage.runner.run_folder import RunFolder
 from tests.fake_host.hosts import TestHost, scripted
 from tests.record_schema import breaches_under
 from tests.unit.test_plan import BASE, CHOICES, plan_of
@@ -269,11 +269,11 @@ def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
 
 def test_the_command_line_tells_how_an_interrupted_run_goes_on(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     three.tell({three.ids[0]: ["waits"]})
-    monkeypatch.setattr(carry_out, "make_kit", lambda _: KIT)
+    monkeypatch.setattr(execution, "make_kit", lambda _: KIT)
     monkeypatch.setattr(RunProgress, "__call__", interrupt_at_go)
     said: list[str] = []
     with pytest.raises(PagecageError) as caught:
-        carry_out.carry_out(carry_out.Job(three.plan, three.folder, three.host()), said.append)
+        execution.carry_out(execution.Job(three.plan, three.folder, three.host()), said.append)
     assert caught.value.exit_code == 130
     assert caught.value.hint == "pagecage run test --resume"
     assert "3 of 3 trials to run" in said[0]
@@ -286,12 +286,12 @@ def interrupt_at_go(_: RunProgress, event: Mapping[str, Any]) -> None:
 
 def test_a_run_with_trials_unanswered_ends_with_its_own_status(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     three.tell({three.ids[0]: ["failed"] * 9})
-    monkeypatch.setattr(carry_out, "make_kit", lambda _: KIT)
+    monkeypatch.setattr(execution, "make_kit", lambda _: KIT)
     said: list[str] = []
-    job = carry_out.Job(three.plan, three.folder, three.host())
-    assert carry_out.carry_out(job, said.append) == 4
+    job = execution.Job(three.plan, three.folder, three.host())
+    assert execution.carry_out(job, said.append) == 4
     assert said[-1] == "1 trials have no answer\n  mend: pagecage run test --resume"
     three.tell({})
-    assert carry_out.carry_out(job, said.append) == 0
-    assert carry_out.carry_out(job, said.append) == 0
+    assert execution.carry_out(job, said.append) == 0
+    assert execution.carry_out(job, said.append) == 0
     assert said[-1].startswith("0 of 3 trials to run")

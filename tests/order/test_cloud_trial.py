@@ -11,16 +11,16 @@ import pytest
 
 from pagecage.agent import phases
 from pagecage.agent.session import run_trial
-from pagecage.agent.storage import MadeStorage
-from pagecage.cage import Accounting, Bucket, Burst, Cage, Latency
-from pagecage.campaign import need_of
-from pagecage.cli import carry_out as carry_out_module
-from pagecage.cli.carry_out import begun
+from pagecage.agent.system.trial_storage import MadeStorage
+from pagecage.cli import execution as carry_out_module
+from pagecage.cli.execution import begun
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
-from pagecage.plan import Plan
-from pagecage.record import Record, read_records
-from pagecage.trial import Dataset, Trial
+from pagecage.model.cage import Accounting, Bucket, Burst, Cage, Latency
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import Dataset, Trial
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import need_of
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_trial
 from tests.record_schema import breaches
 

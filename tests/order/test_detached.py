@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.request import request_to_json
-from pagecage.hosts.kit import agent_bytes
+from pagecage.agent.protocol.request import request_to_json
+from pagecage.hosts.agent_package import agent_bytes
+from pagecage.model.record import read_records
+from pagecage.model.trial import Trial
 from pagecage.process import PIPE, Process, spawn
-from pagecage.record import read_records
-from pagecage.trial import Trial
 from tests.fake_host.machine import HERE, Machine, frames_of, make_request, make_trial
 
 

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 
 from pagecage.agent import phases
-from pagecage.agent.attempt import Bench
 from pagecage.agent.drivers.container import limit_options
-from pagecage.agent.inbox import Inbox
+from pagecage.agent.protocol.rpc import Inbox
+from pagecage.agent.protocol.stream import Stream
 from pagecage.agent.session import run_trial
-from pagecage.agent.stream import Stream
-from pagecage.cage import Bucket, Burst, Cage
-from pagecage.command import Command
-from pagecage.record import Record, read_records
-from pagecage.trial import Trial, Workload
+from pagecage.agent.trial_run import Bench
+from pagecage.model.cage import Bucket, Burst, Cage
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import Command, Trial, Workload
 from tests.fake_host.docker_api import docker_api
 from tests.fake_host.machine import CAGE, NODE, Machine, make_bench, make_trial
 from tests.record_schema import breaches
@@ -123,7 +122,7 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that is over at once has no cage left to be read
-    monkeypatch.setattr("pagecage.agent.workload_run.missing_engine", lambda _: None)
+    monkeypatch.setattr("pagecage.agent.programs.workload_run.missing_engine", lambda _: None)
     command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=Command())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
     record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
@@ -136,7 +135,7 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, mo
     """Of a program that waits at no gate: in the guest the container's cgroup was read while it had no limits yet."""
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
-    monkeypatch.setattr("pagecage.agent.workload_run.missing_engine", lambda _: None)
+    monkeypatch.setattr("pagecage.agent.programs.workload_run.missing_engine", lambda _: None)
     record = carry_out(machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio")))
     assert "lost" not in (record.error or "")
     assert record.cage["expected"]["io.max.riops"] == "500"
@@ -146,7 +145,7 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, mo
 def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guard taken away: what the tests above would not see if it were not there."""
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setattr("pagecage.agent.workload_run.confirm_limits", lambda _: None)
+    monkeypatch.setattr("pagecage.agent.programs.workload_run.confirm_limits", lambda _: None)
     assert carry_out(machine, by("docker-flags")).outcome == "ok"
 
 

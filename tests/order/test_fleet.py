@@ -12,8 +12,8 @@ import pytest
 
 from pagecage.errors import PagecageError
 from pagecage.fleet.folder import FleetFolder, RoundEnd, find_fleet
-from pagecage.fleet.plans import host_plans
-from pagecage.record import Record
+from pagecage.fleet.host_plans import host_plans
+from pagecage.model.record import Record
 from tests.fake_host.rack import Rack
 from tests.order.conftest import racked
 from tests.unit.test_plan import BASE, CHOICES, plan_of

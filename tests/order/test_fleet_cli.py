@@ -1,4 +1,4 @@
-"""`pagecage run NAME --host GROUP` from its words to its report, over hosts that are folders here."""
+"""`pagecage run NAME --host GROUP` from its words to its analyse, over hosts that are folders here."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import fleet, report
-from pagecage.cli.form import Form
+from pagecage.cli import analyse, fleet
+from pagecage.cli.output import Form
 from pagecage.cli.run_options import FleetWishes, Wishes
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.look import Look
+from pagecage.fleet.preflight import Look
 from pagecage.process import Completed
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
@@ -42,7 +42,7 @@ def said(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(fleet, "make_kit", lambda _: rack.kit())
     monkeypatch.setattr(fleet, "RUNS", rack.top / "runs")
     # What a scripted agent tells cannot be judged: reports are tested over records that can.
-    monkeypatch.setattr(report, "analyse", reported)
+    monkeypatch.setattr(analyse, "analyse", reported)
     return []
 
 

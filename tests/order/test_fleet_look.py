@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.facts import read_facts
+from pagecage.agent.system.facts import read_facts
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.look import Look, look, unlike
+from pagecage.fleet.preflight import Look, look, unlike
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 

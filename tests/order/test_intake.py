@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import HostError
-from pagecage.intake import FrameReader
+from pagecage.runner.frame_receiver import FrameReader
 
 frames = st.lists(st.tuples(st.dictionaries(st.text(max_size=5), st.text(max_size=20)), st.binary(max_size=50)))
 cuts = st.lists(st.integers(1, 40), min_size=1)

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pagecage.agent import knobs, session
-from pagecage.agent.attempt import Attempt
-from pagecage.agent.device import Disk
-from pagecage.agent.interruption import Interrupted, Interruption
+from pagecage.agent import session
 from pagecage.agent.phases import PHASES
 from pagecage.agent.session import run_trial
-from pagecage.cage import Cage
+from pagecage.agent.system import settings
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.interruption import Interrupted, Interruption
+from pagecage.agent.trial_run import Attempt
 from pagecage.errors import HostError
-from pagecage.record import Record, read_records
+from pagecage.model.cage import Cage
+from pagecage.model.record import Record, read_records
 from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench, make_trial
 
 NAMES = [name for name, _ in PHASES]
@@ -184,14 +185,14 @@ def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
 
 def test_a_knob_that_cannot_be_put_back_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     trial, bench = make_trial(cage=LIGHT), make_bench(machine, io.BytesIO())
-    real = knobs.write_knob
+    real = settings.write_knob
 
     def refuse_the_old(disk: Disk, knob: str, value: str) -> None:
         if value == "256":
             raise HostError("the disk is gone")
         real(disk, knob, value)
 
-    monkeypatch.setattr(knobs, "write_knob", refuse_the_old)
+    monkeypatch.setattr(settings, "write_knob", refuse_the_old)
     run_trial(bench, trial, 1)
     record = only_record(machine)
     assert record.outcome == "ok"

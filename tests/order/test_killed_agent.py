@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from pagecage.agent.request import request_to_json
+from pagecage.agent.protocol.request import request_to_json
 from pagecage.agent.session import run_trial
-from pagecage.hosts.kit import Kit
+from pagecage.hosts.agent_package import Kit
+from pagecage.model.record import read_records
 from pagecage.process import PIPE, spawn
-from pagecage.record import read_records
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_request, make_trial
 from tests.order.test_whole_run import kit

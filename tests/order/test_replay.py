@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from pagecage.cage import Cage
-from pagecage.campaign import TRIES, Campaign, Summary, need_of
-from pagecage.cli import pass_through
-from pagecage.cli.pass_through import PassThrough
-from pagecage.command import Command
+from pagecage.cli import stdio
+from pagecage.cli.stdio import PassThrough
 from pagecage.errors import HostError
-from pagecage.hosts.kit import Kit, agent_bytes
-from pagecage.plan import Choices, Plan, make_plan
-from pagecage.record import Record, read_records
-from pagecage.replay.carried import carried_to_json, make_carried, translated
-from pagecage.replay.experiment import SIZE, Replay, make_experiment
-from pagecage.runs import RunFolder
-from pagecage.trial import Dataset
+from pagecage.hosts.agent_package import Kit, agent_bytes
+from pagecage.model.cage import Cage
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import Command, Dataset
+from pagecage.planning.plan import Choices, Plan, make_plan
+from pagecage.planning.replay import SIZE, Replay, make_experiment
+from pagecage.runner.campaign import TRIES, Campaign, Summary, need_of
+from pagecage.runner.run_folder import RunFolder
+from pagecage.runner.uploads import carried_to_json, make_carried, translated
 from pagecage.units import MIB
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import Machine, make_dataset
@@ -77,7 +76,7 @@ def carry_out(machine: Machine, kit: Kit, plan: Plan, streams: Streams) -> tuple
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, descriptor: int) -> None:
-    monkeypatch.setattr(pass_through, "_STDIN", descriptor)
+    monkeypatch.setattr(stdio, "_STDIN", descriptor)
 
 
 BOTH = Command(streams_output=True, takes_input=True)

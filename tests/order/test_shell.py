@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.shell import ShellOrder, order_to_json
-from pagecage.cage import Bucket, Burst, Cage
-from pagecage.hosts.kit import agent_bytes
+from pagecage.hosts.agent_package import agent_bytes
+from pagecage.model.cage import Bucket, Burst, Cage
+from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.process import Process, spawn
-from pagecage.requirements import may_rewrite_io_max
 from tests.fake_host.machine import CAGE, Machine
 
 ON_FAKES = Path(__file__).resolve().parents[1] / "fake_host/agent_on_fakes.py"

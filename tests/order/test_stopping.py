@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.campaign import Summary
-from pagecage.cli.choose import choose_repeats, until_ci
 from pagecage.cli.run_options import Wishes
+from pagecage.cli.run_plan import choose_repeats, until_ci
 from pagecage.errors import PagecageError
-from pagecage.interval import half_width
-from pagecage.stopping import enough_blocks, too_wide
+from pagecage.runner.campaign import Summary
+from pagecage.verdicts.median_interval import half_width
+from pagecage.verdicts.stopping import enough_blocks, too_wide
 from tests.order.test_campaign import THREE, Run
 from tests.unit.test_plan import BASE, CHOICES, plan_of
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pagecage.campaign import Campaign
-from pagecage.hosts.kit import Kit, agent_bytes
-from pagecage.plan import Plan
-from pagecage.record import Record, read_records
-from pagecage.runs import RunFolder
+from pagecage.hosts.agent_package import Kit, agent_bytes
+from pagecage.model.record import Record, read_records
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import WORKLOADS, Machine, make_trial
 from tests.unit.test_plan import HARNESS

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.attempt import Bench
-from pagecage.agent.calibrate import Calibrator
-from pagecage.agent.cgroupfs import own_cgroup
-from pagecage.agent.pagecache import evict, load
+from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.agent.session import run_trial
-from pagecage.agent.systemd import Systemd
-from pagecage.record import Record, read_records
-from pagecage.trial import Trial
+from pagecage.agent.system.cgroupfs import own_cgroup
+from pagecage.agent.system.page_cache import evict, load
+from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.trial_run import Bench
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import Trial
 from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
 
 VERIFYING_SECONDS = 0.4  # of verifies.py

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import facts, phases
-from pagecage.agent.dirty_limits import DirtyLimits
-from pagecage.agent.machine_memory import MachineMemory
-from pagecage.agent.pagecache import measure_residency
+from pagecage.agent import phases
 from pagecage.agent.session import sweep
-from pagecage.agent.storage import MadeStorage
-from pagecage.agent.systemd import Systemd
+from pagecage.agent.system import facts
+from pagecage.agent.system.memory_reservation import MachineMemory
+from pagecage.agent.system.page_cache import measure_residency
+from pagecage.agent.system.settings import DirtyLimits
+from pagecage.agent.system.systemd import Systemd
+from pagecage.agent.system.trial_storage import MadeStorage
 from pagecage.errors import HostError
-from pagecage.trial import Step, Trial, Workload
+from pagecage.model.trial import Step, Trial, Workload
 from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
 from tests.order.test_trial_order import carry_out
 

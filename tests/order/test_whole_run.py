@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.request import request_to_json
-from pagecage.campaign import Campaign, Summary
+from pagecage.agent.protocol.request import request_to_json
 from pagecage.errors import HostError
-from pagecage.hosts.kit import Kit, agent_bytes
-from pagecage.plan import Plan, make_plan
+from pagecage.hosts.agent_package import Kit, agent_bytes
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import Dataset
+from pagecage.planning.plan import Plan, make_plan
 from pagecage.process import PIPE, spawn
-from pagecage.record import Record, read_records
-from pagecage.runs import RunFolder
-from pagecage.trial import Dataset
+from pagecage.runner.campaign import Campaign, Summary
+from pagecage.runner.run_folder import RunFolder
 from tests.fake_host.hosts import TestHost, on_fakes
 from tests.fake_host.machine import CAGE, DATASET, WORKLOADS, Machine, frames_of, make_request, make_trial
 from tests.unit.test_plan import BASE, CHOICES, HARNESS

@@ -15,8 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from analysis.__main__ import main
-from analysis.site.links import within
-from analysis.site.publish import publish
+from analysis.site.publish import publish, within
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run

@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
-from analysis.claims import evaluate_claims
-from analysis.load import load_run
+from analysis.claims.evaluate import evaluate_claims
+from analysis.data.load import load_run
 from tests.fixtures.records import after
 from tests.fixtures.runs import DEFINITION, build_run
 

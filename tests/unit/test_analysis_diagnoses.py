@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis import tables
-from analysis.diagnoses import carried, told_by_treatment
-from analysis.load import load_run
-from analysis.results import Results
-from analysis.show import show
+from analysis.data.load import load_run
+from analysis.summaries.diagnoses import carried, told_by_treatment
+from analysis.views import evidence_tables
+from analysis.views.notebook import Results
+from analysis.views.run import show
 from tests.fixtures.runs import build_run
 
 EXACT = {"what": "io_size", "state": "exact", "because": "requests are split at 256 KiB"}
@@ -32,7 +32,7 @@ def test_every_caged_treatment_has_its_sentence_and_no_other(folder):
     assert {treatment[0] for treatment in told} == {"tenth"}
     assert len(told) == 6
     assert sum("It was killed" in sentence for sentence in told.values()) == 2
-    assert len(tables.diagnosis_table(load_run(folder))) == 6
+    assert len(evidence_tables.diagnosis_table(load_run(folder))) == 6
 
 
 def test_what_was_carried_is_told_once(folder):

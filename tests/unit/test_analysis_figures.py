@@ -11,14 +11,14 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from analysis import alt, figures, plots
-from analysis.cells import treatments
-from analysis.curves import curve_figure, lines_of
-from analysis.frames import trial_frame
-from analysis.heat import SHADES, heat_figure, heat_frame, luminance
-from analysis.load import load_run
-from analysis.look import COLOURS, INK, looks, numeric_factor, style, svg
-from analysis.results import Results
+from analysis.data.frames import trial_frame
+from analysis.data.load import load_run
+from analysis.figures import alt_text, charts, panels
+from analysis.figures.curves import curve_figure, lines_of
+from analysis.figures.heat import SHADES, heat_figure, heat_frame, luminance
+from analysis.figures.style import COLOURS, INK, looks, numeric_factor, style, svg
+from analysis.summaries.cells import treatments
+from analysis.views.notebook import Results
 from tests.fixtures.runs import build_run
 from tests.unit.test_analysis_findings import swept
 
@@ -89,7 +89,7 @@ def test_a_treatment_has_one_colour_in_every_figure(tmp_path):
     }
     for name, rows in lines.items():
         assert {look[treatment].colour for treatment in rows["treatment"]} == {curve[name]}
-    strip = figures.strip_figure(trial_df, "full_pass_seconds", look).axes[0]
+    strip = charts.strip_figure(trial_df, "full_pass_seconds", look).axes[0]
     names = [tick.get_text() for tick in strip.get_yticklabels()]
     for line in strip.lines:
         place = round(sum(line.get_ydata()) / 2)
@@ -121,8 +121,8 @@ def vmtouch(times, bars, end):
 
 def residency_axes(rows):
     with style():
-        figure = figures.Figure()
-        return plots.residency(figure.subplots(), rows, COLOURS[0])
+        figure = charts.Figure()
+        return panels.residency(figure.subplots(), rows, COLOURS[0])
 
 
 def test_few_bars_stand_one_below_the_other_with_their_times():
@@ -142,11 +142,11 @@ def test_many_bars_stand_at_their_times():
 
 def test_the_words_of_a_figure_tell_its_ends(run):
     frame = heat_frame(run, run.response)
-    told = alt.of_heat(frame, run.response)
+    told = alt_text.of_heat(frame, run.response)
     ends = r"least uncaged · heap · sequential \S+ ms, most tenth · unloaded · random ≈ \S+ s, \d+ times"
     assert re.search(ends, told)
     assert "without a figure: tenth · heap · sequential killed; tenth · heap · random killed" in told
-    strip = alt.of_strip(trial_frame(run), "amplification", looks(run))
+    strip = alt_text.of_strip(trial_frame(run), "amplification", looks(run))
     assert strip.endswith("most tenth · unloaded · random 28.4×")
 
 
@@ -154,7 +154,7 @@ def test_the_words_of_a_curve_tell_where_it_begins_and_ends(tmp_path):
     run = swept(tmp_path)
     factor, levels = numeric_factor(run)
     lines = lines_of(run, trial_frame(run), "amplification", factor)
-    told = alt.of_curve(lines, factor, list(levels), "amplification")
+    told = alt_text.of_curve(lines, factor, list(levels), "amplification")
     assert "tenth · unloaded: 1× at 4KiB, 28.4× at 64KiB" in told
     assert "uncaged · unloaded: 1× at 4KiB, 1× at 64KiB" in told
 
@@ -170,7 +170,7 @@ def test_every_figure_of_a_report_says_what_it_shows(tmp_path):
 
 def test_a_picture_names_no_colour_that_one_of_two_backgrounds_hides(run):
     with style():
-        text = svg(figures.strip_figure(trial_frame(run), "amplification", looks(run)), "x")
+        text = svg(charts.strip_figure(trial_frame(run), "amplification", looks(run)), "x")
     assert INK not in text
     assert "currentColor" in text
 

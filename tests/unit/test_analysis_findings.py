@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from analysis import curves, look, prose
-from analysis.findings import find
-from analysis.frames import trial_frame
-from analysis.latencies import latency_figures, latency_frame, percentiles
-from analysis.load import load_run
-from analysis.look import looks, numeric_factor
-from analysis.wording import quantity, span
+from analysis.claims.findings import find
+from analysis.data.frames import trial_frame
+from analysis.data.load import load_run
+from analysis.figures import curves, style
+from analysis.figures.latencies import latency_figures, latency_frame, percentiles
+from analysis.figures.style import looks, numeric_factor
+from analysis.formatting import quantity, span
+from analysis.views import narrative
 from tests.fixtures.records import outer
 from tests.fixtures.runs import DEFINITION, build_run
 
@@ -45,7 +46,7 @@ def test_what_was_not_measured_says_why(tmp_path):
     finding, run = found(tmp_path, {"response": "heartbeat_p999_us", "where": CAGED})
     assert (finding.value, finding.sentence) == (None, "It is … of it.")
     assert finding.note == "no trial of it has a figure"
-    assert "Not measured: no trial of it has a figure." in prose.answer_html(run)
+    assert "Not measured: no trial of it has a figure." in narrative.answer_html(run)
     assert (
         found(tmp_path / "b", {"response": "x", "where": {"cage": "gone"}})[0].note
         == "size emulated leaves its treatment out"
@@ -86,9 +87,9 @@ def test_a_host_that_lacks_something_is_named(tmp_path):
 
     finding, run = found(tmp_path, {"response": "amplification", "where": CAGED}, lacks)
     assert finding.note == "the host lacks what it needs: the kernel <refuses> io_uring"
-    assert "could not run 3 of 36 trials" in prose.notices(run)
-    assert "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>" in prose.notices(run)
-    assert "Unfinished" not in prose.notices(run)
+    assert "could not run 3 of 36 trials" in narrative.notices(run)
+    assert "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>" in narrative.notices(run)
+    assert "Unfinished" not in narrative.notices(run)
 
 
 def test_outcomes_and_what_the_kernel_did_are_words(tmp_path):
@@ -99,7 +100,7 @@ def test_outcomes_and_what_the_kernel_did_are_words(tmp_path):
 
 
 def test_an_experiment_without_findings_has_no_answer(tmp_path):
-    assert prose.answer_html(load_run(build_run(tmp_path / "run"))) == ""
+    assert narrative.answer_html(load_run(build_run(tmp_path / "run"))) == ""
 
 
 def test_small_times_and_ratios_are_written_as_people_read_them():
@@ -159,7 +160,7 @@ def test_latencies_have_a_figure_where_there_are_percentiles(tmp_path):
 
 
 def test_too_many_lines_are_coloured_by_the_factor_that_tells_most(tmp_path, monkeypatch):
-    monkeypatch.setattr(look, "MOST_GROUPS", 3)
+    monkeypatch.setattr(style, "MOST_GROUPS", 3)
     run = swept(tmp_path)
     axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", looks(run)).axes[0]
     assert {line.get_label() for line in axes.lines} == {"source heap", "source resident", "source unloaded"}

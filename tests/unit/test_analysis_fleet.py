@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from analysis.fleet import facts, load_fleet
-from analysis.fleet_show import part_words
-from analysis.stats import pooled
+from analysis.stats.intervals import pooled
+from analysis.summaries.fleet import facts, load_fleet
+from analysis.views.fleet import part_words
 from pagecage.errors import PagecageError
 from tests.fixtures.fleets import build_fleet
 from tests.unit.test_analysis_report import loads_of

@@ -8,11 +8,11 @@ import json
 import pandas as pd
 import pytest
 
-from analysis.frames import trial_frame
-from analysis.hdr import decode
-from analysis.latencies import latency_figures, latency_frame, rarity
-from analysis.load import load_run
-from analysis.look import Look, looks
+from analysis.data.frames import trial_frame
+from analysis.data.hdr_histogram import decode
+from analysis.data.load import load_run
+from analysis.figures.latencies import latency_figures, latency_frame, rarity
+from analysis.figures.style import Look, looks
 from pagecage.errors import PagecageError
 from tests.fixtures.records import START
 from tests.fixtures.runs import ROOT, build_run

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.levels import in_order, layout, numbers
+from analysis.data.levels import in_order, layout, numbers
 
 
 @pytest.mark.parametrize(

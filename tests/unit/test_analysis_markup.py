@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.markup import prose_html
+from analysis.views.html import prose_html
 
 
 @pytest.mark.parametrize(

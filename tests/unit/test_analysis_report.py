@@ -13,7 +13,7 @@ import papermill
 import pytest
 
 from analysis.__main__ import main
-from analysis.load import load_run
+from analysis.data.load import load_run
 from pagecage.process import run
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
@@ -194,7 +194,7 @@ def test_the_page_and_what_show_prints_come_of_one_loading(folder, capsys, monke
 
     assert main(["show", str(folder), *form]) == 0
     said = capsys.readouterr().out
-    for module in ("analysis.results", "analysis.__main__"):
+    for module in ("analysis.views.notebook", "analysis.__main__"):
         monkeypatch.setattr(f"{module}.load_run", load)
     (folder / "report.html").unlink()
     assert main(["render", str(folder), "--show", *form]) == 0
@@ -204,11 +204,11 @@ def test_the_page_and_what_show_prints_come_of_one_loading(folder, capsys, monke
 
 
 def test_what_a_cell_refuses_keeps_its_mend_and_its_status(folder, tmp_path, capsys, monkeypatch):
-    from analysis import report
+    from analysis.views import render
 
-    monkeypatch.setattr(report, "SOURCE", tmp_path / "source.py")
+    monkeypatch.setattr(render, "SOURCE", tmp_path / "source.py")
     refusal = 'from pagecage.errors import PagecageError\nraise PagecageError("a", "b", 3)'
-    report.SOURCE.write_text(f"# %%\n{refusal}\n")
+    render.SOURCE.write_text(f"# %%\n{refusal}\n")
     assert main(["render", str(folder)]) == 3
     assert capsys.readouterr().err == "a\n  mend: b\n"
     assert not (folder / "report.failed.ipynb").exists()

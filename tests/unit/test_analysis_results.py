@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.results import Results
+from analysis.views.notebook import Results
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
 OPTIONAL = (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.stats import ratio, summarise
+from analysis.stats.intervals import ratio, summarise
 
 VALUES = st.lists(st.floats(min_value=1e-3, max_value=1e6), min_size=1, max_size=40)
 

@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from analysis import cell_tables, frames, tables
-from analysis.articles import read_definitions
-from analysis.cells import make_cell, treatments
-from analysis.load import load_run
+from analysis.data import frames
+from analysis.data.load import load_run
+from analysis.summaries.cells import make_cell, treatments
+from analysis.views import cell_tables, evidence_tables
 from pagecage.errors import PagecageError
+from pagecage.model.published_figures import read_definitions
 from tests.fixtures.runs import DEFINITION, PAGES, build_run
 from tests.tree import ROOT
 
@@ -55,7 +56,7 @@ def test_the_last_attempt_counts_and_a_line_cut_off_is_skipped(tmp_path):
     assert len(loaded.trials) == 36
     assert loaded.attempts == 37
     assert loaded.trials[0].record.error == "it fell over"
-    counts = dict(tables.counts_table(loaded)[["trials", "number"]].itertuples(index=False))
+    counts = dict(evidence_tables.counts_table(loaded)[["trials", "number"]].itertuples(index=False))
     assert (counts["tried again"], counts["without an answer"]) == (1, 1)
 
 
@@ -96,7 +97,7 @@ def test_an_excluded_trial_is_counted_and_not_averaged_in(tmp_path):
     assert cell.summary.n == 2
     assert cell.summary.high < 1
     assert "1 excluded" in cell.spread
-    reasons = tables.excluded_table(changed)
+    reasons = evidence_tables.excluded_table(changed)
     assert list(reasons["trial"]) == ["uncaged · unloaded · sequential"]
     assert "cache state not reached" in reasons.iloc[0]["reason"]
 
@@ -132,11 +133,11 @@ def test_any_experiment_has_a_table(tmp_path):
     loaded = load_run(build_run(tmp_path / "b", fewer, definition=definition, trials=trials))
     assert len(list(treatments(loaded))) == 2
     assert cell_tables.cell_table(loaded).shape == (2, 3)
-    assert tables.claims_table(loaded).empty
+    assert evidence_tables.claims_table(loaded).empty
 
 
 def test_the_limits_table_tells_cap_calibration_and_use(run):
-    table = tables.limits_table(run).set_index("limit")
+    table = evidence_tables.limits_table(run).set_index("limit")
     assert table.loc["MemoryMax", "cap"] == "12.8 MiB"
     assert "12 enforced" in table.loc["MemoryMax", "verdicts"]
 
@@ -181,7 +182,7 @@ def test_readahead_counts_only_what_grew_after_go(tmp_path):
 
 
 def test_faults_are_told_by_the_flags_of_the_mapping(run):
-    table = tables.fault_table(frames.fault_frame(run))
+    table = evidence_tables.fault_table(frames.fault_frame(run))
     assert set(table["flags of the mapping"]) == {"VM_READ VM_MAYREAD VM_MAYEXEC VM_MAYSHARE VM_SOFTDIRTY"}
 
 
@@ -198,7 +199,7 @@ def test_a_run_without_traces_has_empty_frames(tmp_path):
         frames.fault_frame,
     )
     assert all(make(loaded).empty for make in makers)
-    assert tables.fault_table(frames.fault_frame(loaded)).empty
+    assert evidence_tables.fault_table(frames.fault_frame(loaded)).empty
 
 
 def test_an_iostat_file_that_was_cut_off_is_empty_not_a_fall(tmp_path):

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import frames
-from analysis.load import load_run
-from analysis.look import looks
-from analysis.timelines import busy, state_figure, states, timeline_figure
+from analysis.data import frames
+from analysis.data.load import load_run
+from analysis.figures.style import looks
+from analysis.figures.timelines import busy, state_figure, states, timeline_figure
 from tests.fixtures.runs import build_run
 
 CAGED_RANDOM = "tenth · unloaded · random"

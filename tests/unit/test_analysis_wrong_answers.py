@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from analysis.cell_tables import response_table
-from analysis.cells import make_cell
-from analysis.claims import evaluate_claims
-from analysis.findings import find
-from analysis.load import Run, load_run
-from analysis.prose import notices
-from analysis.results import Results
+from analysis.claims.evaluate import evaluate_claims
+from analysis.claims.findings import find
+from analysis.data.load import Run, load_run
+from analysis.summaries.cells import make_cell
+from analysis.views.cell_tables import response_table
+from analysis.views.narrative import notices
+from analysis.views.notebook import Results
 from tests.fixtures.runs import DEFINITION, build_run
 
 WRONG = {"cage": "uncaged", "source": "heap", "pattern": "random"}

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from analysis.answers import answers
-from analysis.answers_page import markdown
-from analysis.articles import read_definitions
-from analysis.scorecard import newest_runs
+from analysis.claims.answers import answers
+from analysis.claims.scorecard import newest_runs
+from analysis.views.answers import markdown
+from pagecage.model.published_figures import read_definitions
 from tests.fixtures.runs import DEFINITION, Change, build_run
 from tests.tree import ROOT
 

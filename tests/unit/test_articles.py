@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.definitions.articles import number_or_text, read_articles
 from pagecage.errors import PagecageError
+from pagecage.model.published_figures import number_or_text, read_articles
 from tests.unit.test_definitions import EXPERIMENT, definitions, refusal, top
 
 __all__ = ["top"]  # a fixture

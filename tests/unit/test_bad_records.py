@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from pagecage.record import read_records
+from pagecage.model.record import read_records
 from tests.fixtures.runs import build_run
 
 FORMS = ((), ("--json",), ("--csv",), ("--markdown",))
@@ -133,12 +133,12 @@ def test_no_folder_at_all(tmp_path, capsys):
 
 
 def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys, monkeypatch):
-    from analysis import report
+    from analysis.views import render
 
     for name in ("report.ipynb", "report.html"):
         (folder / name).write_text("the old one")
-    report_source = report.SOURCE.read_text()
-    monkeypatch.setattr(report, "SOURCE", folder / "source.py")
+    report_source = render.SOURCE.read_text()
+    monkeypatch.setattr(render, "SOURCE", folder / "source.py")
     (folder / "source.py").write_text(report_source.replace("results.heading", "1 / 0"))
     assert main(["render", str(folder)]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.load import load_run
+from analysis.data.load import load_run
 from tests.bench.bed import ratio_of_pairs
 from tests.bench.made_run import TREATMENTS, make_run
 

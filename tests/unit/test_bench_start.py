@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pagecage.errors import PagecageError
-from pagecage.record import Record
+from pagecage.model.record import Record
 from tests.bench.command import Timed
 from tests.bench.start import figures
 from tests.fixtures.records import make_record

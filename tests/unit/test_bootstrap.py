@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from analysis.bootstrap import law_of_median, median_interval, ratio_interval
-from analysis.stats import bca, overall_ratio, ratio, summarise
+from analysis.stats.bootstrap import law_of_median, median_interval, ratio_interval
+from analysis.stats.intervals import bca, overall_ratio, ratio, summarise
 from pagecage.process import run
 from tests.tree import ROOT
 
@@ -164,7 +164,7 @@ def test_many_trials_of_a_block_are_drawn_within_it():
 
 def test_ratios_need_nothing_that_is_slow_to_import():
     program = (
-        "import sys; from analysis.stats import ratio; ratio(range(1, 9), range(2, 12)); "
+        "import sys; from analysis.stats.intervals import ratio; ratio(range(1, 9), range(2, 12)); "
         "print({'numpy', 'scipy', 'pandas'} & set(sys.modules))"
     )
     assert run([sys.executable, "-c", program], cwd=ROOT).stdout.strip() == "set()"

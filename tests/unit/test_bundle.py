@@ -12,7 +12,7 @@ from analysis.__main__ import main
 from pagecage.bundle.pack import pack
 from pagecage.bundle.redact import Names, Redactor, names_in
 from pagecage.bundle.unpack import unpack
-from pagecage.cli.bundles import bundle, render
+from pagecage.cli.bundle import bundle, render
 from pagecage.errors import PagecageError
 from tests.fixtures.bundles import KEPT, SECRETS, contents, run, written
 from tests.fixtures.runs import DEFINITION, build_run

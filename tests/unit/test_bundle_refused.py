@@ -13,7 +13,7 @@ import pytest
 from pagecage.bundle.layout import is_allowed
 from pagecage.bundle.pack import pack
 from pagecage.bundle.unpack import unpack
-from pagecage.cli.bundles import render
+from pagecage.cli.bundle import render
 from pagecage.errors import PagecageError
 from tests.fixtures.bundles import contents, run, written
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cache_proof import Look, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
+from pagecage.model.cache_proof import Look, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
 from pagecage.units import MIB, PAGE_BYTES
 
 FILES = 64 * MIB

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cage import (
+from pagecage.model.cage import (
     IO_MAX_KEY,
     PROPERTIES,
     Accounting,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pagecage.definitions.offers import read_offers
+from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import PagecageError
-from pagecage.imports.formats import import_text
-from pagecage.imports.imported import Imported, Picks
-from pagecage.imports.probe import Rounding
+from pagecage.importers.formats import import_text
+from pagecage.importers.probe import Rounding
+from pagecage.importers.result import Imported, Picks
 from tests.tree import ROOT
 
 FOLDER = Path(__file__).parent.parent / "fixtures/imports"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cage_toml import cage_to_toml
-from pagecage.definitions.cages import cage_of_tables
-from pagecage.definitions.catalogue import Definitions
+from pagecage.definitions.cage_file import cage_of_tables
+from pagecage.definitions.cage_writer import cage_to_toml
+from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from tests.unit.test_cage_import import FOLDER, fixture
 

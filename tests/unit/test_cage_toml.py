@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage, Latency, Volume
-from pagecage.cage_toml import cage_to_toml
-from pagecage.definitions.cage_tables import CageFile
-from pagecage.definitions.cages import resolve_cage
+from pagecage.definitions.cage_file import CageFile, resolve_cage
+from pagecage.definitions.cage_writer import cage_to_toml
+from pagecage.model.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage, Latency, Volume
 
 counts = st.integers(1, 2**50)
 percents = st.integers(1, 2**31 - 1)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli import choose
-from pagecage.cli.choose import choose_host, choose_size, with_cage, with_driver
+from pagecage.cli import run_plan
+from pagecage.cli.run_plan import choose_host, choose_size, with_cage, with_driver
 from pagecage.errors import PagecageError
-from pagecage.experiment import Level
 from pagecage.hosts.local import LocalHost
-from pagecage.plan import make_trials
+from pagecage.model.experiment import Level
+from pagecage.planning.plan import make_trials
 from tests.fake_host.hosts import TestHost
 from tests.unit.test_plan import BASE, CAGES, CHOICES
 from tests.unit.test_requirements import FIT, NO_MANAGER, USER, facts
@@ -93,12 +93,12 @@ def test_auto_is_local_for_a_user_who_was_given_io(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_harness_names_its_revision() -> None:
-    assert set(choose.harness()) == {"version", "git_revision", "git_dirty"}
+    assert set(run_plan.harness()) == {"version", "git_revision", "git_dirty"}
 
 
 def test_a_copy_where_there_is_no_git_has_a_version_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert choose.harness() == {"version": choose.VERSION, "git_revision": None, "git_dirty": None}
+    assert run_plan.harness() == {"version": run_plan.VERSION, "git_revision": None, "git_dirty": None}
 
 
 def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:

@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from analysis.decoded import compare
-from analysis.quantities import base_of, in_unit, is_timely, scale_of
-from analysis.rules import judge_config, judge_figure
-from analysis.stats import Summary, ratio, ratio_of_ratios, summarise
-from analysis.wording import published_figure
+from analysis.claims.kernel_trace import compare
+from analysis.claims.rules import judge_config, judge_figure
+from analysis.formatting import published_figure
+from analysis.response_units import base_of, in_unit, is_timely, scale_of
+from analysis.stats.intervals import Summary, ratio, ratio_of_ratios, summarise
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
 

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.articles import PublishedFigure, complaints, read_definitions, read_rows
-from analysis.scorecard import VERDICTS, count, newest_runs, scorecard
+from analysis.claims.scorecard import VERDICTS, count, newest_runs, scorecard
 from pagecage.errors import PagecageError
+from pagecage.model.published_figures import PublishedFigure, complaints, read_definitions, read_rows
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from pagecage.definitions.offers import read_offers
+from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.formulas import Known, Provisioned, bounds
+from pagecage.cloud.instances import attached, find_instance
+from pagecage.cloud.offers import Instance, Provider, VolumeType
+from pagecage.cloud.volume_limits import Layer, Limits, phases, reachable
+from pagecage.cloud.volume_request import Order, volume_limits
 from pagecage.units import GIB, MIB
-from pagecage.volumes.formulas import Known, Provisioned, bounds
-from pagecage.volumes.limits import Layer, Limits, phases, reachable
-from pagecage.volumes.machines import attached, find_instance
-from pagecage.volumes.offers import Instance, Provider, VolumeType
-from pagecage.volumes.order import Order, volume_limits
 from tests.tree import ROOT
 
 PROVIDERS = {provider.name: provider for provider in read_offers(ROOT / "cgroups/catalogue")}

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from analysis.compare import compare, word_of
-from analysis.gates import judge_gate, parse_gate
-from analysis.load import load_run
-from analysis.noise import Floor, noise_floor, twins
-from analysis.sides import load_sides
-from analysis.stats import Summary
+from analysis.data.load import load_run
+from analysis.stats.gates import judge_gate, parse_gate
+from analysis.stats.intervals import Summary
+from analysis.summaries.comparison import compare, load_sides, word_of
+from analysis.summaries.noise import Floor, noise_floor, twins
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
 from tests.unit.test_analysis_report import loads_of

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cage import Accounting, Bucket, Burst, Latency, Volume
-from pagecage.covering import treatments
-from pagecage.definitions.catalogue import Definitions
-from pagecage.definitions.programs import known_programs
+from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError, nearest
+from pagecage.model.cage import Accounting, Bucket, Burst, Latency, Volume
+from pagecage.planning.treatments import treatments
 from tests.tree import ROOT
 
 CAGES = {

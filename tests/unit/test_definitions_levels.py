@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.definitions.programs import known_programs
-from pagecage.trial import Step, Workload
+from pagecage.definitions.reader import known_programs
+from pagecage.model.trial import Step, Workload
 from tests.unit.test_definitions import EXPERIMENT, definitions, refusal, top
 
 __all__ = ["top"]  # a fixture

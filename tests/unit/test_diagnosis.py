@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagecage.verdicts.judge import judge, verdicts_to_json
+from pagecage.verdicts.evaluate import judge, verdicts_to_json
 from tests.fixtures.records import after, caged, make_record, series
 from tests.fixtures.stored import NAMES, stored, with_caps
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from analysis.cells import make_cell, treatments
-from analysis.load import Run, load_run
-from analysis.notebook_file import read_source
-from analysis.report import PAGE, SOURCE, render
-from analysis.results import Results
+from analysis.data.load import Run, load_run
+from analysis.summaries.cells import make_cell, treatments
+from analysis.views.notebook import Results
+from analysis.views.notebook_file import read_source
+from analysis.views.render import PAGE, SOURCE, render
 from pagecage.cli.run_options import definitions
 from tests.fixtures.small_runs import NAMES, unpacked
 from tests.unit.test_analysis_report import loads_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pagecage.cage import UNCAGED, Cage
 from pagecage.cli.run_options import definitions
-from pagecage.plan import Choices, make_trials
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.planning.plan import Choices, make_trials
 
 DEFINITIONS = definitions()
 

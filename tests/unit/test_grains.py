@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from analysis.load import load_run
-from analysis.results import Results
-from pagecage.verdicts.readings import difference
+from analysis.data.load import load_run
+from analysis.views.notebook import Results
+from pagecage.verdicts.counters import difference
 from tests.fixtures.runs import build_run
 
 

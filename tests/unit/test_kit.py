@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.kit import agent_bytes, make_kit, require_programs
+from pagecage.hosts.agent_package import agent_bytes, make_kit, require_programs
+from pagecage.model.trial import Step
 from pagecage.process import run
-from pagecage.trial import Step
 from tests.fake_host.machine import make_trial
 from tests.tree import ROOT
 

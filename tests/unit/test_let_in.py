@@ -7,11 +7,11 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.cells import make_cell
-from analysis.let_in import failed_verdicts, let_in, told
-from analysis.load import load_run
-from analysis.prose import notices
-from analysis.results import Results
+from analysis.data.include import failed_verdicts, let_in, told
+from analysis.data.load import load_run
+from analysis.summaries.cells import make_cell
+from analysis.views.narrative import notices
+from analysis.views.notebook import Results
 from pagecage.errors import PagecageError
 from tests.fixtures.records import outer
 from tests.fixtures.runs import build_run

@@ -8,9 +8,9 @@ import jupytext
 import nbformat
 import pytest
 
-from analysis.notebook_file import INJECTED, notebook, read, read_source, with_parameters, write
-from analysis.notebook_run import run_cells
-from analysis.report import SOURCE
+from analysis.views.notebook_file import INJECTED, notebook, read, read_source, with_parameters, write
+from analysis.views.notebook_run import run_cells
+from analysis.views.render import SOURCE
 
 CELLS = """# ---
 # jupyter:

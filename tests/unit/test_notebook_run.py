@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from analysis.markup import Html
-from analysis.notebook_run import run_cells
+from analysis.views.html import Html
+from analysis.views.notebook_run import run_cells
 
 
 def ran(*sources: str) -> tuple[list[dict[str, Any]], Exception | None]:
@@ -38,7 +38,7 @@ def test_a_cell_shows_the_value_of_its_last_line(source: str, shown: dict[str, s
 
 
 def test_html_stands_beside_its_text() -> None:
-    (_, cell), _ = ran("from analysis.markup import Html", "Html('<b>1</b>')")
+    (_, cell), _ = ran("from analysis.views.html import Html", "Html('<b>1</b>')")
     (output,) = cell["outputs"]
     assert output["data"] == {"text/html": "<b>1</b>", "text/plain": repr(Html("<b>1</b>"))}
     assert (output["execution_count"], cell["execution_count"]) == (2, 2)

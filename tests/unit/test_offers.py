@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from pagecage.definitions.catalogue import schemas
-from pagecage.definitions.offers import read_offers
+from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.formulas import Linear
+from pagecage.definitions.reader import schemas
 from pagecage.errors import PagecageError
 from pagecage.units import MIB
-from pagecage.volumes.formulas import Linear
 from tests.tree import ROOT
 
 CATALOGUE = ROOT / "cgroups/catalogue"

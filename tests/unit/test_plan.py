@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cage import Cage
-from pagecage.campaign import need_of
-from pagecage.covering import covering, selected, treatments
-from pagecage.experiment import Experiment, Level, Size
-from pagecage.plan import Choices, Plan, blocks, make_plan, make_trials, plan_from_json, plan_to_json
-from pagecage.trial import Step, Workload
+from pagecage.model.cage import Cage
+from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.model.trial import Step, Workload
+from pagecage.planning.plan import Choices, Plan, blocks, make_plan, make_trials, plan_from_json, plan_to_json
+from pagecage.planning.treatments import covering, selected, treatments
+from pagecage.runner.campaign import need_of
 
 SIZES = {name: Size(2**20, 5.0) for name in ("full", "default", "emulated", "smoke")}
 BASE = Experiment(

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagecage.verdicts.caps import requested_caps
-from pagecage.verdicts.knee import find_knee
-from pagecage.verdicts.prediction import predict
-from pagecage.verdicts.readings import io_difference
+from pagecage.verdicts.counters import io_difference
+from pagecage.verdicts.prediction import find_knee, predict
 from pagecage.verdicts.windows import whole_part, windows
 from tests.fixtures.records import make_record
 from tests.fixtures.stored import NAMES, stored

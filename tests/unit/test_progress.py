@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pagecage.cli.progress import RunProgress, describe, expected_seconds
-from pagecage.plan import make_trials
-from pagecage.record import OUTCOMES
+from pagecage.model.record import OUTCOMES
+from pagecage.planning.plan import make_trials
 from tests.fixtures.records import make_record
 from tests.unit.test_plan import BASE, CAGES, CHOICES
 

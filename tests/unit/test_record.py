@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
-from pagecage.record import (
+from pagecage.model.record import (
     FINAL_OUTCOMES,
     OUTCOMES,
     RECORD_VERSION,

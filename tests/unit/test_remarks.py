@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagecage.verdicts.judge import judge
+from pagecage.verdicts.evaluate import judge
 from tests.fixtures.stored import stored, with_caps
 
 

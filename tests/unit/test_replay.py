@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cage import Cage
-from pagecage.command import Command, command_from_json, command_to_json
-from pagecage.definitions.catalogue import Definitions
-from pagecage.definitions.tables import ExperimentFile
+from pagecage.definitions.experiment_file import ExperimentFile
+from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
-from pagecage.plan import Choices, make_trials
+from pagecage.model.cage import Cage
+from pagecage.model.trial import Command, command_from_json, command_to_json, trial_from_json, trial_to_json
+from pagecage.planning.plan import Choices, make_trials
+from pagecage.planning.replay import Replay, make_experiment
 from pagecage.process import run
-from pagecage.replay.carried import carried_from_json, carried_to_json, make_carried, on_host, translated
-from pagecage.replay.experiment import Replay, make_experiment
-from pagecage.replay.libraries import carried_program, parse_ldd
-from pagecage.trial import trial_from_json, trial_to_json
+from pagecage.runner.shared_libraries import carried_program, parse_ldd
+from pagecage.runner.uploads import carried_from_json, carried_to_json, make_carried, on_host, translated
 
 LDD = """\tlinux-vdso.so.1 (0x00007f9fe84e6000)
 \tlibsqlite3.so.0 => /lib/x86_64-linux-gnu/libsqlite3.so.0 (0x00007f9fe8328000)

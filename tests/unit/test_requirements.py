@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pagecage.cage import Cage
+from pagecage.model.cage import Cage
+from pagecage.model.requirements import Requirement, check_host, check_trial, delegation_command
+from pagecage.model.trial import Trial, Workload
 from pagecage.process import run
-from pagecage.requirements import Requirement, check_host, check_trial, delegation_command
-from pagecage.trial import Trial, Workload
 from tests.tree import ROOT
 
 FIT: dict[str, Any] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import PagecageError
-from pagecage.plan import Plan
-from pagecage.runs import RunFolder, find_run, new_run_id
+from pagecage.planning.plan import Plan
+from pagecage.runner.run_folder import RunFolder, find_run, new_run_id
 from tests.fixtures.records import make_record
 from tests.unit.test_plan import BASE, CHOICES, plan_of
 

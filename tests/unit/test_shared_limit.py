@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.meters import Meter, meters
-from pagecage.cage import Accounting, Bucket, Burst, Cage
-from pagecage.shared_limit import PARTS, less_debt, split
-from pagecage.token_bucket import filled
+from pagecage.agent.limits.limit_meters import Meter, meters
+from pagecage.model.cage import Accounting, Bucket, Burst, Cage
+from pagecage.model.rate_limits import PARTS, filled, less_debt, split
 
 LIMIT, TICK = 400, 0.1
 COMBINED = Accounting(None, None, True)

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from analysis.load import load_run
-from analysis.prose import notices
-from analysis.show import as_json
-from analysis.stopped import stopping
-from pagecage.record import read_records
+from analysis.data.load import load_run
+from analysis.summaries.diagnoses import stopping
+from analysis.views.narrative import notices
+from analysis.views.run import as_json
+from pagecage.model.record import read_records
 from tests.fixtures.runs import build_run
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load_run
-from analysis.results import Results
-from analysis.sweeps import rows, sentences, sweep_of
-from pagecage.cage import UNCAGED, Bucket, Burst, Cage
-from pagecage.definitions.catalogue import Definitions
-from pagecage.definitions.programs import known_programs
+from analysis.data.load import load_run
+from analysis.summaries.sweeps import rows, sentences, sweep_of
+from analysis.views.notebook import Results
+from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
-from pagecage.plan import Choices, make_plan, plan_to_json
-from pagecage.record import append_record
-from pagecage.sweep import cages_of, parse_vary, swept
+from pagecage.model.cage import UNCAGED, Bucket, Burst, Cage
+from pagecage.model.record import append_record
+from pagecage.planning.plan import Choices, make_plan, plan_to_json
+from pagecage.planning.sweep import cages_of, parse_vary, swept
 from tests.fixtures.stored import stored
 from tests.tree import ROOT
 
@@ -161,7 +160,7 @@ def test_the_report_and_the_terminal_show_it(folder, capsys):
 
 
 def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
-    from analysis.sweep_figures import sweep_figure
+    from analysis.figures.sweep import sweep_figure
 
     results = Results(folder)
     sweep = sweep_of(results.run)
@@ -179,7 +178,7 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
 
 
 def test_a_knee_is_drawn_where_it_is_and_one_value_is_no_figure(folder):
-    from analysis.sweep_figures import sweep_figure
+    from analysis.figures.sweep import sweep_figure
 
     results = Results(folder)
     sweep = sweep_of(results.run)

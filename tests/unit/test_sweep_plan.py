@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pagecage.cli.carry_out import require_same_definition
+from pagecage.cli.execution import require_same_definition
 from pagecage.cli.replay_plan import ReplayWishes
 from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
-from pagecage.plan import Plan
+from pagecage.planning.plan import Plan
 
 VARY = "IOReadIOPSMax=250,1000"
 

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cage import Cage
-from pagecage.trial import (
+from pagecage.model.cage import Cage
+from pagecage.model.trial import (
     CACHE_STATES,
     COLLECTORS,
     DRIVERS,

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pagecage.record import OUTCOMES
-from pagecage.verdicts.cache import judge_cache_state
-from pagecage.verdicts.cost import amplification, floor
-from pagecage.verdicts.judge import judge, verdicts_to_json
-from pagecage.verdicts.quiet import judge_host_quiet
+from pagecage.model.record import OUTCOMES
+from pagecage.verdicts.amplification import amplification, floor
+from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
+from pagecage.verdicts.evaluate import judge, verdicts_to_json
 from tests.fixtures.records import FILE_BYTES, SECONDS, after, caged, make_record, outer, plain_record
 
 

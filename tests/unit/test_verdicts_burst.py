@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.verdicts.burst import drained_after_seconds
-from pagecage.verdicts.caps import caps_between, measured_caps, rewritings
-from pagecage.verdicts.judge import judge
+from pagecage.verdicts.caps import caps_between, drained_after_seconds, measured_caps, rewritings
+from pagecage.verdicts.evaluate import judge
 from tests.fixtures.records import SECONDS, START, after, caged, make_record, series
 
 CAGE = {"IOReadIOPSMax": 100}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pagecage.cache_proof import Look
-from pagecage.record import Record, record_from_json
+from pagecage.model.cache_proof import Look
+from pagecage.model.record import Record, record_from_json
 from pagecage.units import MIB
-from pagecage.verdicts.cache import judge_cache_state
-from pagecage.verdicts.judge import judge
+from pagecage.verdicts.conditions import judge_cache_state
+from pagecage.verdicts.evaluate import judge
 from tests.fixtures.records import DISK, FILE_BYTES, make_record, plain_record
 from tests.fixtures.small_runs import FOLDER, NAMES
 

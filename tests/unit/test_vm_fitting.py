@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.fitting import fitting_key
+from pagecage.hosts.vm.provision import fitting_key
 
 
 @pytest.fixture

@@ -4,12 +4,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.image import Image, bootstrap_argv, ensure_image, shared_folder
-from pagecage.hosts.vm.keep import keep_newest
-from pagecage.hosts.vm.packed import pack
-from pagecage.hosts.vm.recipe import Recipe
-from pagecage.hosts.vm.room import require_room, require_tools
+from pagecage.hosts.vm.cache import Cache, keep_newest
+from pagecage.hosts.vm.image import Image, bootstrap_argv, ensure_image, pack, shared_folder
+from pagecage.hosts.vm.image_recipe import Recipe
+from pagecage.hosts.vm.prerequisites import require_room, require_tools
 from pagecage.units import MIB
 
 RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
@@ -80,7 +78,7 @@ def test_a_packed_image_is_unpacked_instead_of_made(
     pack(made.disk, made.beside, packed)
     assert sum(path.stat().st_size for path in packed.iterdir()) < MIB, "holes take no room"
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), "any user may unpack it"
-    monkeypatch.setattr("pagecage.hosts.vm.packed.PROJECT_DIR", tmp_path / "checkout")
+    monkeypatch.setattr("pagecage.hosts.vm.image.TOP", tmp_path / "checkout")
     image = ensure_image(cache, RECIPE, lambda _: None)
     assert image.disk.read_bytes() == made.disk.read_bytes()
     assert image.identity.stat().st_mode & 0o777 == 0o600, "ssh takes no other"

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import PagecageError
-from pagecage.hosts.vm.lock import Lock, is_held, read_holder
+from pagecage.hosts.vm.cache import Lock, is_held, read_holder
 from pagecage.process import PIPE, Process, spawn
 
 HOLD = """
 import sys
 from pathlib import Path
-from pagecage.hosts.vm.lock import Lock
+from pagecage.hosts.vm.cache import Lock
 lock = Lock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)

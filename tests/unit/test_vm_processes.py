@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep, write_guest
-from pagecage.hosts.vm.processes import ProcessId, end, identify, is_alive, stat_fields
-from pagecage.process import Process, spawn
+from pagecage.hosts.vm.running_guest import GuestRecord, read_guest, sweep, write_guest
+from pagecage.process import Process, ProcessId, end, identify, is_alive, spawn, stat_fields
 
 
 @pytest.fixture

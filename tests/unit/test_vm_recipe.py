@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pagecage.hosts.vm.recipe import Recipe, parse_packages, read_recipe
+from pagecage.hosts.vm.image_recipe import Recipe, parse_packages, read_recipe
 
 RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
 

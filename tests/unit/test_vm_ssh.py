@@ -8,8 +8,8 @@ import pytest
 
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.ssh import SshTarget, master_argv, ssh_argv
-from pagecage.hosts.vm.caretaker import release, wake
-from pagecage.hosts.vm.inside import answer
+from pagecage.hosts.vm.guest_client import release, wake
+from pagecage.hosts.vm.guest_daemon import answer
 
 TARGET = SshTarget("127.0.0.1", 40017, "root", Path("/k/id"), Path("/k/known"), "pagecage-guest", Path("/s/ssh"))
 

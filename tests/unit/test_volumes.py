@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cage import Bucket
-from pagecage.definitions.offers import read_offers
+from pagecage.cloud.catalogue import read_offers
+from pagecage.cloud.formulas import Known, Provisioned, bounds, greatest
+from pagecage.cloud.instances import attached, find_instance, instance_names
+from pagecage.cloud.notes import notes
+from pagecage.cloud.offers import VolumeType
+from pagecage.cloud.profile import Profile, Wish, cage_of, profile_of
+from pagecage.cloud.volume_limits import FULLNESS, Layer, Limits, phases, reachable
+from pagecage.cloud.volume_request import Order, volume_limits
 from pagecage.errors import PagecageError
+from pagecage.model.cage import Bucket
 from pagecage.units import GIB, MIB
-from pagecage.volumes.formulas import Known, Provisioned, bounds, greatest
-from pagecage.volumes.limits import FULLNESS, Layer, Limits, phases, reachable
-from pagecage.volumes.machines import attached, find_instance, instance_names
-from pagecage.volumes.notes import notes
-from pagecage.volumes.offers import VolumeType
-from pagecage.volumes.order import Order, volume_limits
-from pagecage.volumes.profile import Profile, Wish, cage_of, profile_of
 from tests.tree import ROOT
 
 PROVIDERS = {provider.name: provider for provider in read_offers(ROOT / "cgroups/catalogue")}

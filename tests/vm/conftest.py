@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from pagecage.hosts.host import HostNeed
-from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.vm_host import VmHost
 
 
 @pytest.fixture(scope="module")

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from pagecage.cage import Accounting, Bucket, Burst, Cage
-from pagecage.campaign import Campaign
-from pagecage.hosts.kit import make_kit
+from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.vm.data_disk import plug
-from pagecage.hosts.vm.host import VmHost
 from pagecage.hosts.vm.qmp import Monitor
-from pagecage.plan import Plan
-from pagecage.record import Record
-from pagecage.runs import RunFolder
-from pagecage.token_bucket import filled
-from pagecage.trial import Dataset, Trial, Workload
-from pagecage.verdicts.judge import judge
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.cage import Accounting, Bucket, Burst, Cage
+from pagecage.model.rate_limits import filled
+from pagecage.model.record import Record
+from pagecage.model.trial import Dataset, Trial, Workload
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
+from pagecage.verdicts.evaluate import judge
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -125,7 +125,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Record, Series
     )
     played = carried_out(folder, "ours", ours)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pagecage.hosts.vm.host.plug", lambda monitor, path: plug(Throttling(monitor), path))
+        patch.setattr("pagecage.hosts.vm.vm_host.plug", lambda monitor, path: plug(Throttling(monitor), path))
         throttled = carried_out(folder, "qemu", Cage("qemu", {}))
     return played, throttled
 

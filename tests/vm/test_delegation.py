@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.campaign import Campaign
-from pagecage.cli.choose import build_plan
-from pagecage.cli.places import TOP
+from pagecage.checkout import TOP
 from pagecage.cli.run_options import Wishes, definitions
+from pagecage.cli.run_plan import build_plan
+from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.host import HostNeed, MachineState
-from pagecage.hosts.kit import make_kit
 from pagecage.hosts.ssh import ssh_argv
-from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.record import Record, read_records
+from pagecage.model.requirements import delegation_command
 from pagecage.process import run
-from pagecage.record import Record, read_records
-from pagecage.requirements import delegation_command
-from pagecage.runs import RunFolder
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]  # each restarts the systemd of a user, which takes a minute emulated
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from pagecage.cage import Cage
-from pagecage.campaign import Campaign
-from pagecage.hosts.kit import make_kit
-from pagecage.hosts.vm.host import VmHost
-from pagecage.plan import Plan
-from pagecage.record import Record
-from pagecage.runs import RunFolder
-from pagecage.trial import DRIVERS, Dataset, Trial, Workload
-from pagecage.verdicts.judge import judge
+from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.cage import Cage
+from pagecage.model.record import Record
+from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload
+from pagecage.planning.plan import Plan
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
+from pagecage.verdicts.evaluate import judge
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]

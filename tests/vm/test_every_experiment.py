@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli.run_options import definitions
-from pagecage.covering import selected
+from pagecage.model.record import read_records
+from pagecage.planning.treatments import selected
 from pagecage.process import run
-from pagecage.record import read_records
 from pagecage.units import format_seconds
 from tests.tree import ROOT
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.guest_record import read_guest
+from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, Process, spawn
-from pagecage.record import Record, read_records
-from pagecage.verdicts.judge import Verdicts, judge
+from pagecage.verdicts.evaluate import Verdicts, judge
 
 pytestmark = pytest.mark.vm
 _SMOKE = ["run", "smoke", "--size", "smoke", "--host", "vm"]

@@ -13,11 +13,11 @@ import pytest
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.guest_record import read_guest
-from pagecage.hosts.vm.host import Making
+from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.hosts.vm.vm_host import Making
+from pagecage.model.record import Record, read_records
 from pagecage.process import Process
-from pagecage.record import Record, read_records
-from pagecage.verdicts.judge import judge
+from pagecage.verdicts.evaluate import judge
 from tests.vm.test_experiment import CommandLine
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]

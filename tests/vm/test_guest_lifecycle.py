@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.choose import choose_host
+from pagecage.cli.run_plan import choose_host
 from pagecage.errors import HostDied, HostError, PagecageError
 from pagecage.hosts.host import HostNeed
 from pagecage.hosts.vm import guest
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.guest_record import read_guest
-from pagecage.hosts.vm.host import VmHost
-from pagecage.hosts.vm.processes import is_alive
 from pagecage.hosts.vm.qemu import sockets_dir
-from pagecage.process import PIPE, Process, run, spawn
+from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.process import PIPE, Process, is_alive, run, spawn
 from pagecage.units import GIB
 
 pytestmark = pytest.mark.vm
@@ -29,7 +28,7 @@ NEED = HostNeed(0, 0)
 OWNER = """
 import sys
 from pagecage.hosts.host import HostNeed
-from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.vm_host import VmHost
 host = VmHost()
 host.prepare(HostNeed(0, 0), lambda _: None)
 host.start()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.host import VmHost
+from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import run
 from tests.tree import ROOT
 

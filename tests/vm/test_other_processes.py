@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from pagecage.cage import Cage
-from pagecage.campaign import Campaign
-from pagecage.command import Command
+from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.host import HostNeed
-from pagecage.hosts.kit import make_kit
-from pagecage.hosts.vm.host import VmHost
-from pagecage.plan import Plan
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.cage import Cage
+from pagecage.model.record import Record
+from pagecage.model.trial import Command, Dataset, Trial, Workload
+from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, run, spawn
-from pagecage.record import Record
-from pagecage.runs import RunFolder
-from pagecage.trial import Dataset, Trial, Workload
+from pagecage.runner.campaign import Campaign
+from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
-from pagecage.verdicts.judge import judge
+from pagecage.verdicts.evaluate import judge
 from tests.tree import ROOT
 
 pytestmark = pytest.mark.vm

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pagecage.cli.probe import PROGRAM
-from pagecage.hosts.vm.host import VmHost
-from pagecage.imports.formats import import_text
-from pagecage.imports.imported import Picks
-from pagecage.imports.probe import Rounding
+from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.importers.formats import import_text
+from pagecage.importers.probe import Rounding
+from pagecage.importers.result import Picks
 from pagecage.process import run
 
 pytestmark = pytest.mark.vm

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from pagecage.model.record import Record
 from pagecage.process import run
-from pagecage.record import Record
 from pagecage.units import MIB
 from pagecage.verdicts.caps import requested_caps
-from pagecage.verdicts.judge import Verdicts
+from pagecage.verdicts.evaluate import Verdicts
 from tests.vm.test_experiment import CommandLine, verdicts
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]

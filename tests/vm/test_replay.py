@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.guest_record import read_guest
+from pagecage.hosts.vm.running_guest import read_guest
+from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, spawn
-from pagecage.record import Record, read_records
 from pagecage.units import MIB
 from tests.vm.test_experiment import CommandLine, verdicts
 

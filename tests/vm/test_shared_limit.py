@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.record import Record
-from pagecage.verdicts.judge import Verdicts
-from pagecage.verdicts.readings import io_difference
+from pagecage.model.record import Record
+from pagecage.verdicts.counters import io_difference
+from pagecage.verdicts.evaluate import Verdicts
 from tests.vm.test_experiment import CommandLine, verdicts
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Outcome
 from pagecage.agent.collectors.tracer import TICK, Tick, Tracer
+from pagecage.agent.system.child_processes import Children
 
 # Sixteen buckets an octave (hist's second argument), so that a quantile is known to one part in sixteen.
 # A bio that was split ends once for each part; the last of them finds __bi_remaining at 1. REQ_OP_WRITE is 1.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.agent.children import Children
-from pagecage.agent.device import Disk
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.child_processes import Children
 
 
 @dataclass(frozen=True)

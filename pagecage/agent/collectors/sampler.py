@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import Outcome, Surroundings
-from pagecage.agent.kernelfs import parse_flat_keyed, parse_nested_keyed, parse_pressure
-from pagecage.agent.pagecache import cachestat_pages
-from pagecage.agent.procfs import parse_diskstats
-from pagecage.cage import IO_STAT_KEY
+from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, parse_pressure
+from pagecage.agent.system.page_cache import cachestat_pages
+from pagecage.agent.system.procfs import parse_diskstats
+from pagecage.model.cage import IO_STAT_KEY
 
 _PERIOD_SECONDS = 0.1
 _MEMORY_KEYS = ("anon", "file", "pgmajfault", "workingset_refault_file", "pgscan", "pgsteal")

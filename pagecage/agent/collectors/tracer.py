@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Outcome
+from pagecage.agent.system.child_processes import Children
 from pagecage.process import PIPE, STDOUT, Process, find_tool
 
 TICK_SECONDS = 0.25

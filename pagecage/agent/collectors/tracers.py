@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.blocklat import Blocklat
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.collectors.tracer import Tracer
+from pagecage.agent.system.child_processes import Children
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pagecage.agent.drivers.driver import Place
 from pagecage.agent.drivers.engine import IMAGE, LABEL
-from pagecage.cage import Cage
+from pagecage.model.cage import Cage
 
 # Of /etc what programs look for; the engine mounts files of its own beside it, so that it cannot come whole.
 _ETC = ("alternatives", "group", "ld.so.cache", "nsswitch.conf", "passwd", "ssl", "java-*")

@@ -19,8 +19,8 @@ from pagecage.agent.drivers.container import (
 from pagecage.agent.drivers.driver import BehindClient, Place
 from pagecage.agent.drivers.engine import IMAGE, Engine
 from pagecage.agent.drivers.engine_api import call
-from pagecage.cage import Cage
 from pagecage.errors import HostError
+from pagecage.model.cage import Cage
 from pagecage.process import run
 
 _CREATE_SECONDS = 120.0

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.agent.device import Disk
-from pagecage.agent.membership import members
-from pagecage.agent.systemd import Systemd
-from pagecage.cage import IO_MAX_KEY, Cage
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroupfs import members
+from pagecage.agent.system.systemd import Systemd
+from pagecage.model.cage import IO_MAX_KEY, Cage
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 """Puts a question to the controller, which knows the machine around a guest; raises HostError with its refusal."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pagecage.agent.drivers.driver import Ask, Imposed, Place, io_properties, without
-from pagecage.agent.drivers.scope import SystemdScope
-from pagecage.cage import IO_MAX_KEY, Cage
+from pagecage.agent.drivers.systemd_run import SystemdScope
+from pagecage.model.cage import IO_MAX_KEY, Cage
 
 
 class QemuThrottle(SystemdScope):

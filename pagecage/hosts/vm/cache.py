@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import re
+import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import HostError, PagecageError
-
-PROJECT_DIR = Path(__file__).resolve().parents[3]
-"""The checkout: the guest is made from `containers/` and fitted by `ansible/` of the same version as this code."""
-
 
 DEFAULT_NAME = "vm"
 """The guest that HOST=vm means."""
@@ -96,3 +96,75 @@ class Cache:
             except OSError as error:
                 mend = "set XDG_CACHE_HOME to a folder that can be written"
                 raise HostError(f"{path} cannot be made: {error.strerror}", mend) from None
+
+
+def keep_newest(directory: Path, count: int) -> list[Path]:
+    """Remove all but the `count` last used entries, and every unfinished `.part`; returns what was removed."""
+    entries = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    whole = [path for path in entries if path.suffix != ".part"]
+    doomed = whole[count:] + [path for path in entries if path.suffix == ".part"]
+    for path in doomed:
+        shutil.rmtree(path, ignore_errors=True)
+    return doomed
+
+
+class Lock:
+    """flock(2) on a file that tells who holds it. The kernel lets go of it when the holder dies, however it dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Take it at once or raise PagecageError naming who has it; again and again is fine."""
+        if self._fd is not None:
+            return
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            holder, since = read_holder(self._path)
+            raise in_use(holder, since) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps({"pid": os.getpid(), "since_unix_seconds": time.time()}).encode(), 0)
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let go of it, if it is ours."""
+        if self._fd is not None:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = None
+
+
+def read_holder(path: Path) -> tuple[int | None, float]:
+    """The pid in a lock file (None if nobody wrote one) and the moment it was taken, in seconds since 1970."""
+    try:
+        told = json.loads(path.read_text())
+        return int(told["pid"]), float(told["since_unix_seconds"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return None, 0.0
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock now."""
+    if not path.exists():
+        return False
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def in_use(pid: int | None, since_unix_seconds: float, *, kept: bool = False) -> PagecageError:
+    """The error for a second user. A kept guest can be ended; a run has to be ended by its owner."""
+    since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
+    if kept:
+        return HostError(f"the guest is kept up, since {since}", "pagecage host down vm")
+    mend = f"wait for it, or end it in good order: kill -INT {pid or 'PID'}"
+    return HostError(f"the vm is in use by process {pid or '?'} since {since}", mend)

@@ -8,8 +8,8 @@ from pathlib import Path
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.machine import DATA_PORT
+from pagecage.hosts.vm.prerequisites import require_room
 from pagecage.hosts.vm.qmp import Monitor
-from pagecage.hosts.vm.room import require_room
 from pagecage.process import run
 from pagecage.units import GIB, format_bytes
 

@@ -10,23 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pagecage.checkout import TOP
 from pagecage.errors import HostError
+from pagecage.hosts.connection import Connection
 from pagecage.hosts.host import HostNeed, Progress
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.acceleration import known_acceleration
-from pagecage.hosts.vm.cache import PROJECT_DIR, Cache
-from pagecage.hosts.vm.caretaker import release
-from pagecage.hosts.vm.connection import Connection
+from pagecage.hosts.vm.cache import Cache, Lock, in_use, is_held, read_holder
 from pagecage.hosts.vm.data_disk import drop_if_broken
-from pagecage.hosts.vm.guest_record import GuestRecord, read_guest, sweep
-from pagecage.hosts.vm.host import Making, VmHost
-from pagecage.hosts.vm.image import Image, ensure_image
-from pagecage.hosts.vm.lock import Lock, in_use, is_held, read_holder
+from pagecage.hosts.vm.guest_client import release
+from pagecage.hosts.vm.image import PACKED_DISK, Image, ensure_image, pack
+from pagecage.hosts.vm.image_recipe import read_recipe
 from pagecage.hosts.vm.machine import SSH_SOCKET
-from pagecage.hosts.vm.packed import PACKED_DISK, pack
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
-from pagecage.hosts.vm.recipe import read_recipe
+from pagecage.hosts.vm.running_guest import GuestRecord, read_guest, sweep
 from pagecage.hosts.vm.saved_state import root_target
+from pagecage.hosts.vm.vm_host import Making, VmHost
 from pagecage.process import spawn
 
 _ANY_NEED = HostNeed(0, 0)
@@ -203,7 +202,7 @@ def pack_image(out: Path, progress: Progress) -> Path:
     Packs of other recipes are removed. What opens this user's own guest stays here. Raises PagecageError when it cannot
     be made.
     """
-    recipe = read_recipe(PROJECT_DIR)
+    recipe = read_recipe(TOP)
     packed = out / recipe.key
     if packed.exists():
         return packed

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied
-from pagecage.hosts.kit import Kit, agent_argv, push_kit
+from pagecage.hosts.agent_package import Kit, agent_argv, push_kit
+from pagecage.hosts.connection import Connection
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.connection import Connection
+from pagecage.hosts.vm.cache import Cache, Lock
 from pagecage.hosts.vm.data_disk import throttle
-from pagecage.hosts.vm.lock import Lock
-from pagecage.hosts.vm.outer import outer_sample
+from pagecage.hosts.vm.outer_host import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
 
 DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", "/dev/shm/pagecage-bench")}

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pagecage.checkout import TOP
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Progress
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.keep import keep_newest
-from pagecage.hosts.vm.packed import packed_directory, unpack
-from pagecage.hosts.vm.recipe import ROOT_DISK_BYTES, Recipe
-from pagecage.hosts.vm.room import require_room, require_tools
+from pagecage.hosts.vm.cache import Cache, keep_newest
+from pagecage.hosts.vm.image_recipe import ROOT_DISK_BYTES, Recipe
+from pagecage.hosts.vm.prerequisites import require_room, require_tools
 from pagecage.process import TimeoutExpired, run, search_path, spawn
 from pagecage.units import GIB
 
@@ -246,3 +245,37 @@ def _extract_boot_files(image: Image, tar: Path) -> None:
          "./boot/vmlinuz-*", "./boot/initrd.img-*"])  # fmt: skip
     for target in (image.kernel, image.initrd):
         next(image.directory.glob(f"{target.name}-*")).rename(target)
+
+
+PACKED_DISK = "root.qcow2"
+
+
+def packed_directory(key: str) -> Path:
+    """Where the packed image of a recipe's key lies, if there is one."""
+    return TOP / "build/guest" / key
+
+
+def pack(disk: Path, beside: Iterable[Path], packed: Path) -> None:
+    """Pack an image's disk and what lies beside it into a directory, which must not be there.
+
+    Everybody may read it, the key to the guest too: whoever has the copy may start the guest.
+    """
+    part = packed.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    for file in beside:
+        (part / file.name).write_bytes(file.read_bytes())
+        (part / file.name).chmod(0o644)
+    _convert(disk, "raw", part / PACKED_DISK, "qcow2", "-c", "-o", "compression_type=zstd")
+    part.rename(packed)
+
+
+def unpack(packed: Path, disk: Path, beside: Iterable[Path]) -> None:
+    """Make the disk and what lies beside it from a packed image."""
+    for file in beside:
+        file.write_bytes((packed / file.name).read_bytes())
+    _convert(packed / PACKED_DISK, "qcow2", disk, "raw")
+
+
+def _convert(source: Path, source_format: str, target: Path, target_format: str, *how: str) -> None:
+    run(["qemu-img", "convert", "-q", "-f", source_format, "-O", target_format, *how, source, target])

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
+from pagecage.hosts.connection import Connection
 from pagecage.hosts.host import HostNeed, MachineState, Progress
 from pagecage.hosts.vm.acceleration import find_acceleration
 from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.connection import Connection
 from pagecage.hosts.vm.guest_host import GuestHost
-from pagecage.hosts.vm.guest_record import GuestRecord, read_guest
 from pagecage.hosts.vm.image import Image
 from pagecage.hosts.vm.machine import Acceleration
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
+from pagecage.hosts.vm.running_guest import GuestRecord, read_guest
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.units import format_bytes
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from pagecage.errors import HostDied, HostError
 from pagecage.hosts.vm.cache import Cache
 from pagecage.hosts.vm.machine import CARETAKER_SOCKET, QMP_SOCKET
-from pagecage.hosts.vm.processes import ProcessId, end, identify, is_alive
 from pagecage.hosts.vm.qmp import Monitor
-from pagecage.process import Process, replay, spawn
+from pagecage.process import Process, ProcessId, end, identify, is_alive, replay, spawn
 
 _SOCKET_SECONDS = 10.0
 

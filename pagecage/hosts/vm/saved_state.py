@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import HostError
+from pagecage.hosts.connection import Connection
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, ssh_argv
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.caretaker import SCRIPT, start_argv
-from pagecage.hosts.vm.connection import Connection
+from pagecage.hosts.vm.cache import Cache, keep_newest
+from pagecage.hosts.vm.guest_client import SCRIPT, start_argv
 from pagecage.hosts.vm.image import HOST_KEY_ALIAS, Image
-from pagecage.hosts.vm.keep import keep_newest
 from pagecage.hosts.vm.machine import Machine, qemu_argv
+from pagecage.hosts.vm.prerequisites import require_room
 from pagecage.hosts.vm.qemu import Qemu, console_tail, make_sockets_dir
-from pagecage.hosts.vm.room import require_room
 from pagecage.process import run
 
 KEPT_STATES = 3

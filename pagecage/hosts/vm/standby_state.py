@@ -15,15 +15,14 @@ from pathlib import Path
 
 from pagecage.agent.standby import SOCKET_NAME
 from pagecage.errors import HostError
+from pagecage.hosts.agent_package import Kit, agent_path
+from pagecage.hosts.connection import Connection
 from pagecage.hosts.host import Progress
-from pagecage.hosts.kit import Kit, agent_path
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.caretaker import set_clock
-from pagecage.hosts.vm.connection import Connection
+from pagecage.hosts.vm.cache import Cache, keep_newest
+from pagecage.hosts.vm.guest_client import set_clock
 from pagecage.hosts.vm.guest_host import DIRECTORIES
-from pagecage.hosts.vm.keep import keep_newest
-from pagecage.hosts.vm.room import require_room
+from pagecage.hosts.vm.prerequisites import require_room
 from pagecage.hosts.vm.saved_state import SavedState, load, root_target, save
 from pagecage.process import run
 

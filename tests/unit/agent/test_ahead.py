@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pagecage.agent.ahead import ahead
-from pagecage.cage import Cage
+from pagecage.agent.responses import ahead
+from pagecage.model.cage import Cage
 
 CAGE = Cage("c", {"IOReadIOPSMax": 100})
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.blocklat import Blocklat, program, quantile, responses_of, row_of
+from pagecage.agent.system.child_processes import Children
 
 MAPS = {
     "@bio_write": {"254,16": [{"min": 96, "max": 103, "count": 4}, {"min": 104, "max": 111, "count": 0}],

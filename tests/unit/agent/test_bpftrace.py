@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.bpftrace import Bpftrace, program, tables_of
 from pagecage.agent.collectors.tracer import parse_line
+from pagecage.agent.system.child_processes import Children
 
 SCRIPT = """#!/bin/sh
 # bpftrace -f json SCRIPT: counts up, four times a second, until it is interrupted.

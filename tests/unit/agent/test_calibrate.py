@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent import facts
-from pagecage.agent.calibrate import Calibrator, remove_scratch
-from pagecage.agent.interruption import Interruption
-from pagecage.agent.systemd import Systemd
-from pagecage.cage import IO_MAX_KEY, Cage
+from pagecage.agent.limits.calibrate import Calibrator, remove_scratch
+from pagecage.agent.system import facts
+from pagecage.agent.system.interruption import Interruption
+from pagecage.agent.system.systemd import Systemd
 from pagecage.errors import PagecageError
+from pagecage.model.cage import IO_MAX_KEY, Cage
 from tests.fake_host.machine import DATASET, Machine
 
 READ = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import knobs
-from pagecage.agent.carried import (
+from pagecage.agent.limits.fidelity import (
     combined,
     count_as_provider,
     floor_us,
@@ -18,11 +17,12 @@ from pagecage.agent.carried import (
     why_no_floor,
     why_not_shared,
 )
-from pagecage.agent.device import Disk
-from pagecage.agent.knobs import KnobJournal
-from pagecage.cage import Accounting, Cage, Latency
+from pagecage.agent.system import settings
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.settings import KnobJournal
 from pagecage.errors import HostError
-from pagecage.trial import Dataset
+from pagecage.model.cage import Accounting, Cage, Latency
+from pagecage.model.trial import Dataset
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine, make_trial
 
 DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/", ("fakedisk",))
@@ -56,7 +56,7 @@ def test_whoever_may_not_set_it_is_told_and_leaves_nothing_to_put_back(
     def refuse(*_: object) -> None:
         raise HostError("max_sectors_kb cannot be set to 256: Permission denied", "run as root, or leave it out")
 
-    monkeypatch.setattr(knobs, "write_knob", refuse)
+    monkeypatch.setattr(settings, "write_knob", refuse)
     journal = KnobJournal(machine.spool)
     [told] = count_as_provider(Accounting(io_size_bytes=256 * KIB), DISK, journal)
     assert told.state == "looser"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.cgroupfs import ancestors, own_cgroup, read_counters, read_limits
+from pagecage.agent.system.cgroupfs import ancestors, own_cgroup, read_counters, read_limits
 
 FILES = {
     "memory.stat": "anon 100\nfile 200\n", "memory.events": "max 1\noom_kill 2\n", "cpu.stat": "usage_usec 5\n",

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent import facts
-from pagecage.agent.children import Children
+from pagecage.agent.collectors.bpftrace import FAULT_FLAGS, VM_FLAGS, decode
 from pagecage.agent.collectors.collector import Collector, Surroundings
-from pagecage.agent.collectors.fault_flags import FAULT_FLAGS, VM_FLAGS, decode
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
 from pagecage.agent.session import run_trial
-from pagecage.record import read_records
+from pagecage.agent.system import facts
+from pagecage.agent.system.child_processes import Children
+from pagecage.model.record import read_records
 from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_bench, make_trial
 
 
@@ -145,7 +145,7 @@ def test_iostat_that_misbehaves(
 
 def test_iostat_that_does_not_end_is_ended(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_STALLS", "iostat")
-    monkeypatch.setattr("pagecage.agent.children._STOP_SECONDS", 0.3)
+    monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.3)
     assert collect(Iostat(around)).status == "partial"
 
 

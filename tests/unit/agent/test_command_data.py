@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import command_prepare, data_files
-from pagecage.agent.attempt import Attempt
-from pagecage.agent.command_prepare import calibration_file
-from pagecage.command import Command
-from pagecage.requirements import Missed
-from pagecage.trial import Workload
+from pagecage.agent import data_files
+from pagecage.agent.programs import command_prepare
+from pagecage.agent.programs.command_prepare import calibration_file
+from pagecage.agent.trial_run import Attempt
+from pagecage.model.requirements import Missed
+from pagecage.model.trial import Command, Workload
 from tests.fake_host.machine import CAGE, Machine, make_bench, make_trial
 from tests.unit.agent.test_command_run import carry_out
 

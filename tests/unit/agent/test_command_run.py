@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from pagecage.agent.session import run_trial
-from pagecage.cage import Cage
-from pagecage.command import Command
-from pagecage.hosts.vm.processes import identify
-from pagecage.record import Record, read_records
-from pagecage.trial import Workload
+from pagecage.model.cage import Cage
+from pagecage.model.record import Record, read_records
+from pagecage.model.trial import Command, Workload
+from pagecage.process import identify
 from tests.fake_host.machine import Machine, frames_of, make_bench, make_trial
 
 MEMORY = Cage("memory", {"MemoryMax": 64 * 1024**2, "MemorySwapMax": 0})

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.children import Children
 from pagecage.agent.collectors.collector import Surroundings
-from pagecage.agent.credits import CreditPlayer, meters, write_io_max
-from pagecage.agent.device import Disk
-from pagecage.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage
+from pagecage.agent.limits.io_max_controller import CreditPlayer, meters, write_io_max
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.child_processes import Children
 from pagecage.errors import HostError
+from pagecage.model.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage
 
 MAJ_MIN = "254:16"
 
@@ -101,7 +101,7 @@ def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
         (cgroup / "io.max.new").write_text(f"{maj_min} " + " ".join(f"{k}={v}" for k, v in held.items()) + "\n")
         (cgroup / "io.max.new").replace(cgroup / "io.max")
 
-    monkeypatch.setattr("pagecage.agent.credits.write_io_max", write)
+    monkeypatch.setattr("pagecage.agent.limits.io_max_controller.write_io_max", write)
 
 
 def test_a_bucket_each_way_unless_the_provider_combines_them() -> None:
@@ -130,7 +130,7 @@ def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
 
 def test_a_kernel_that_holds_something_else_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disklike(tmp_path)
-    monkeypatch.setattr("pagecage.agent.credits.read_limits", lambda *_: {"io.max.riops": "100"})
+    monkeypatch.setattr("pagecage.agent.limits.io_max_controller.read_limits", lambda *_: {"io.max.riops": "100"})
     with pytest.raises(HostError, match="riops is 100, not 1000"):
         write_io_max(disk.cgroup, MAJ_MIN, {"IOReadIOPSMax": 1000})
 
@@ -144,7 +144,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:
         if len(asked) <= times:
             raise HostError("io.max does not hold what was written: riops is 100, not 1000")
 
-    monkeypatch.setattr("pagecage.agent.credits.write_io_max", write)
+    monkeypatch.setattr("pagecage.agent.limits.io_max_controller.write_io_max", write)
     return asked
 
 

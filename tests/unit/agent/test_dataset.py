@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.dataset import GENERATOR_VERSION, is_whole, make_dataset, require_room, sidecar_of
+from pagecage.agent.data_files import GENERATOR_VERSION, is_whole, make_dataset, require_room, sidecar_of
 from pagecage.errors import HostError, PagecageError
-from pagecage.trial import Dataset
+from pagecage.model.trial import Dataset
 from tests.fake_host.machine import DATASET
 from tests.fake_host.machine import make_dataset as write_dataset
 from tests.tree import ROOT

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.device import Disk, Mount, parse_mountinfo, read_knobs, resolve_disk, write_knob
+from pagecage.agent.system.block_device import Disk, Mount, parse_mountinfo, read_knobs, resolve_disk, write_knob
 from pagecage.errors import HostError
 from tests.fake_host.trees import btrfs, disk, mountinfo, partition
 

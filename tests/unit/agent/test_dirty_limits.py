@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.dirty_limits import DirtyLimits
+from pagecage.agent.system.settings import DirtyLimits
 from pagecage.errors import HostError
 
 RATIOS = {"dirty_bytes": 0, "dirty_background_bytes": 0, "dirty_ratio": 20, "dirty_background_ratio": 10}

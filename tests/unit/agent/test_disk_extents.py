@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.disk_extents import on_disk_bytes
+from pagecage.agent.system.disk_extents import on_disk_bytes
 from pagecage.units import PAGE_BYTES
 
 PIECES = 300  # more extents than one call takes

@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.fio_job import JOB, fio_command, job_text, missing_engine, options_of
-from pagecage.agent.fio_report import end_of, latency_bins_ns, may_overlap, percentile_us, read_report
+from pagecage.agent.programs.fio import (
+    JOB,
+    end_of,
+    fio_command,
+    job_text,
+    latency_bins_ns,
+    may_overlap,
+    missing_engine,
+    options_of,
+    percentile_us,
+    read_report,
+)
 from pagecage.agent.responses import STANDARD_RESPONSES, wrong_response
 
 FILES = [Path("/data/a.bin"), Path("/data/b:c.bin")]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import handshake
-from pagecage.agent.handshake import Conversation
+from pagecage.agent.programs import handshake
+from pagecage.agent.programs.handshake import Conversation
 from tests.fake_host.machine import WORKLOADS
 
 

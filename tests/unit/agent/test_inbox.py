@@ -9,7 +9,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.inbox import Inbox
+from pagecage.agent.protocol.rpc import Inbox
 
 
 def line(question: str, piece: bytes) -> bytes:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import knobs
-from pagecage.agent.device import Disk
-from pagecage.agent.knobs import KnobJournal, chosen
+from pagecage.agent.system import settings
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.settings import KnobJournal, chosen
 from pagecage.errors import HostError
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine
 
@@ -48,7 +48,7 @@ def test_it_is_written_down_before_it_is_set(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(knobs, "write_knob", killed)
+    monkeypatch.setattr(settings, "write_knob", killed)
     with pytest.raises(KeyboardInterrupt):
         journal.set(DISK, "read_ahead_kb", "128")
     assert json.loads((machine.spool / "knobs.json").read_text()) == {"fakedisk": {"read_ahead_kb": "256"}}

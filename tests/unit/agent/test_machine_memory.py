@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.machine_memory import MachineMemory
+from pagecage.agent.system.memory_reservation import MachineMemory
 from pagecage.errors import HostError
 
 HUGE_KB = 2048

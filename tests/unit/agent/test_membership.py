@@ -5,7 +5,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from pagecage.agent.membership import members, outside
+from pagecage.agent.system.cgroupfs import members, outside
 
 
 def test_a_cgroup_that_goes_while_it_is_looked_at_is_no_error(tmp_path: Path) -> None:

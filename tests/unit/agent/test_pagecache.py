@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import pagecache
-from pagecage.agent.pagecache import (
+from pagecage.agent.system import page_cache
+from pagecage.agent.system.page_cache import (
     Residency,
     cachestat_pages,
     evict,
@@ -108,14 +108,14 @@ def test_an_empty_file_is_both(on_disk: Path) -> None:
 
 
 def test_an_older_kernel_is_measured_by_mincore(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pagecache, "cachestat_pages", lambda *_: None)
+    monkeypatch.setattr(page_cache, "cachestat_pages", lambda *_: None)
     load(file)
     assert measure_residency(file) == Residency(PAGES * PAGE_BYTES, PAGES * PAGE_BYTES, "mincore")
 
 
 def test_mincore_is_not_asked_about_what_is_not_ours(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Since Linux 5.2 it calls every page of a stranger's file resident."""
-    monkeypatch.setattr(pagecache, "cachestat_pages", lambda *_: None)
+    monkeypatch.setattr(page_cache, "cachestat_pages", lambda *_: None)
     monkeypatch.setattr(os, "access", lambda *_: False)
     with pytest.raises(PermissionError, match="not ours to write"):
         measure_residency(file)

@@ -12,9 +12,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.request import Request, request_from_json, request_to_json
-from pagecage.agent.stream import Stream
-from pagecage.record import record_from_json
+from pagecage.agent.protocol.request import Request, request_from_json, request_to_json
+from pagecage.agent.protocol.stream import Stream
+from pagecage.model.record import record_from_json
 from tests.fake_host.machine import frames_of
 from tests.fixtures.records import make_record
 from tests.unit.test_trial import trials

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import storage
-from pagecage.agent.device import Disk, layers_with_queue
-from pagecage.agent.storage import make_null_blk, read_latency_us, remove_storage
+from pagecage.agent.system import trial_storage
+from pagecage.agent.system.block_device import Disk, layers_with_queue
+from pagecage.agent.system.trial_storage import make_null_blk, read_latency_us, remove_storage
 from pagecage.errors import HostError
 from pagecage.process import Completed
 from tests.fake_host import trees
@@ -24,7 +24,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         lines.append([str(word) for word in argv])
         return Completed((), 0, "", "")
 
-    monkeypatch.setattr(storage, "run", run)
+    monkeypatch.setattr(trial_storage, "run", run)
     return lines
 
 
@@ -32,7 +32,7 @@ def test_null_blk_is_set_up_in_memory_with_a_timer(
     tmp_path: Path, told: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configfs, make = tmp_path / "nullb", Path.mkdir
-    monkeypatch.setattr(storage, "_first_node", lambda *names: names[0])
+    monkeypatch.setattr(trial_storage, "_first_node", lambda *names: names[0])
     monkeypatch.setattr(Path, "mkdir", lambda path, **_: (make(path), (path / "index").write_text("3\n")))
     assert make_null_blk(10 * 2**20 + 1, 1500, configfs) == Path("/dev/nullb3")
     written = {path.name: path.read_text() for path in configfs.iterdir() if path.name != "index"}
@@ -50,17 +50,17 @@ def test_a_kernel_without_configfs_is_told(tmp_path: Path) -> None:
 
 
 def test_a_delayed_device_delays_reads_alone(told: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_first_node", lambda *names: names[0])
-    monkeypatch.setattr(storage, "read_text", lambda path: "2048\n")
+    monkeypatch.setattr(trial_storage, "_first_node", lambda *names: names[0])
+    monkeypatch.setattr(trial_storage, "read_text", lambda path: "2048\n")
     monkeypatch.setattr("shutil.which", lambda *_, **__: "/usr/sbin/dmsetup")
-    assert storage._delay(Path("/dev/nullb0"), 8) == storage.MAPPER
+    assert trial_storage._delay(Path("/dev/nullb0"), 8) == trial_storage.MAPPER
     assert told[-1][-1] == "0 2048 delay /dev/nullb0 0 8 /dev/nullb0 0 0"
 
 
 def test_without_dmsetup_there_is_no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     with pytest.raises(HostError, match="dmsetup is not installed"):
-        storage._delay(Path("/dev/nullb0"), 8)
+        trial_storage._delay(Path("/dev/nullb0"), 8)
 
 
 def test_what_a_kill_left_is_removed_last_made_first(
@@ -70,7 +70,7 @@ def test_what_a_kill_left_is_removed_last_made_first(
     (tmp_path / "mapper").touch()
     (tmp_path / "nullb").mkdir()
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "storage" and not told)
-    monkeypatch.setattr(storage, "_remove_null_blk", lambda path: path.rmdir())
+    monkeypatch.setattr(trial_storage, "_remove_null_blk", lambda path: path.rmdir())
     removed = remove_storage(tmp_path, tmp_path / "nullb", tmp_path / "mapper")
     assert [line[0] for line in told] == ["umount", "dmsetup"]
     assert removed == [str(tmp_path / "storage"), "mapper", "null_blk nullb"]

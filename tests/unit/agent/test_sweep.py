@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.children import Children
-from pagecage.agent.kernelfs import read_text
 from pagecage.agent.session import alone, sweep
-from pagecage.agent.systemd import Systemd, scope_command, start_slice
+from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.agent.system.systemd import Systemd, scope_command, start_slice
 from pagecage.errors import HostError
 from pagecage.process import Process, spawn
 from tests.fake_host.machine import CAGE, NODE, Machine
@@ -117,7 +117,7 @@ def test_interrupting_tells_a_death_before_from_an_end(machine: Machine) -> None
 
 
 def test_a_tool_that_ignores_the_interrupt_is_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pagecage.agent.children._STOP_SECONDS", 0.2)
+    monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.2)
     children = Children(machine.spool)
     stubborn = children.start(["sh", "-c", "trap '' INT; while :; do sleep 0.05; done"])
     time.sleep(0.1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import systemd
-from pagecage.agent.systemd import (
+from pagecage.agent.system import systemd
+from pagecage.agent.system.systemd import (
     Systemd,
     is_pid1,
     left_over_units,
@@ -18,8 +18,8 @@ from pagecage.agent.systemd import (
     systemd_version,
     unit_name,
 )
-from pagecage.cage import Cage
 from pagecage.errors import PagecageError
+from pagecage.model.cage import Cage
 from tests.fake_host.machine import CAGE, NODE, Machine
 
 SYSTEM, USER = Systemd(False, 257), Systemd(True, 257)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pagecage.agent.programs.workload_run import fill, judge_end
 from pagecage.agent.session import run_trial
-from pagecage.agent.workload_run import fill, judge_end
-from pagecage.cage import Cage
-from pagecage.record import OUTCOMES, read_records
-from pagecage.trial import Workload
+from pagecage.model.cage import Cage
+from pagecage.model.record import OUTCOMES, read_records
+from pagecage.model.trial import Workload
 from tests.fake_host.machine import LIGHT, Machine, make_bench, make_trial
 
 

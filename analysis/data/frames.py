@@ -1,0 +1,194 @@
+"""A run as data frames, one grain each: trial, trace (sampler row), iostat second, vmtouch row, read-ahead size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.claims.kernel_trace import grown
+from analysis.data.load import Judged, Run, read_lines, trace_path
+from analysis.data.series import STALLS, Series
+from analysis.formatting import label
+from analysis.summaries.cells import Treatment
+from pagecage.errors import PagecageError
+from pagecage.units import PAGE_BYTES
+from pagecage.verdicts.counters import measured_seconds
+
+KIB = 1024
+SHORT_SECONDS = 3.0
+"""Parts shorter than this are drawn over 0.2 s instead of 0.5 s."""
+
+
+def trial_frame(run: Run) -> pd.DataFrame:
+    """One row a trial: factors, outcome, responses, verdict words and what excludes it."""
+    rows = [_trial_row(trial) for trial in run.trials]
+    clash = set(run.factors) & set(_trial_columns(run.trials[0]))
+    if clash:
+        raise PagecageError(f"factor {min(clash)!r} has the name of a column", "rename it in the definition")
+    return pd.DataFrame(rows)
+
+
+def _trial_row(trial: Judged) -> dict[str, Any]:
+    return {**trial.record.treatment, **_trial_columns(trial), **trial.record.response}
+
+
+def _trial_columns(trial: Judged) -> dict[str, Any]:
+    record, verdicts = trial.record, trial.verdicts
+    return {
+        "trial_id": record.trial_id,
+        "treatment": label(dict(record.treatment)),
+        "repeat": record.repeat,
+        "position": record.position,
+        "attempt": record.attempt,
+        "outcome": record.outcome,
+        "is_included": trial.is_included,
+        "reasons": "; ".join(verdicts.reasons),
+        "limits": ", ".join(f"{limit.property} {limit.verdict}" for limit in verdicts.limits),
+        "cache_state": verdicts.cache_state_reached.verdict,
+        "host_quiet": verdicts.host_quiet.verdict,
+        "binding_limit": verdicts.binding_limit.verdict,
+        "floor_closeness": verdicts.floor.closeness,
+        "error": record.error or "",
+    }
+
+
+def trace_frame(run: Run) -> pd.DataFrame:
+    """The 10 Hz series: rates between neighbouring rows; `seconds` counts from `go`."""
+    parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
+    columns = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]} if parts else {}
+    if not columns or not len(columns["t"]):
+        return pd.DataFrame(columns=[*_identity(run.trials[0]), "seconds"])
+    lengths = [len(part["t"]) for _, part in parts]
+    return pd.DataFrame({**_repeated([trial for trial, _ in parts], lengths), **columns})
+
+
+def _rates(trial: Judged) -> dict[str, np.ndarray]:
+    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time; in short parts less."""
+    steps = 2 if (measured_seconds(trial.record) or 0) < SHORT_SECONDS else 5
+    series, measured = trial.series, trial.record.measured or {}
+    t = np.asarray(series.t)
+    first, last = t[: max(0, len(t) - steps)], t[steps:]
+    keep = last > first
+    span = (last - first)[keep]
+    columns = {name: _grown(series.io[key], steps)[keep] / span for name, key in _RATES.items()}
+    columns |= _waits(series, steps, keep, span)
+    middle = ((first + last) / 2)[keep]
+    states = {name: np.asarray(getattr(series, name))[steps:][keep] for name in ("resident_pages", "memory_current")}
+    states["resident_bytes"] = states["resident_pages"] * PAGE_BYTES
+    return {"t": middle, **columns, **states, "seconds": middle - measured["start_monotonic_seconds"]}
+
+
+def _waits(series: Series, steps: int, keep: np.ndarray, span: np.ndarray) -> dict[str, np.ndarray]:
+    """Bytes of an I/O, refaults, and the share of the time in which some task waited; not a number where not known."""
+    moved = _grown(series.io["rbytes"], steps) + _grown(series.io["wbytes"], steps)
+    count = _grown(series.io["rios"], steps) + _grown(series.io["wios"], steps)
+    size = np.divide(moved, count, out=np.full(len(count), np.nan), where=count > 0)
+    stalled = {f"{kind}_stalled_fraction": _grown(series.stalled_us[kind], steps)[keep] / 1e6 / span for kind in STALLS}
+    return {
+        "bytes_per_io": size[keep], "refaults_per_second": _grown(series.refaults, steps)[keep] / span, **stalled,
+    }  # fmt: skip
+
+
+_RATES = {
+    "read_bytes_per_second": "rbytes", "reads_per_second": "rios", "write_bytes_per_second": "wbytes",
+    "writes_per_second": "wios",
+}  # fmt: skip
+
+
+def _grown(total: Sequence[float], steps: int) -> np.ndarray:
+    values = np.asarray(total)
+    difference: np.ndarray = values[steps:] - values[: max(0, len(values) - steps)]
+    return difference
+
+
+def _repeated(trials: Sequence[Judged], lengths: Sequence[int]) -> dict[str, Any]:
+    """The columns that name a trial, one value a row; names are kept once, since there are many rows and few trials."""
+    known = [{**_identity(trial), "measured_seconds": measured_seconds(trial.record)} for trial in trials]
+    columns: dict[str, Any] = {}
+    for name in known[0]:
+        values = [one[name] for one in known]
+        places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+        codes = np.repeat([places[value] for value in values], lengths)
+        is_text = isinstance(values[0], str)
+        names = pd.Index(list(places))
+        columns[name] = pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
+    return columns
+
+
+def iostat_frame(run: Run) -> pd.DataFrame:
+    """iostat's seconds; a row stands for the second before its time stamp and is placed in the middle of it."""
+    return _stack(run, _iostat_rows, "wall")
+
+
+def _iostat_rows(run: Run, trial: Judged) -> Iterator[dict[str, Any]]:
+    file = trace_path(run.path, trial.record, "iostat")
+    if not file:
+        return
+    try:
+        hosts = json.loads(file.read_text())["sysstat"]["hosts"]
+    except (ValueError, KeyError):
+        return
+    for row in hosts[0]["statistics"]:
+        for disk in row.get("disk", []):
+            yield {
+                "wall": pd.Timestamp(row["timestamp"]).timestamp() - 0.5,
+                "read_bytes_per_second": disk["rkB/s"] * KIB,
+                "reads_per_second": disk["r/s"],
+                "write_bytes_per_second": disk["wkB/s"] * KIB,
+                "writes_per_second": disk["w/s"],
+                "util_percent": disk.get("util"),
+            }
+
+
+def vmtouch_frame(run: Run) -> pd.DataFrame:
+    """vmtouch's bar over time, sixty characters a row."""
+    return _stack(run, lambda r, t: iter(read_lines(r.path, t.record, "vmtouch")), "t")
+
+
+def readahead_frame(run: Run) -> pd.DataFrame:
+    """How often the kernel read ahead how many pages (`page_cache_ra_order`) during the measured part."""
+    return _counted(run, "page_cache_ra_order", "pages")
+
+
+def fault_frame(run: Run) -> pd.DataFrame:
+    """`filemap_fault` calls by the mapping's flags, during the measured part."""
+    return _counted(run, "filemap_fault", "vm_flags")
+
+
+def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
+    rows = []
+    for trial in run.trials:
+        for value, count in grown(run, trial, probe, lambda entry: _name(entry, key)).items():
+            rows.append({**_identity(trial), key: value, "count": count})
+    return pd.DataFrame(rows, columns=[*_identity(run.trials[0]), key, "count"])
+
+
+def _name(entry: Mapping[str, Any], key: str) -> Any:
+    return " ".join(entry["vm_flag_names"]) if key == "vm_flags" and entry.get("vm_flag_names") else entry[key]
+
+
+def _identity(trial: Judged) -> dict[str, Any]:
+    record = trial.record
+    names = {"trial_id": record.trial_id, "treatment": label(dict(record.treatment)), "repeat": record.repeat}
+    return {**names, "is_included": trial.is_included}
+
+
+def _stack(run: Run, rows_of: Callable[[Run, Judged], Iterator[Mapping[str, Any]]], clock: str) -> pd.DataFrame:
+    """All trials' rows below one another, with `seconds` since `go` by the given clock."""
+    key = "start_monotonic_seconds" if clock == "t" else "start_wall_seconds"
+    rows = []
+    for trial in run.trials:
+        if trial.record.measured:
+            start = trial.record.measured[key]
+            known = {**_identity(trial), "measured_seconds": trial.record.measured["seconds"]}
+            rows += [{**known, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
+    return pd.DataFrame(rows, columns=None if rows else [*_identity(run.trials[0]), "seconds"])
+
+
+def only(frame: pd.DataFrame, treatment: Treatment) -> pd.DataFrame:
+    """The rows of one treatment."""
+    return frame[frame["treatment"] == label(dict(treatment))]

@@ -1,0 +1,96 @@
+"""One limit varied, as figures: the time it took and the model's, and what went through beside the cap itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter
+
+from analysis.figures.charts import WIDTH
+from analysis.figures.curves import legend, quantities
+from analysis.figures.style import GREY, INK, Look
+from analysis.formatting import title
+from analysis.summaries.sweeps import Point, Sweep
+
+_THROUGH = {
+    "IOReadBandwidthMax": "device_read_bytes_per_second", "IOWriteBandwidthMax": "device_write_bytes_per_second",
+    "IOReadIOPSMax": "device_reads_per_second", "IOWriteIOPSMax": "device_writes_per_second",
+}  # fmt: skip
+"""What each cap caps, as a response."""
+FEWEST_POINTS = 2
+
+
+def sweep_figure(sweep: Sweep, factor: str, trial_df: pd.DataFrame, look: Mapping[str, Look]) -> Figure | None:
+    """Left the time over the limit, right what went through; the knee is a line. None below two measured values."""
+    points = [point for point in sweep.points if point.measured_seconds is not None]
+    if len(points) < FEWEST_POINTS:
+        return None
+    through = _THROUGH.get(sweep.property, "")
+    has_through = through in trial_df
+    figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
+    panels = figure.subplots(1, 1 + has_through, squeeze=False)[0]
+    colours = {str(row[factor]): look[row["treatment"]].colour for _, row in trial_df.iterrows()}
+    _times(panels[0], points, colours)
+    if has_through:
+        _through(panels[1], points, trial_df, factor, through, colours)
+    for axes in panels:
+        _finish(axes, sweep)
+    return figure
+
+
+def _times(axes: Axes, points: Sequence[Point], colours: Mapping[str, str]) -> None:
+    measured = [(point, point.measured_seconds) for point in points if point.measured_seconds is not None]
+    axes.plot([point.value for point, _ in measured], [y for _, y in measured], color=GREY, lw=1.6, label="measured")
+    for point, seconds in measured:
+        colour = colours[point.level]
+        axes.plot(point.value, seconds, marker="o", ms=7, mec=colour, mfc=colour if point.is_counted else "none")
+    told = [(point.value, point.predicted_seconds) for point in points if point.predicted_seconds is not None]
+    if told:
+        axes.plot(*zip(*told, strict=True), color=INK, lw=1.2, ls=(0, (4, 3)), marker="x", ms=6, label="predicted")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    quantities(axes, "read_seconds")
+    axes.set_ylabel("time")
+
+
+def _through(
+    axes: Axes, points: Sequence[Point], trial_df: pd.DataFrame, factor: str, response: str, colours: Mapping[str, str]
+) -> None:
+    """A point a trial, a line through the medians, and the cap against itself: nothing may stand above that."""
+    for point in points:
+        rows = trial_df[trial_df[factor] == point.level].dropna(subset=[response])
+        for is_included, chosen in rows.groupby("is_included"):
+            colour = colours[point.level]
+            face = colour if is_included else "none"
+            axes.scatter([point.value] * len(chosen), chosen[response], s=34, c=face, edgecolors=colour, zorder=3)
+    values = [point.value for point in points]
+    middle = [_middle(trial_df[trial_df[factor] == point.level], response) for point in points]
+    axes.plot(values, middle, color=GREY, lw=1.6, zorder=2, label="went through")
+    axes.plot(values, values, color=INK, lw=1.0, ls=(0, (1, 2)), label="the cap")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    quantities(axes, response)
+    axes.set_ylabel(title(response))
+
+
+def _middle(rows: pd.DataFrame, response: str) -> float:
+    """The median of the trials that count; where none does of all."""
+    counted = rows[rows["is_included"]][response]
+    return float((rows[response] if counted.dropna().empty else counted).median())
+
+
+def _finish(axes: Axes, sweep: Sweep) -> None:
+    names = {point.value: point.name for point in sweep.points}
+    axes.xaxis.set_major_locator(FixedLocator(list(names)))
+    axes.xaxis.set_minor_locator(FixedLocator([]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
+    axes.set_xlabel(sweep.property)
+    if sweep.knee.value:
+        axes.axvline(sweep.knee.value, color=GREY, lw=1.2, ls=(0, (6, 3)))
+        axes.annotate(
+            "knee", (sweep.knee.value, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center", fontsize=8.5
+        )
+    legend(axes, inside=True)

@@ -1,0 +1,129 @@
+"""What differs between runs besides their figures, and which of that forbids a comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.data.load import Run
+from analysis.formatting import label
+
+_PASSING = frozenset({
+    "boot_id", "free_bytes", "machine.state_id", "machine.restore_seq", "machine.details.clock_error_seconds",
+    "machine.details.start_seconds", "machine.details.kept_since_unix_seconds", "machine.details.up_seconds",
+})  # fmt: skip
+"""Facts that differ between any two starts of the same machine."""
+_DATA = ("files", "dataset", "writes_bytes")
+_PROGRAM = ("workload", "before")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that the runs do not have in common, with each run's value, in the order of the runs."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why runs should not be compared: what (`experiment dataset program kernel emulation`), and a sentence."""
+
+    what: str
+    because: str
+
+
+def differences(runs: Sequence[Run]) -> list[Difference]:
+    """Facts, plan, cages and programs in which the runs differ; of many machine states in a run all values are told."""
+    told = [dict(_told(run)) for run in runs]
+    names = dict.fromkeys(name for one in told for name in one)
+    rows = (Difference(name, tuple(one.get(name, "–") for one in told)) for name in names)
+    return [row for row in rows if len(set(row.values)) > 1]
+
+
+def _told(run: Run) -> Iterator[tuple[str, str]]:
+    plan, records = run.plan, [trial.record for trial in run.trials]
+    harness = plan.get("harness") or {}
+    yield from ((name, str(plan.get(name))) for name in ("experiment", "definition_sha256", "host", "size", "fresh"))
+    yield from ((f"pagecage {name}", str(harness.get(name))) for name in ("version", "git_revision"))
+    yield "workload sha256", _all(record.workload.get("sha256") for record in records)
+    yield "disk", _all((record.device or {}).get("name") for record in records)
+    yield "emulated", _all(record.emulated for record in records)
+    yield from sorted(facts_of(run).items())
+    for treatment, trial in _trials(run).items():
+        cage = trial.get("cage") or {}
+        yield f"cage of {treatment}", _limits(cage)
+        yield f"program of {treatment}", _program(trial)
+        yield f"data of {treatment}", _data(trial)
+        for key in ("cache", "read_ahead_kb", "storage", "machine_memory_bytes", "dirty_limits"):
+            yield f"{key} of {treatment}", str(trial.get(key))
+
+
+def facts_of(run: Run) -> dict[str, str]:
+    """What its host is, by names with dots; of many machine states all values are told."""
+    flat = [dict(flatten(facts)) for facts in run.facts]
+    names = dict.fromkeys(name for facts in flat for name in facts if name not in _PASSING)
+    return {name: _all(facts.get(name) for facts in flat) for name in names}
+
+
+def flatten(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested facts as pairs, a dot between the names."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in facts.items():
+        name = f"{prefix}{key}"
+        pairs += flatten(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
+    return pairs
+
+
+def _all(values: Any) -> str:
+    """Each value once, as text."""
+    return ", ".join(sorted({"not known" if value is None else str(value) for value in values})) or "–"
+
+
+def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
+    """A trial of each treatment, as the plan has it."""
+    return {label(dict(trial["treatment"])): trial for trial in reversed(run.plan["trials"])}
+
+
+def _limits(cage: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in sorted(cage.get("properties", {}).items())) or "no limits"
+
+
+def _data(trial: Mapping[str, Any]) -> str:
+    return json.dumps([trial.get(key) for key in _DATA], sort_keys=True)
+
+
+def _program(trial: Mapping[str, Any]) -> str:
+    return json.dumps([trial.get(key) for key in _PROGRAM], sort_keys=True)
+
+
+def obstacles(runs: Sequence[Run]) -> list[Obstacle]:
+    """Everything for which a run is not comparable with the first one, each thing once."""
+    found = dict.fromkeys(one for run in runs[1:] for one in _between(runs[0], run))
+    return list(found)
+
+
+def _between(first: Run, other: Run) -> Iterator[Obstacle]:
+    if first.plan["experiment"] != other.plan["experiment"]:
+        yield Obstacle("experiment", f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}")
+    if first.response != other.response:
+        yield Obstacle("experiment", f"one is about {first.response}, the other about {other.response}")
+    yield from _unlike(first, other, "dataset", _data, "read other data")
+    yield from _unlike(first, other, "program", _program, "run another program, or with other arguments")
+    kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
+    if kernels[0] != kernels[1]:
+        yield Obstacle("kernel", f"kernel {kernels[0]} against {kernels[1]}")
+    emulated = [_all(trial.record.emulated for trial in run.trials) for run in (first, other)]
+    if emulated[0] != emulated[1]:
+        yield Obstacle("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
+
+
+def _unlike(
+    first: Run, other: Run, what: str, tell: Callable[[Mapping[str, Any]], str], says: str
+) -> Iterator[Obstacle]:
+    ours, theirs = _trials(first), _trials(other)
+    unlike = [name for name in ours if name in theirs and tell(ours[name]) != tell(theirs[name])]
+    if unlike:
+        yield Obstacle(what, f"{len(unlike)} of {len(ours)} treatments {says} ({unlike[0]})")

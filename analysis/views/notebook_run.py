@@ -1,0 +1,82 @@
+"""Runs the code cells of a notebook in this process, in order and in one namespace, and keeps what each shows.
+
+No IPython and no kernel: a cell is Python, without magics, and shows the value of the expression on its last line.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import Any
+
+from analysis.views.notebook_file import Cell
+
+_OUR_FRAMES = 2
+"""Frames of a traceback that are this module's: those of `_run_cell` and `_value`."""
+
+
+def run_cells(cells: Sequence[Cell], namespace: dict[str, Any]) -> Exception | None:
+    """Run the code cells up to the first that fails; its exception, which is that cell's output as well."""
+    code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
+    for number, cell in enumerate(code_cells, 1):
+        if error := _run_cell(cell, number, namespace):
+            return error
+    return None
+
+
+def _run_cell(cell: Cell, number: int, namespace: dict[str, Any]) -> Exception | None:
+    stdout, stderr = StringIO(), StringIO()
+    shown: dict[str, str] = {}
+    raised = None
+    with redirect_stdout(stdout), redirect_stderr(stderr):
+        try:
+            shown = _shown(_value(cell["source"], f"<cell {number}>", namespace))
+        except Exception as error:  # noqa: BLE001 - whatever a cell raises is its output
+            raised = error
+    cell["execution_count"] = number
+    cell["outputs"] = [*_streams(stdout=stdout.getvalue(), stderr=stderr.getvalue())]
+    if shown:
+        cell["outputs"].append(
+            {"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": shown}
+        )
+    if raised:
+        cell["outputs"].append(_error(raised))
+    return raised
+
+
+def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
+    """Execute the source; the value of the expression that it ends with, or None. Tracebacks show its lines."""
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    tree = ast.parse(source, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec", dont_inherit=True), namespace)
+    if not isinstance(last, ast.Expr):
+        return None
+    return eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), namespace)
+
+
+def _shown(value: object) -> dict[str, str]:
+    """A value by its media types; empty for None."""
+    if value is None:
+        return {}
+    as_html = getattr(value, "_repr_html_", lambda: None)()
+    return {**({"text/html": as_html} if as_html is not None else {}), "text/plain": repr(value)}
+
+
+def _streams(**texts: str) -> Iterator[dict[str, str]]:
+    for name, text in texts.items():
+        if text:
+            yield {"output_type": "stream", "name": name, "text": text}
+
+
+def _error(error: Exception) -> dict[str, Any]:
+    """An exception as Jupyter keeps it; the traceback begins in the cell."""
+    frames = error.__traceback__
+    for _ in range(_OUR_FRAMES):
+        frames = frames.tb_next if frames and frames.tb_next else frames
+    lines = "".join(traceback.format_exception(type(error), error, frames)).splitlines()
+    return {"output_type": "error", "ename": type(error).__name__, "evalue": str(error), "traceback": lines}

@@ -1,0 +1,98 @@
+"""A run's folder turned into `report.ipynb` and `report.html`, which loads nothing from anywhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import chdir
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from analysis.data.load import Run
+from analysis.data.validate import check_records, read_plan
+from analysis.views import notebook_file
+from analysis.views.notebook_run import run_cells
+from pagecage.checkout import TOP
+from pagecage.errors import EXIT_FAILED, PagecageError
+from pagecage.model.record import read_records
+
+HERE = TOP / "analysis"
+SOURCE = HERE / "notebooks" / "experiment.py"
+TEMPLATES = HERE / "templates" / "offline"
+NAME, PAGE, FAILED = "report.ipynb", "report.html", "report.failed.ipynb"
+
+
+def render(run_path: Path, include: Sequence[str] = ()) -> Run:
+    """Execute the notebook on a run and export it, into the run's folder; gives the run as the notebook loaded it.
+
+    `include` as Results has it. A report that is there already stays as it is until the new one is whole. Raises
+    PagecageError for what is no run, and when a cell fails, naming the notebook in which the failure can be read.
+    """
+    plan = read_plan(run_path)
+    check_records(run_path, plan, list(read_records(run_path / "records.jsonl")))
+    title = f"{plan['experiment']} · {plan['run_id']}"
+    document, run = _execute(run_path, title, {"run_dir": ".", "include": list(include)})
+    with tempfile.TemporaryDirectory(prefix="pagecage-report-") as scratch:
+        made, page = Path(scratch) / NAME, Path(scratch) / PAGE
+        notebook_file.write(document, made)
+        page.write_text(export(document, title), encoding="utf-8")
+        for file in (made, page):
+            _put(file, run_path / file.name)
+    return run
+
+
+def _put(made: Path, target: Path) -> None:
+    """Move a whole file to its name; the scratch folder may be on another file system."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(made, aside)
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Run]:
+    """The notebook with its outputs and its run. It runs in the run's folder, so that it names no place of the machine.
+
+    Raises a cell's PagecageError as it is, and for any other failure one that names the notebook kept for reading.
+    """
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    cells = notebook_file.with_parameters(notebook_file.read_source(SOURCE), parameters)
+    start = datetime.now(UTC)
+    with chdir(run_path):
+        error = run_cells(cells, namespace)
+    ran = _papermill(parameters, start, datetime.now(UTC), error)
+    document = notebook_file.notebook(cells, {"papermill": ran, "title": title})
+    if isinstance(error, PagecageError):  # a record that cannot be judged: what it says is meant for the user
+        raise error
+    if error:
+        notebook_file.write(document, run_path / FAILED)
+        what = f"the report failed: {type(error).__name__}: {error}"
+        raise PagecageError(what, f"read {run_path / FAILED}", EXIT_FAILED) from None
+    return document, replace(namespace["results"].run, path=run_path)
+
+
+def _papermill(
+    parameters: Mapping[str, Any], start: datetime, end: datetime, error: Exception | None
+) -> dict[str, Any]:
+    """Metadata of the execution under papermill's keys, where other tools look for the parameters."""
+    times = {"start_time": start.isoformat(), "end_time": end.isoformat(), "duration": (end - start).total_seconds()}
+    told = {"parameters": dict(parameters), "exception": True if error else None, **times}
+    return {**told, "input_path": SOURCE.name, "output_path": NAME}
+
+
+def export(document: Mapping[str, Any], title: str) -> str:
+    """An executed notebook as one page, by the template that stands beside this file."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markdown_it import MarkdownIt
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )  # fmt: skip
+    environment.filters["markdown"] = MarkdownIt().render
+    return environment.get_template("index.html.j2").render(cells=document["cells"], title=title)

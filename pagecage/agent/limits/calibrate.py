@@ -1,0 +1,162 @@
+"""Proof by over-driving: once per cage and machine state each cap is pushed past its value and must hold.
+
+A cap that nothing reached is not proven by idleness. Each cap is driven by itself, because fio would not fit into a
+small MemoryMax; what binds a trial is the same property on the same kind of slice.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.cgroupfs import read_counters
+from pagecage.agent.system.interruption import Interruption
+from pagecage.agent.system.systemd import Systemd, scope_command, start_slice, stop_slice, unit_name
+from pagecage.errors import PagecageError
+from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, Cage
+from pagecage.process import Completed, find_tool, run
+from pagecage.units import MIB, page_floor_bytes
+
+_SECONDS = 2.0
+_FIRST_SLICE_SECONDS = 0.1  # blk-throttle admits one slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
+_GRACE = 1.03
+_DRIVEN = 0.85  # below this share of the cap the disk, not the cap, held the load back
+# property -> fio's pattern, block size and queue depth that go past it.
+_LOADS = {
+    "IOReadBandwidthMax": ("read", "256k", 16),
+    "IOReadIOPSMax": ("randread", "4k", 64),
+    "IOWriteBandwidthMax": ("write", "256k", 16),
+    "IOWriteIOPSMax": ("randwrite", "4k", 64),
+}
+_FILL = "n = int(__import__('sys').argv[1]); b = b'1' * n; print(len(b))"
+_SPIN = "import os, time\nfor _ in range(os.cpu_count() or 1):\n  if os.fork() == 0: break\n" \
+        "end = time.monotonic() + float(__import__('sys').argv[1])\nwhile time.monotonic() < end: pass"  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How one cap stood when over-driven; `observed` and `allowed` in the property's own unit.
+
+    `held` is None when the load could not reach the cap, or the tool to drive it is missing (`error` says which).
+    """
+
+    method: str
+    seconds: float | None
+    allowed: float
+    observed: float | None
+    held: bool | None
+    error: str | None = None
+
+
+class Calibrator:
+    """Over-drives the caps of a cage on this machine state, and remembers."""
+
+    def __init__(self, systemd: Systemd, disk: Disk, data_dir: Path | None, interruption: Interruption) -> None:
+        self._systemd, self._disk, self._data_dir, self._interruption = systemd, disk, data_dir, interruption
+        self._known: dict[str, dict[str, dict[str, Any]]] = {}
+        self._elsewhere: dict[str, Calibrator] = {}
+
+    def on(self, disk: Disk) -> Calibrator:
+        """The calibrator of this disk. Nothing is written to one without our data directory: writes stay unproven."""
+        if disk.maj_min == self._disk.maj_min:
+            return self
+        other = Calibrator(self._systemd, disk, None, self._interruption)
+        return self._elsewhere.setdefault(disk.maj_min, other)
+
+    def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
+        """Per property a Calibration as JSON; `read_from` is a file larger than a few seconds of the cap."""
+        key = json.dumps([cage.name, dict(cage.properties)], sort_keys=True)
+        if key not in self._known:
+            drivers = {name: self._driver(name, read_from) for name in cage.properties}
+            self._known[key] = {
+                name: vars(driver(name, cage.properties[name])) for name, driver in drivers.items() if driver
+            }
+        return self._known[key]
+
+    def _driver(self, name: str, read_from: Path | None) -> Callable[[str, int], Calibration] | None:
+        if name in IO_MAX_KEY:
+            scratch = self._data_dir / "calibration-scratch.bin" if self._data_dir else None
+            target = read_from if "Read" in name else scratch
+            return (lambda prop, cap: self._drive_disk(prop, cap, target)) if target else None
+        return {"MemoryMax": self._drive_memory, "CPUQuota": self._drive_cpu}.get(name)
+
+    def _in_slice(self, name: str, cap: int, argv: list[str]) -> tuple[Completed, dict[str, Any], float]:
+        """Run a command under this one cap; its result, the slice's counters, the wall seconds."""
+        properties = {name: cap, **({"MemorySwapMax": 0} if name == "MemoryMax" else {})}
+        unit = unit_name(f"calibrate_{name.lower()}")
+        try:
+            cgroup = start_slice(self._systemd, unit, Cage("calibrate", properties), self._disk.node)
+            begin = time.monotonic()
+            done = run(scope_command(self._systemd, unit, argv), check=False, timeout_seconds=120)
+            return done, read_counters(cgroup), time.monotonic() - begin
+        finally:
+            with self._interruption.held():
+                stop_slice(self._systemd, unit)
+
+    def _drive_disk(self, name: str, cap: int, target: Path) -> Calibration:
+        pattern, block, depth = _LOADS[name]
+        allowed = cap * (1 + _FIRST_SLICE_SECONDS / _SECONDS) * _GRACE
+        method = f"fio direct {pattern} {block} qd{depth}"
+        if not find_tool("fio"):
+            return Calibration(method, None, allowed, None, None, "fio is not installed")
+        argv = [
+            "fio", "--name=calibrate", f"--filename={target}", f"--rw={pattern}", f"--bs={block}", f"--iodepth={depth}",
+            "--ioengine=libaio", "--direct=1", "--time_based", f"--runtime={_SECONDS:g}", "--output-format=json",
+            *(["--readonly"] if "read" in pattern else ["--size=64M"]),
+        ]  # fmt: skip
+        if "write" in pattern:
+            run([*argv, "--create_only=1"], timeout_seconds=120)
+        done, counters, _ = self._in_slice(name, cap, argv)
+        return _judge_disk(
+            method, cap, done, (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name])
+        )
+
+    def _drive_memory(self, name: str, cap: int) -> Calibration:
+        method = "fill anonymous memory past the limit"
+        argv = [sys.executable, "-I", "-c", _FILL, str(cap + 32 * MIB)]
+        done, counters, seconds = self._in_slice(name, cap, argv)
+        killed = (counters["memory.events"] or {}).get("oom_kill", 0)
+        peak, limit = counters["memory.peak"], page_floor_bytes(cap)
+        held = killed > 0 and (peak is None or peak <= limit)
+        error = None if held else f"exit status {done.status}, oom_kill {killed}, peak {peak} of {limit}"
+        return Calibration(method, seconds, limit, peak, held, error)
+
+    def _drive_cpu(self, name: str, cap: int) -> Calibration:
+        _, counters, seconds = self._in_slice(name, cap, [sys.executable, "-I", "-c", _SPIN, "1.5"])
+        used = (counters["cpu.stat"] or {}).get("usage_usec", 0) / 1e6 / seconds * 100
+        if used < _DRIVEN * cap:
+            error = f"the machine reached only {used / cap:.0%} of the quota"
+            return Calibration("spin on every CPU", seconds, cap * 1.1, used, None, error)
+        return Calibration("spin on every CPU", seconds, cap * 1.1, used, used <= cap * 1.1)
+
+
+def _judge_disk(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
+    try:
+        job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+        seconds = max(job["read"]["runtime"], job["write"]["runtime"]) / 1000
+    except (ValueError, LookupError):
+        reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
+        return Calibration(method, None, cap, None, None, f"fio failed: {reason}")
+    if counted is None or seconds <= 0:
+        return Calibration(method, seconds, cap, None, None, "the slice counted no I/O on the measured disk")
+    observed, allowed = counted / seconds, cap * (1 + _FIRST_SLICE_SECONDS / seconds) * _GRACE
+    if observed < _DRIVEN * cap:
+        return Calibration(
+            method, seconds, allowed, observed, None, f"the disk reached only {observed / cap:.0%} of the cap"
+        )
+    return Calibration(method, seconds, allowed, observed, observed <= allowed)
+
+
+def remove_scratch(data_dir: Path) -> None:
+    """Remove what write calibration left."""
+    try:
+        (data_dir / "calibration-scratch.bin").unlink()
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):
+            raise PagecageError(f"{error.filename} cannot be removed: {error.strerror}") from None

@@ -1,0 +1,78 @@
+"""What a run would do, down to the commands: for `pagecage plan` and `--dry-run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.drivers.driver import Place
+from pagecage.agent.drivers.engine import Engines
+from pagecage.agent.drivers.registry import make_driver
+from pagecage.agent.programs.gated_process import gated
+from pagecage.agent.programs.workload_run import fill_all
+from pagecage.agent.system.block_device import Disk
+from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
+from pagecage.model.trial import Trial
+from pagecage.planning.plan import Plan
+from pagecage.process import replay
+from pagecage.units import format_bytes
+
+
+def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
+    """The commands of one trial as the host will run them; DISK and DIR are resolved there."""
+    systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
+    driver = make_driver(trial.driver, Engines(systemd, Path("SPOOL")), _asks_nobody)
+    for command in slice_commands(systemd, unit, driver.on_slice(trial.cage), "DISK"):
+        yield replay(command)
+    for command in driver.shown(_shown_place(trial, systemd, unit), _shown_argv(trial)):
+        yield replay(command)
+    yield replay(systemd.systemctl("stop", unit))
+    yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
+
+
+def _asks_nobody(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
+    return {}
+
+
+def _shown_place(trial: Trial, systemd: Systemd, unit: str) -> Place:
+    """Where the trial will run, as far as it is known before there is a host."""
+    command, in_layer = trial.workload.command, trial.storage == "container_layer"
+    disk = Disk("DISK", "0:0", "DISK", "ext4", "DIR")
+    return Place(
+        systemd, unit, systemd.parent_cgroup() / unit, trial.cage, disk, Path("SPOOL/bin"), Path("SPOOL"),
+        None if in_layer else Path("DIR"), Path(command.directory) if command and command.directory else None,
+    )  # fmt: skip
+
+
+def _shown_argv(trial: Trial) -> list[str]:
+    workload = trial.workload
+    if workload.kind != "command":
+        return [workload.program, *_shown_arguments(trial)]
+    is_literal = workload.command is not None and workload.command.is_literal
+    return gated([workload.program, *(workload.arguments if is_literal else _shown_arguments(trial))])
+
+
+def _shown_arguments(trial: Trial) -> list[str]:
+    files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
+    file = files[0] if files else "DIR"
+    places = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
+    return fill_all(trial.workload.arguments, places, files)
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """A head about the whole and one line a trial, in order."""
+    document = plan.document
+    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
+    many = (f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size) for files, size in sorted(datasets))
+    sizes = ", ".join(many) or "none"
+    count, repeats = len(plan.trials), document["repeats"]
+    yield f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each treatment"
+    if document.get("until_ci"):
+        yield f"fewer, as soon as every interval is within {100 * document['until_ci']:.3g} % of its median"
+    yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}"
+    yield f"seed {document['seed']}, fresh: {document['fresh']}"
+    yield ""
+    for trial in plan.trials:
+        limits = " ".join(f"{name}={value}" for name, value in trial.cage.properties.items()) or "no limits"
+        yield f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache {trial.cache:<9} {limits}"

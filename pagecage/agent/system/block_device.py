@@ -1,0 +1,158 @@
+"""Which disk is behind a directory, and its knobs. Limits, counters and read-ahead all mean this one disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.errors import HostError
+
+SYS = Path("/sys")
+# Files that are not on one local disk: systemd would set no limit and say so only in the journal.
+REFUSED = {
+    "overlay": "an overlay of other file systems", "tmpfs": "memory", "ramfs": "memory", "zfs": "a ZFS pool",
+    "nfs": "another machine", "nfs4": "another machine", "cifs": "another machine", "9p": "another machine",
+    "virtiofs": "another machine", "fuse": "a user-space file system",
+}  # fmt: skip
+KNOBS = (
+    "read_ahead_kb", "scheduler", "max_sectors_kb", "max_hw_sectors_kb", "nr_requests", "rotational", "optimal_io_size",
+    "logical_block_size", "write_cache",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The disk behind a directory. `stack` lists what lies between, from the file system down to the disk."""
+
+    name: str
+    maj_min: str
+    node: str
+    filesystem: str
+    mount_point: str
+    stack: tuple[str, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+
+    maj_min: str
+    mount_point: str
+    filesystem: str
+    source: str
+
+
+def _unescape(text: str) -> str:
+    """Undo mountinfo's octal escapes (space, tab, newline, backslash) and nothing else."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """All mounts, in order; a later one on the same point hides an earlier one."""
+    mounts = []
+    for line in text.split("\n"):  # a mount point may hold what splitlines() takes for the end of a line
+        left, _, right = line.partition(" - ")
+        head, tail = left.split(" "), right.split(" ")
+        if len(head) < 5 or len(tail) < 2:
+            continue
+        mounts.append(Mount(head[2], _unescape(head[4]), tail[0], tail[1]))
+    return mounts
+
+
+def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
+    """The mount that holds a directory: the longest mount point above it, the last one of equals."""
+    path = os.path.realpath(directory)
+    above = [m for m in mounts if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")]
+    if not above:
+        raise HostError(f"{directory} is on no known mount", "name a directory on a local disk")
+    longest = max(len(m.mount_point) for m in above)
+    return [m for m in above if len(m.mount_point) == longest][-1]
+
+
+def _refuse(mount: Mount, directory: Path) -> None:
+    kind = mount.filesystem.split(".")[0]
+    if kind in REFUSED or mount.filesystem.startswith("fuse"):
+        what = REFUSED.get(kind, "a user-space file system")
+        raise HostError(
+            f"{directory} is on {mount.filesystem} ({what}), where I/O limits cannot bind",
+            "point --data-dir at a directory on ext4, XFS or single-disk btrfs",
+        )
+
+
+def _btrfs_device(mount: Mount, sys: Path) -> str:
+    """btrfs has an anonymous device number; its one member is found by the mount's source, several are refused."""
+    for members in sys.glob("fs/btrfs/*/devices"):
+        names = [member.name for member in members.iterdir()]
+        if Path(os.path.realpath(mount.source)).name in names:
+            if len(names) > 1:
+                raise HostError(
+                    f"{mount.mount_point} is btrfs on {len(names)} disks, where one limit cannot be placed",
+                    "point --data-dir at a file system on one disk",
+                )
+            return (sys / "class/block" / names[0] / "dev").read_text().strip()
+    raise HostError(f"the disk of btrfs on {mount.mount_point} was not found", "point --data-dir at ext4 or XFS")
+
+
+def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
+    """From a block device down to its whole disk: through dm layers with one lower device, then partition -> disk.
+
+    Returns the disk's maj:min and the names passed on the way. Several lower devices (RAID) end the walk: the limit
+    then lies on the md or dm device itself, as systemd does it (block_get_originating).
+    """
+    stack: list[str] = []
+    while True:
+        place = (sys / "dev/block" / maj_min).resolve()
+        if not place.exists():
+            raise HostError(f"block device {maj_min} is not in sysfs", "point --data-dir at a local disk")
+        stack.append(place.name)
+        slaves = sorted((place / "slaves").iterdir()) if (place / "slaves").is_dir() else []
+        if len(slaves) == 1:
+            maj_min = (slaves[0].resolve() / "dev").read_text().strip()
+        elif (place / "partition").exists():
+            maj_min = (place.parent / "dev").read_text().strip()
+        else:
+            return maj_min, tuple(stack)
+
+
+def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
+    """The disk behind a directory. Raises HostError for overlay, tmpfs, ZFS, network and multi-disk file systems."""
+    text = mountinfo if mountinfo is not None else os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
+    mount = find_mount(directory, parse_mountinfo(text))
+    _refuse(mount, directory)
+    start = mount.maj_min
+    if start.startswith("0:"):
+        if mount.filesystem != "btrfs":
+            reason = f"{directory} is on {mount.filesystem}, which is on no local disk"
+            raise HostError(reason, "point --data-dir at a directory on ext4, XFS or single-disk btrfs")
+        start = _btrfs_device(mount, sys)
+    maj_min, stack = descend(start, sys)
+    name = (sys / "dev/block" / maj_min).resolve().name
+    return Disk(name, maj_min, f"/dev/{name}", mount.filesystem, mount.mount_point, stack)
+
+
+def read_knobs(disk: Disk, sys: Path = SYS) -> dict[str, str]:
+    """The disk's queue settings under sysfs's own names; one that the kernel lacks has no key."""
+    queue = sys / "block" / disk.name / "queue"
+    texts = {knob: read_text(queue / knob) for knob in KNOBS}
+    return {knob: text.strip() for knob, text in texts.items() if text is not None}
+
+
+def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
+    """The disk and every layer over it that has queue settings of its own (a partition has its disk's)."""
+    names = [name for name in disk.stack if (sys / "block" / name / "queue").exists()]
+    return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
+
+
+def write_knob(disk: Disk, knob: str, value: str, sys: Path = SYS) -> None:
+    """Set one queue setting and read it back. Raises HostError when the kernel refuses or stores something else."""
+    path = sys / "block" / disk.name / "queue" / knob
+    try:
+        path.write_text(value)
+        stored = path.read_text().strip()
+    except OSError as error:
+        raise HostError(f"{path} cannot be set to {value}: {error.strerror}", "run as root, or leave it out") from None
+    if stored != value and f"[{value}]" not in stored:
+        raise HostError(f"{path} was set to {value} but reads {stored}", "choose a value that the disk takes")

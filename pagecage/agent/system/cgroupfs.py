@@ -1,0 +1,142 @@
+"""Reads one cgroup v2 directory; names are the kernel's files (Documentation/admin-guide/cgroup-v2.rst)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system import cgroupfs
+from pagecage.agent.system.kernel_text import (
+    parse_flat_keyed,
+    parse_limits,
+    parse_nested_keyed,
+    parse_pressure,
+    read_text,
+)
+from pagecage.model.cage import IO_MAX_KEY
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+_FLAT = ("memory.stat", "memory.events", "cpu.stat")
+_NUMBER = ("memory.current", "memory.peak", "memory.swap.current")
+_PRESSURE = ("cpu.pressure", "io.pressure", "memory.pressure")
+_LIMIT = ("memory.max", "memory.swap.max", "cpu.max")
+
+
+def read_counters(cgroup: Path) -> dict[str, Any]:
+    """Every counter a record keeps of a cgroup; a file that this kernel lacks is None."""
+    counters: dict[str, Any] = {}
+    for name in _FLAT:
+        text = read_text(cgroup / name)
+        counters[name] = None if text is None else parse_flat_keyed(text)
+    for name in _NUMBER:
+        text = read_text(cgroup / name)
+        counters[name] = int(text) if text and text.strip().isdigit() else None
+    for name in _PRESSURE:
+        text = read_text(cgroup / name)
+        counters[name] = None if text is None else parse_pressure(text)
+    text = read_text(cgroup / "io.stat")
+    counters["io.stat"] = None if text is None else parse_nested_keyed(text)
+    return counters
+
+
+def read_limits(cgroup: Path, maj_min: str) -> dict[str, str]:
+    """The limits in force on one cgroup: {"memory.max": text, "io.max.rbps": text, ...}; a missing file has no key."""
+    limits: dict[str, str] = {}
+    for name in _LIMIT:
+        text = read_text(cgroup / name)
+        if text is not None:
+            limits[name] = text.strip()
+    io_max = read_text(cgroup / "io.max")
+    if io_max is not None:
+        on_disk = parse_limits(io_max).get(maj_min, {})
+        limits |= {f"io.max.{key}": on_disk.get(key, "max") for key in IO_MAX_KEY.values()}
+    return limits
+
+
+def ancestors(cgroup: Path, root: Path = CGROUP_ROOT) -> Iterator[Path]:
+    """The cgroups above, nearest first, without the root (which has no limits)."""
+    for parent in cgroup.parents:
+        if parent == root or root not in parent.parents:
+            return
+        yield parent
+
+
+def own_cgroup(root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path:
+    """The cgroup of this process: whoever first touches a page is charged for it."""
+    return cgroup_of("self", root, proc) or root
+
+
+def cgroup_of(pid: int | str, root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path | None:
+    """The cgroup of a process, by its line of the unified hierarchy (cgroups(7)); None when it is gone."""
+    text = read_text(proc / str(pid) / "cgroup") or ""
+    for line in text.splitlines():
+        if line.startswith("0::"):
+            return root / line[3:].lstrip("/")
+    return None
+
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process by its id, the name of its command, and its cgroup."""
+
+    pid: int
+    name: str
+    cgroup: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As records keep it."""
+        return asdict(self)
+
+
+def members(cgroup: Path) -> list[Member]:
+    """Living processes in a cgroup and below."""
+    pids = {int(word) for file in _procs(cgroup) for word in (read_text(file) or "").split()}
+    return [Member(pid, _name(pid), str(cgroup)) for pid in sorted(pids) if _lives(pid)]
+
+
+def _procs(cgroup: Path) -> Iterator[Path]:
+    """The lists of processes of a cgroup and of those below; one that goes while we look is none."""
+    for folder, _, files in os.walk(cgroup):
+        if "cgroup.procs" in files:
+            yield Path(folder, "cgroup.procs")
+
+
+def outside(pid: int, cgroup: Path) -> list[Member]:
+    """Of a process and all below it, those that are in another cgroup."""
+    found = []
+    for one in _family(pid):
+        place = cgroupfs.cgroup_of(one)
+        if place is not None and place != cgroup and cgroup not in place.parents and _lives(one):
+            found.append(Member(one, _name(one), str(place)))
+    return found
+
+
+def _family(pid: int) -> Iterator[int]:
+    """The process and its descendants; only itself where the kernel has no list of children (proc_pid_task(5))."""
+    yield pid
+    for task in _tasks(pid):
+        for child in (read_text(task / "children") or "").split():
+            yield from _family(int(child))
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return list((PROC / str(pid) / "task").iterdir())
+    except OSError:  # it has gone
+        return []
+
+
+def _name(pid: int) -> str:
+    return (read_text(PROC / str(pid) / "comm") or "?").strip()
+
+
+def _lives(pid: int) -> bool:
+    """Whether it still runs: neither gone nor a zombie (proc_pid_stat(5))."""
+    state = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return bool(state) and state[0] not in "ZX"

@@ -1,0 +1,96 @@
+"""Tools that run beside a trial: each in a session of its own, written down, so that a next start can end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.process import DEVNULL, Process, TimeoutExpired, spawn
+
+_STOP_SECONDS = 5.0
+# Fields of proc_pid_stat(5), counted from the one after the command's bracket: session is 6, starttime is 22.
+_SESSION, _START_TICKS = 6 - 3, 22 - 3
+
+
+class Children:
+    """Processes of one agent, by a file each in the spool that says when it started."""
+
+    def __init__(self, spool: Path) -> None:
+        self._notes = spool / "children"
+        self._notes.mkdir(parents=True, exist_ok=True)
+        self._started: set[int] = set()
+
+    def start(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        stdout: int | IO[bytes] = DEVNULL,
+        stderr: int | IO[bytes] = DEVNULL,
+        env: Mapping[str, str] | None = None,
+    ) -> Process[bytes]:
+        """Start one, beyond the reach of the terminal's Ctrl-C."""
+        process = spawn(argv, stdout=stdout, stderr=stderr, env=env, new_session=True)
+        (self._notes / str(process.pid)).write_text(str(_start_ticks(process.pid) or 0))
+        self._started.add(process.pid)
+        return process
+
+    def interrupt(self, process: Process[bytes]) -> int | None:
+        """End one as a person would, with all that it started; its exit status, or None when it had died before."""
+        dead_before = process.poll() is not None
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_STOP_SECONDS)
+        except TimeoutExpired:
+            pass
+        finally:
+            note = self._notes / str(process.pid)
+            _kill_session(process.pid, int(read_text(note) or 0))
+            process.wait()
+        note.unlink(missing_ok=True)
+        self._started.discard(process.pid)
+        return None if dead_before else process.returncode
+
+    def sweep(self) -> list[int]:
+        """End what an agent that was killed left running, but nothing started by this object; the sessions ended."""
+        ended = []
+        for note in self._notes.iterdir():
+            if note.name.isdigit() and int(note.name) in self._started:
+                continue
+            if note.name.isdigit() and _kill_session(int(note.name), int(read_text(note) or 0)):
+                ended.append(int(note.name))
+            note.unlink(missing_ok=True)
+        return ended
+
+
+def _stat(pid: int) -> list[str]:
+    text = read_text(Path(f"/proc/{pid}/stat")) or ""
+    return text.rpartition(")")[2].split()
+
+
+def _start_ticks(pid: int) -> int | None:
+    fields = _stat(pid)
+    return int(fields[_START_TICKS]) if fields else None
+
+
+def _kill_session(session: int, since_ticks: int) -> int:
+    """Kill every process of a session that started no earlier than its leader did; how many there were.
+
+    A leader may be gone while its children stay (sar's sadc), so all of /proc is looked through. A leader that started
+    at another time is somebody else's, with a number used again.
+    """
+    if _start_ticks(session) not in (None, since_ticks):
+        return 0
+    killed = 0
+    for entry in Path("/proc").iterdir():
+        fields = _stat(int(entry.name)) if entry.name.isdigit() else []
+        if fields and int(fields[_SESSION]) == session and int(fields[_START_TICKS]) >= since_ticks:
+            with suppress(ProcessLookupError):
+                os.kill(int(entry.name), signal.SIGKILL)
+                killed += 1
+    return killed

@@ -1,0 +1,136 @@
+"""What this host is, asked once per machine state: kernel, memory, disk, tools, and what systemd may give out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system import cgroupfs, procfs
+from pagecage.agent.system.block_device import Disk, read_knobs, resolve_disk
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.agent.system.page_cache import cachestat_pages
+from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
+from pagecage.errors import PagecageError
+from pagecage.process import find_tool, run
+
+_TOOLS = {
+    "iostat": ["iostat", "-V"], "sar": ["sar", "-V"], "vmtouch": ["vmtouch", "-V"],
+    "bpftrace": ["bpftrace", "--version"], "fio": ["fio", "--version"], "systemctl": ["systemctl", "--version"],
+}  # fmt: skip
+
+
+def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
+    """Everything a record's reader may ask about the host. Nothing here raises: what is not known is None."""
+    systemd = find_systemd(user)
+    return {
+        "hostname": platform.node(), "uid": os.getuid(), "python": platform.python_version(),
+        "kernel": platform.release(), "machine": platform.machine(), "os_release": _os_release(),
+        "kernel_command_line": (read_text(Path("/proc/cmdline")) or "").strip(),
+        "boot_id": procfs.boot_id(), "cpus": os.cpu_count(), "cpu_model": _cpu_model(),
+        "memory_bytes": _meminfo("MemTotal"), "swap_bytes": _meminfo("SwapTotal"),
+        "transparent_hugepage": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "systemd": {"pid1": is_pid1(), "version": systemd.version, "user": user,
+                    "user_manager": systemd.has_user_manager()},
+        "cgroup": _cgroup(systemd), "psi": read_text(Path("/proc/pressure/io")) is not None,
+        "cachestat": _has_cachestat(), "disk": _disk(data_dir), "free_bytes": _free_bytes(data_dir),
+        "data_dir": str(data_dir), "tools": {name: tool_version(*argv) for name, argv in _TOOLS.items()},
+    }  # fmt: skip
+
+
+def is_emulated(facts: Mapping[str, Any]) -> bool:
+    """Whether the host is itself a guest without hardware help, as its CPU model tells."""
+    return "QEMU TCG" in (facts["cpu_model"] or "")
+
+
+def find_systemd(user: bool) -> Systemd:
+    """The manager to ask, with its version."""
+    if not find_tool("systemctl"):
+        return Systemd(user, 0)
+    return Systemd(user, systemd_version(tool_version("systemctl", "--version") or ""))
+
+
+@cache
+def tool_version(*argv: str) -> str | None:
+    """The first line in which a tool states a number; None when it is not installed. Asked once per process."""
+    if not find_tool(argv[0]):
+        return None
+    try:
+        done = run(argv, check=False, timeout_seconds=30)
+    except PagecageError:
+        return "does not answer"
+    lines = (done.stdout + done.stderr).splitlines()
+    return next((line.strip() for line in lines if any(c.isdigit() for c in line)), "version not stated")
+
+
+def _cgroup(systemd: Systemd) -> dict[str, Any]:
+    parent = systemd.parent_cgroup().parent
+    controllers = (read_text(parent / "cgroup.controllers") or "").split()
+    manager = "this user's systemd" if systemd.user else "systemd"
+    v2 = (cgroupfs.CGROUP_ROOT / "cgroup.controllers").exists()
+    return {"v2": v2, "controllers": controllers, "manager": manager, "parent": str(parent)}
+
+
+def _existing(directory: Path) -> Path:
+    """The directory, or the nearest one above it that is there: it will be made on the same disk."""
+    while not directory.exists():
+        directory = directory.parent
+    return directory
+
+
+def _disk(data_dir: Path) -> dict[str, Any]:
+    try:
+        disk = resolve_disk(_existing(data_dir))
+    except (PagecageError, OSError) as error:
+        return {"error": getattr(error, "message", str(error))}
+    return describe_disk(disk)
+
+
+def describe_disk(disk: Disk) -> dict[str, Any]:
+    """The disk and its knobs, as records keep it."""
+    return {**asdict(disk), "stack": list(disk.stack), "knobs": read_knobs(disk)}
+
+
+def _free_bytes(data_dir: Path) -> int | None:
+    free = os.statvfs(_existing(data_dir))
+    return free.f_bavail * free.f_frsize
+
+
+def _has_cachestat() -> bool:
+    try:
+        with Path(sys.executable).open("rb") as file:
+            return cachestat_pages(file.fileno()) is not None
+    except PermissionError:
+        return True  # it is there, and honest about a file that is not ours
+    except OSError:
+        return False
+
+
+def _meminfo(key: str) -> int | None:
+    kib = (procfs.read_host()["meminfo"] or {}).get(key)
+    return None if kib is None else kib * 1024
+
+
+def _cpu_model() -> str | None:
+    for line in (read_text(Path("/proc/cpuinfo")) or "").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def _os_release() -> str | None:
+    for line in (read_text(Path("/etc/os-release")) or "").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return None
+
+
+def _chosen(path: str) -> str | None:
+    """The bracketed word of a sysfs choice ("always [madvise] never")."""
+    text = read_text(Path(path)) or ""
+    return text[text.find("[") + 1 : text.find("]")] if "[" in text else None

@@ -1,0 +1,86 @@
+"""Reads /proc for the whole host and for one disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_meminfo, read_text
+
+PROC = Path("/proc")
+# Documentation/admin-guide/iostats.rst, in the order of the columns.
+DISKSTATS_FIELDS = (
+    "reads", "reads_merged", "sectors_read", "read_ms", "writes", "writes_merged", "sectors_written", "write_ms",
+    "in_flight", "io_ticks", "weighted_io_ticks", "discards", "discards_merged", "sectors_discarded", "discard_ms",
+    "flushes", "flush_ms",
+)  # fmt: skip
+_CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
+
+
+def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
+    """The line of one disk, or None. Disks are never added: a dm device counts what its parent counts."""
+    major, _, minor = maj_min.partition(":")
+    for line in text.splitlines():
+        words = line.split()
+        if words[:2] == [major, minor]:
+            return dict(zip(DISKSTATS_FIELDS, map(int, words[3:]), strict=False))
+    return None
+
+
+def parse_cpu(text: str) -> dict[str, int] | None:
+    """The `cpu` line of /proc/stat, in ticks, with `ticks_per_second`."""
+    for line in text.splitlines():
+        if line.startswith("cpu "):
+            ticks = dict(zip(_CPU_FIELDS, map(int, line.split()[1:]), strict=False))
+            return {**ticks, "ticks_per_second": os.sysconf("SC_CLK_TCK")}
+    return None
+
+
+def read_device(maj_min: str, proc: Path = PROC) -> dict[str, int] | None:
+    """The measured disk's line of /proc/diskstats."""
+    return parse_diskstats(read_text(proc / "diskstats") or "", maj_min)
+
+
+def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
+    """Counters of the host's memory management (/proc/vmstat)."""
+    return parse_flat_keyed(read_text(proc / "vmstat") or "") or None
+
+
+def read_host(proc: Path = PROC) -> dict[str, Any]:
+    """What the host as a whole counted: vmstat, meminfo (kB), stat (ticks)."""
+    return {
+        "vmstat": read_vmstat(proc),
+        "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
+        "stat": parse_cpu(read_text(proc / "stat") or ""),
+    }
+
+
+def boot_id(proc: Path = PROC) -> str | None:
+    """The kernel's random id of this boot; a restored guest keeps it."""
+    text = read_text(proc / "sys/kernel/random/boot_id")
+    return text.strip() if text else None
+
+
+_LISTEN = "0A"  # TCP_LISTEN of include/net/tcp_states.h, in the column `st` of /proc/net/tcp (proc_pid_net(5))
+
+
+def parse_listening(text: str) -> set[int]:
+    """Ports in state LISTEN in the text of /proc/PID/net/tcp or tcp6."""
+    ports = set()
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) > 3 and words[3] == _LISTEN:
+            _, _, port = words[1].rpartition(":")
+            try:
+                ports.add(int(port, 16))
+            except ValueError:
+                continue
+    return ports
+
+
+def listens(port: int, pids: Iterable[int | str], proc: Path = Path("/proc")) -> bool:
+    """Whether the port is listened on in the network namespace of any of these processes ("self" is one)."""
+    texts = (read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6"))
+    return any(port in parse_listening(text) for text in texts)

@@ -1,0 +1,134 @@
+"""What a trial changes of a machine is written down first, so that even a killed harness can be undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.system.block_device import Disk, read_knobs, write_knob
+from pagecage.agent.system.kernel_text import read_text
+from pagecage.errors import HostError
+
+
+class Journal:
+    """The values that settings had, in a file of the spool until they are put back."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def remember(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Write down what is there, once: what a trial has set since is nothing to go back to."""
+        if not self._path.exists():
+            self._path.write_text(json.dumps(read()))
+
+    def put_back(self, what: str, write: Callable[[Mapping[str, Any]], None]) -> list[str]:
+        """Hand what was remembered to `write`; a sentence where that fails, and the journal is then kept."""
+        text = read_text(self._path)
+        if text is None:
+            return []
+        try:
+            write(json.loads(text))
+        except (HostError, ValueError, LookupError, TypeError) as error:
+            return [f"{what} could not be put back: {error}"]
+        self._path.unlink(missing_ok=True)
+        return []
+
+
+def write_number(path: Path, value: int, name: str) -> None:
+    """Write a setting of the kernel. Raises HostError, which calls it `name`, when it is refused."""
+    try:
+        path.write_text(str(value))
+    except OSError as error:
+        raise HostError(f"{name} cannot be set to {value}: {error.strerror}", "use HOST=vm") from None
+
+
+_PAIRS = (("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio"))
+_TOLD = (*(name for pair in _PAIRS for name in pair), "dirty_expire_centisecs", "dirty_writeback_centisecs")
+
+
+class DirtyLimits:
+    """What they were, kept in a file of the spool until it is put back."""
+
+    def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
+        self._journal = Journal(spool / "dirty-limits.json")
+        self._vm = proc / "sys/vm"
+
+    def read(self) -> dict[str, int]:
+        """The limits in force, by the names of their files; one that the kernel lacks is left out."""
+        texts = {name: read_text(self._vm / name) for name in _TOLD}
+        return {name: int(text) for name, text in texts.items() if text}
+
+    def set(self, wanted: Mapping[str, int]) -> dict[str, Any]:
+        """Set what is wanted, bytes by file name; the values read back. Raises HostError when they are others."""
+        self._journal.remember(self.read)
+        for name, value in wanted.items():
+            self._write(name, value)
+        got = self.read()
+        wrong = [
+            f"vm.{name} is {got.get(name)}, not {value}" for name, value in wanted.items() if got.get(name) != value
+        ]
+        if wrong:
+            raise HostError("; ".join(wrong), "use HOST=vm")
+        return got
+
+    def restore(self) -> list[str]:
+        """Put back what was there; what could not be is told."""
+        return self._journal.put_back("vm.dirty_bytes and its like", self._write_saved)
+
+    def _write_saved(self, saved: Mapping[str, int]) -> None:
+        for in_bytes, in_percent in _PAIRS:
+            name = in_bytes if saved[in_bytes] else in_percent
+            self._write(name, saved[name])
+
+    def _write(self, name: str, value: int) -> None:
+        write_number(self._vm / name, value, f"vm.{name}")
+
+
+def chosen(text: str | None) -> str | None:
+    """The value of a knob that shows its choices ("[none] mq-deadline" is none), or the text itself."""
+    return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
+
+
+class KnobJournal:
+    """What to restore on which disk, kept in a file of the spool until it is restored."""
+
+    def __init__(self, spool: Path) -> None:
+        self._path = spool / "knobs.json"
+
+    def set(self, disk: Disk, knob: str, value: str) -> None:
+        """Remember the present value, once, and set the new one. Raises HostError when the kernel refuses."""
+        present = chosen(read_knobs(disk).get(knob))
+        if present == value:
+            return
+        before = self._saved()
+        if present is not None:
+            saved = {name: dict(knobs) for name, knobs in before.items()}
+            saved.setdefault(disk.name, {}).setdefault(knob, present)
+            self._path.write_text(json.dumps(saved))
+        try:
+            write_knob(disk, knob, value)
+        except HostError:
+            if chosen(read_knobs(disk).get(knob)) == present:  # refused: there is nothing to put back
+                self._path.write_text(json.dumps(before))
+            raise
+
+    def restore(self) -> list[str]:
+        """Put back what can be, forget the rest and tell it: a disk that is gone must not stop every later start."""
+        told = []
+        for name, knobs in self._saved().items():
+            for knob, value in knobs.items():
+                try:
+                    write_knob(Disk(name, "", f"/dev/{name}", "", ""), knob, value)
+                except HostError as error:
+                    told.append(f"{name}'s {knob} could not be put back to {value}: {error.message}")
+        self._path.unlink(missing_ok=True)
+        return told
+
+    def _saved(self) -> dict[str, dict[str, str]]:
+        try:
+            saved: dict[str, dict[str, str]] = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return saved

@@ -1,0 +1,160 @@
+"""What `pagecage cage list` chooses from and how it looks: types of volumes, instances, and cage files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from rich.markup import escape
+
+from pagecage.cli.cage_page import console, plain_table, print_table
+from pagecage.cloud.formulas import Formula, greatest
+from pagecage.cloud.instances import instance_names
+from pagecage.cloud.offers import BurstRule, Provider, VolumeType
+from pagecage.cloud.profile import Profile, profile_of_cage
+from pagecage.cloud.volume_request import in_unit
+from pagecage.definitions.reader import Definitions
+from pagecage.units import exact_size, format_both_rates, format_bytes
+
+_WIDE = 150  # columns that a terminal needs to have what each type is on its line
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Filters; None lets everything through."""
+
+    provider: str | None
+    type: str | None
+    min_iops: int | None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What passed the filters."""
+
+    types: tuple[VolumeType, ...]
+    instances: tuple[tuple[str, str], ...]
+    cages: tuple[Profile, ...]
+
+
+def select(providers: tuple[Provider, ...], known: Definitions, wanted: Wanted) -> Chosen:
+    """Types with what is asked for in their names; cages where no provider is asked for."""
+    offered = [provider for provider in providers if wanted.provider in (None, provider.name)]
+    types = [kind for provider in offered for kind in provider.types if _passes(kind.name, _most(kind), wanted)]
+    instances = [(provider.name, name) for provider in offered for name in instance_names(provider)]
+    cages = [] if wanted.provider else [cage_profile(known, name) for name in known.cage_names()]
+    return Chosen(
+        tuple(types), tuple(instances if wanted.type is None and wanted.min_iops is None else ()),
+        tuple(cage for cage in cages if _passes(cage.name, _read_iops(cage), wanted)),
+    )  # fmt: skip
+
+
+def cage_profile(known: Definitions, name: str) -> Profile:
+    """A cage's profile; a MemoryMax that is a share of some dataset stays one."""
+    cage, share = known.cage_without_dataset(name)
+    return profile_of_cage(cage, share)
+
+
+def _passes(name: str, most_iops: Fraction | None, wanted: Wanted) -> bool:
+    is_fast = wanted.min_iops is None or most_iops is None or most_iops >= wanted.min_iops
+    return is_fast and (wanted.type is None or wanted.type.lower() in name)
+
+
+def _most(kind: VolumeType) -> Fraction | None:
+    """The most reads a second, in a burst too; None where the type sets no bound."""
+    return _with_burst(kind.read_iops, kind.iops_burst)
+
+
+def _with_burst(formula: Formula | None, rule: BurstRule | None) -> Fraction | None:
+    base, burst = greatest(formula), greatest(rule.rate) if rule else None
+    return base if base is None or burst is None else max(base, burst)
+
+
+def _read_iops(cage: Profile) -> Fraction | None:
+    return max((layer.burst or layer.base for layer in cage.limits.read_iops), default=None)
+
+
+def show(chosen: Chosen) -> None:
+    """Print what was chosen: types by provider, the instances' names, the cages."""
+    out = console()
+    if chosen.types:
+        heads = ["volume", "size", "read IOPS", "throughput", "burst", "as of", "what it is"]
+        heads = heads if out.width >= _WIDE else heads[:-1]
+        table = plain_table(*heads)
+        for kind in chosen.types:
+            name, *rest = list(_type_row(kind))[: len(heads)]
+            table.add_row(f"[bold]{escape(name)}[/]", *(escape(cell) for cell in rest))
+        print_table(out, table)
+    for provider in dict.fromkeys(provider for provider, _ in chosen.instances):
+        names = " ".join(name for by, name in chosen.instances if by == provider)
+        out.print(f"\n[dim]--instance of {provider}:[/] {escape(names)}")
+    if chosen.cages:
+        table = plain_table("cage", "memory", "read IOPS", "read bandwidth", "what it is")
+        for cage in chosen.cages:
+            name, *rest = _cage_row(cage)
+            table.add_row(f"[bold]{escape(name)}[/]", *(escape(cell) for cell in rest))
+        out.print()
+        print_table(out, table)
+
+
+def _type_row(kind: VolumeType) -> Iterator[str]:
+    size = kind.size
+    yield kind.name
+    yield f"{exact_size(size.least_bytes, ' ')} to {exact_size(size.most_bytes, ' ')}" if size else "any"
+    iops, throughput = _most(kind), _with_burst(kind.read_throughput, kind.throughput_burst)
+    yield f"to {int(iops)}" if iops is not None else "by instance"
+    yield f"to {in_unit(throughput, kind.throughput_unit_bytes)}" if throughput is not None else "by instance"
+    yield "credits" if _has_credits(kind.iops_burst) else "endless" if kind.iops_burst else "none"
+    yield next((source.date for source in reversed(kind.sources) if source.date), None) or "undated"
+    yield kind.about
+
+
+def _has_credits(rule: BurstRule | None) -> bool:
+    """Whether the burst ends."""
+    return rule is not None and (rule.credits is not None or rule.seconds is not None)
+
+
+def _cage_row(cage: Profile) -> Iterator[str]:
+    yield cage.name
+    if cage.memory_share is not None:
+        yield f"{cage.memory_share * 100:g} % of the dataset"
+    else:
+        yield format_bytes(cage.memory_bytes) if cage.memory_bytes is not None else ""
+    yield " ".join(f"{int(layer.base)}" for layer in cage.limits.read_iops)
+    yield " ".join(format_both_rates(float(layer.base)) for layer in cage.limits.read_bandwidth)
+    yield cage.about
+
+
+def to_json(chosen: Chosen) -> dict[str, Any]:
+    """The list as data (docs/FORMAT.md); null for a bound that the type does not set."""
+    return {
+        "types": [_type_json(kind) for kind in chosen.types],
+        "instances": [{"provider": provider, "name": name} for provider, name in chosen.instances],
+        "cages": [_cage_json(cage) for cage in chosen.cages],
+    }
+
+
+def _type_json(kind: VolumeType) -> dict[str, Any]:
+    return {
+        "name": kind.name, "provider": kind.provider, "type": kind.type, "about": kind.about,
+        "size": asdict(kind.size) if kind.size else None,
+        **{f"most_{name}": _number(greatest(getattr(kind, name)))
+           for name in ("read_iops", "write_iops", "read_throughput", "write_throughput")},
+        "most_burst_iops": _number(greatest(kind.iops_burst.rate)) if kind.iops_burst else None,
+        "tiers": [tier.name for tier in kind.tiers], "sources": [asdict(source) for source in kind.sources],
+    }  # fmt: skip
+
+
+def _cage_json(cage: Profile) -> dict[str, Any]:
+    limits = {name: [_number(layer.base) for layer in layers] for name, layers in vars(cage.limits).items()}
+    return {
+        "name": cage.name, "about": cage.about, "memory_bytes": cage.memory_bytes,
+        "memory_dataset_fraction": cage.memory_share,
+        **{name: bases[0] if bases else None for name, bases in limits.items()},
+    }  # fmt: skip
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,9 +1,0 @@
-"""Where this checkout is, and where its runs are kept."""
-
-from __future__ import annotations
-
-import os
-from pathlib import Path
-
-TOP = Path(__file__).resolve().parents[2]
-RUNS = Path(os.environ.get("PAGECAGE_RUNS", TOP / "runs"))

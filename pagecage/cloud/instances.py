@@ -1,0 +1,64 @@
+"""The instance that a volume is attached to: its caps, and the least of both."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from pagecage.cloud.offers import Caps, Instance, Provider, VolumeType
+from pagecage.cloud.volume_limits import Layer, Limits
+from pagecage.errors import PagecageError, nearest
+
+
+def find_instance(provider: Provider, kind: VolumeType, name: str) -> Instance:
+    """The instance by its name, as the provider or its API writes it. Raises PagecageError with the nearest name."""
+    plain = name.lower().removeprefix("standard_")
+    for instance in provider.instances:
+        if instance.name.lower() == plain:
+            return instance
+    for family in provider.machines:
+        vcpus = family.vcpus(plain)
+        if vcpus is not None:
+            fitting = [row.caps for row in family.caps.get(kind.type, ()) if row.least_vcpus <= vcpus]
+            if not fitting:
+                raise PagecageError(f"the catalogue has no limits of {name} for {kind.name}", "leave --instance out")
+            return Instance(plain, None, fitting[-1], family.sources, family.remark)
+    raise PagecageError(f"{provider.title} has no instance {name!r} in the catalogue", _known(provider, plain))
+
+
+def instance_names(provider: Provider) -> list[str]:
+    """What --instance takes; of machines that are counted by their vCPUs one stands for all (n2-standard-8)."""
+    families = [family.family for family in provider.machines]
+    counted = [family if "-" in family else f"{family}-standard-8" for family in families]
+    return [*(instance.name for instance in provider.instances), *counted]
+
+
+def example_instance(provider: Provider, kind: VolumeType) -> str:
+    """An instance that the catalogue knows the caps of for this type of volume; empty where it knows none."""
+    for family in provider.machines:
+        if kind.type in family.caps:
+            return f"{family.family}-standard-{family.caps[kind.type][0].least_vcpus}"
+    return provider.instances[0].name if provider.instances else ""
+
+
+def _known(provider: Provider, name: str) -> str:
+    hint = nearest(name, instance_names(provider))
+    return hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"
+
+
+def attached(volume: Limits, instance: Instance) -> Limits:
+    """The volume's layers and the instance's upon them."""
+    caps, name = instance.caps, instance.name
+    iops, throughput = caps.burst_iops, caps.burst_throughput
+    return Limits(
+        (*volume.read_iops, _layer(name, caps, "read_iops", iops)),
+        (*volume.write_iops, _layer(name, caps, "write_iops", iops)),
+        (*volume.read_bandwidth, _layer(name, caps, "read_throughput", throughput)),
+        (*volume.write_bandwidth, _layer(name, caps, "write_throughput", throughput)),
+    )  # fmt: skip
+
+
+def _layer(name: str, caps: Caps, quantity: str, burst: Fraction | None) -> Layer:
+    base: Fraction = getattr(caps, quantity)
+    if burst is None or caps.burst_seconds is None or burst <= base:
+        return Layer(name, base)
+    return Layer(name, base, burst, (burst - base) * caps.burst_seconds)

@@ -1,0 +1,91 @@
+"""A cage as a file of cgroups/, such that the file reads back as the same cage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pagecage.model.cage import Accounting, Bucket, Burst, Cage, Latency, Volume
+from pagecage.units import exact_size
+
+_COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
+
+
+def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
+    """The file's text, `comments` at its top: sizes with the unit that says them exactly, nothing that the cage lacks.
+
+    Swap is closed where a file is silent, so that only an open one is written.
+    """
+    about = str(cage.provenance.get("about", cage.name))
+    lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
+    lines += [*_assignments({"about": about}), *_limits(cage.properties)]
+    for name, table in _tables(cage).items():
+        lines += [f"[{name}]", *_assignments(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _limits(properties: Mapping[str, int]) -> Iterator[str]:
+    for name, value in properties.items():
+        if name in _COUNTS:
+            yield f"{name} = {value}"
+        elif value:
+            yield f'{name} = "{exact_size(value)}"'
+    if "MemorySwapMax" not in properties:
+        yield 'MemorySwapMax = "infinity"'
+
+
+def _tables(cage: Cage) -> dict[str, dict[str, Any]]:
+    source = cage.provenance.get("source")
+    tables = {
+        "source": {key: value for key, value in source.items() if value} if source else None,
+        "volume": _volume(cage.volume) if cage.volume else None,
+        "burst": _burst(cage.burst) if cage.burst else None,
+        "accounting": _accounting(cage.accounting) if cage.accounting else None,
+        "latency": _latency(cage.latency) if cage.latency else None,
+    }
+    return {name: table for name, table in tables.items() if table is not None}
+
+
+def _volume(volume: Volume) -> dict[str, Any]:
+    return {
+        "provider": volume.provider, "type": volume.type, "size": _size(volume.size_bytes), "iops": volume.iops,
+        "throughput": _size(volume.throughput_bytes_per_second), "instance": volume.instance,
+        "scale": volume.scale if volume.scale != 1 else None,
+    }  # fmt: skip
+
+
+def _burst(burst: Burst) -> dict[str, Any]:
+    iops, bandwidth = burst.iops, burst.bandwidth
+    return {
+        "start": burst.start,
+        "iops": {"rate": iops.rate, "credits": iops.credits} if iops else None,
+        "bandwidth": _bytes_bucket(bandwidth) if bandwidth else None,
+    }
+
+
+def _bytes_bucket(bucket: Bucket) -> dict[str, Any]:
+    return {"rate": exact_size(bucket.rate), "credits": exact_size(bucket.credits)}
+
+
+def _accounting(accounting: Accounting) -> dict[str, Any]:
+    size = _size(accounting.io_size_bytes)
+    return {"io_size": size, "merged": accounting.merged, "combined": accounting.combined}
+
+
+def _latency(latency: Latency) -> dict[str, Any]:
+    return {"read_us": latency.read_us, "write_us": latency.write_us}
+
+
+def _size(count: int | None) -> str | None:
+    return None if count is None else exact_size(count)
+
+
+def _assignments(table: Mapping[str, Any]) -> Iterator[str]:
+    """Lines of a table; None is not written. JSON's text, numbers and booleans are TOML's, its objects are not."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            inner = ", ".join(_assignments(value))
+            yield f"{key} = {{ {inner} }}"
+        elif value is not None:
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"

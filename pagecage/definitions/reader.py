@@ -1,0 +1,212 @@
+"""Reads a checkout's experiments and cages: what leaves here is checked and plain."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from pagecage.cloud.catalogue_tables import ProviderFile
+from pagecage.definitions.cage_file import TABLES as CAGE_TABLES
+from pagecage.definitions.cage_file import CageFile, Fraction, resolve_cage
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
+from pagecage.definitions.experiment_file import ExperimentFile, LevelTable, SizeTable, WorkloadTable
+from pagecage.errors import PagecageError, nearest, why_unreadable
+from pagecage.model.cage import Cage
+from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.model.published_figures import Row, check_config_key, complete_claim, read_articles
+from pagecage.model.trial import Command, Step, Workload
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
+    except (ValueError, RecursionError) as error:
+        why = why_unreadable(error)
+        raise PagecageError(f"{path.name}: {why}", f"edit {path}; https://toml.io describes the syntax") from None
+    if _holds_nul(data):
+        raise PagecageError(f"{path.name}: a text in it holds a NUL, which no program can be given", f"edit {path}")
+    return data
+
+
+def _holds_nul(tree: Any) -> bool:
+    if isinstance(tree, str):
+        return "\0" in tree
+    within = [*tree, *tree.values()] if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return any(map(_holds_nul, within))
+
+
+def _complain(path: Path, error: ValidationError) -> PagecageError:
+    """The first mistake, naming file and key; a union's other branches are left out."""
+    first = min(
+        error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden"
+    )  # a misspelling explains others
+    key = ".".join(
+        str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal[", "Fraction"))
+    )
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return PagecageError(f"{path.name}: unknown key {key!r}", _keys_hint(path, key))
+    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return PagecageError(f"{path.name}: {key or 'file'}: {message}{more}", f"edit {path}")
+
+
+def _keys_hint(path: Path, key: str) -> str:
+    """The nearest key of the same table; docs/schema/ has them all."""
+    tables: dict[str, type[BaseModel]] = {
+        "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
+        "findings": FindingTable, "tables": ReportTable, "source": Source, **CAGE_TABLES,
+    }  # fmt: skip
+    head, _, rest = key.partition(".")
+    whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
+    model = tables.get(key.rpartition(".")[0], tables.get(head, whole)) if rest else whole
+    return nearest(key.split(".")[-1], list(model.model_fields))
+
+
+def _cage_file(path: Path) -> CageFile:
+    try:
+        return CageFile.model_validate(_read_toml(path))
+    except ValidationError as error:
+        raise _complain(path, error) from None
+
+
+class Definitions:
+    """The experiments and cages of one checkout."""
+
+    def __init__(self, top: Path, programs: list[str]) -> None:
+        self._experiments, self._cages, self._programs = top / "experiments", top / "cgroups", programs
+
+    def experiment_names(self) -> list[str]:
+        """Names that `make experiment NAME=` takes."""
+        return sorted(path.stem for path in self._experiments.glob("*.toml"))
+
+    def cage_names(self) -> list[str]:
+        """Names that a cage factor and `CAGE=` take."""
+        return sorted(path.stem for path in self._cages.glob("*.toml"))
+
+    def experiment(self, name: str) -> Experiment:
+        """One experiment, checked. Raises PagecageError naming file and key, or the nearest name."""
+        path = self._path(self._experiments, name, "experiment", self.experiment_names())
+        data = _read_toml(path)
+        try:
+            table = ExperimentFile.model_validate(data)
+        except ValidationError as error:
+            raise _complain(path, error) from None
+        data |= {"claims": self._claims(name, table, data, path)} if table.claims else {}
+        experiment = _experiment(name, table, data, path)
+        self._check_names(path, experiment)
+        return experiment
+
+    def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
+        """One cage with every value resolved against the dataset's size."""
+        path = self._path(self._cages, name, "cage", self.cage_names(), where)
+        return resolve_cage(name, _cage_file(path), dataset_bytes, path)
+
+    def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
+        """The same where there is no dataset: a MemoryMax that is a share stays one, and is left out of the cage."""
+        path = self._path(self._cages, name, "cage", self.cage_names())
+        table = _cage_file(path)
+        if not isinstance(table.MemoryMax, Fraction):
+            return resolve_cage(name, table, None, path), None
+        cage = resolve_cage(name, table.model_copy(update={"MemoryMax": None}), None, path)
+        return cage, table.MemoryMax.dataset_fraction
+
+    def _path(self, folder: Path, name: str, kind: str, known: list[str], where: str = "") -> Path:
+        if name not in known:
+            place = f"{where}: " if where else ""
+            raise PagecageError(f"{place}there is no {kind} {name!r}", nearest(name, known))
+        return folder / f"{name}.toml"
+
+    @cached_property
+    def _articles(self) -> dict[str, Row] | None:
+        """The published figures: read once, however many experiments are."""
+        return read_articles(self._experiments / "articles")
+
+    def _claims(self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> list[dict[str, Any]]:
+        """Its claims, whole: a plan that holds them needs no other file to be judged."""
+        try:
+            whole = [complete_claim(claim, self._articles, name) for claim in table.claims]
+            for claim in whole:
+                check_config_key(claim, data)
+        except PagecageError as error:
+            raise PagecageError(f"{path.name}: {error.message}", error.hint) from None
+        return whole
+
+    def _check_names(self, path: Path, experiment: Experiment) -> None:
+        for program in sorted(experiment.programs() - set(self._programs)):
+            known = nearest(program, self._programs)
+            raise PagecageError(f"{path.name}: workload.program: no workload {program!r}", known)
+        for cage in sorted(experiment.cage_names()):
+            self._path(self._cages, cage, "cage", self.cage_names(), f"{path.name}: factors.cage")
+
+
+def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> Experiment:
+    return Experiment(
+        name=name, question=table.question, program=table.workload.program, workload_kind=table.workload.kind,
+        arguments=tuple(table.workload.arguments), min_memory_bytes=table.workload.min_memory_bytes or 0,
+        response=table.response, repeats=table.repeats, fresh=table.fresh, read_ahead_kb=table.read_ahead_kb,
+        collectors=tuple(table.collectors), factors={k: tuple(v) for k, v in table.factors.items()},
+        levels={f: {n: _level(level) for n, level in levels.items()} for f, levels in table.levels.items()},
+        exclude=tuple(table.exclude), claims=tuple(data.get("claims", ())),
+        sizes={n: _size(n, s) for n, s in table.sizes.items()},
+        definition_sha256=hashlib.sha256(path.read_bytes()).hexdigest(), definition=data, fill=table.fill,
+        command=_command(table.workload), driver=table.driver,
+    )  # fmt: skip
+
+
+def _size(name: str, table: SizeTable) -> Size:
+    """A smoke run shows every level once, and no more, unless its table says otherwise."""
+    chosen = table.treatments or ("covering" if name == "smoke" else "all")
+    places = {place: str(value) for place, value in table.places.items()}
+    return Size(table.dataset, table.max_seconds, table.repeats, table.files, chosen, places, table.writes or 0)
+
+
+def _level(table: LevelTable) -> Level:
+    memory, step, workload = table.machine_memory_bytes, table.before, table.workload
+    return Level(
+        tuple(table.arguments), table.cache, table.read_ahead_kb, table.cage,
+        workload=_workload(workload) if workload else None,
+        before=Step(step.program, tuple(step.arguments), step.slice) if step else None,
+        storage=table.storage, storage_latency_us=table.storage_latency_us,
+        machine_memory_bytes=memory if isinstance(memory, int) else None,
+        machine_memory_fraction=memory.dataset_fraction if isinstance(memory, Fraction) else None,
+        dirty_bytes=table.dirty_bytes, dirty_background_bytes=table.dirty_background_bytes, driver=table.driver,
+    )  # fmt: skip
+
+
+def _workload(table: WorkloadTable) -> Workload:
+    arguments = tuple(table.arguments)
+    return Workload(table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table))
+
+
+def _command(table: WorkloadTable) -> Command | None:
+    if table.kind != "command":
+        return None
+    return Command(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of docs/schema/, by file name."""
+    return {
+        f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", ProviderFile))
+    }
+
+
+def known_programs(top: Path) -> list[str]:
+    """Names of what tools/build-workloads makes: crates as they are, twins with their language after a dash.
+
+    A program in C is a folder with a main.c; where a crate has its name it is that crate's twin.
+    """
+    folder = top / "workloads"
+    rust = {path.name for path in folder.glob("pc*") if (path / "src/main.rs").exists()}
+    c = (f"{p.parent.name}-c" if p.parent.name in rust else p.parent.name for p in (folder / "c").glob("pc*/main.c"))
+    python = (f"{path.stem}-python" for path in (folder / "python").glob("pc*.py"))
+    java = (f"{path.stem.lower()}-java" for path in (folder / "java").glob("Pc*.java"))
+    return sorted({*rust, *c, *python, *java})

@@ -1,0 +1,168 @@
+"""What a host must offer for a trial to mean anything: a closed list, checked against the host's facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pagecage.model.trial import OWN_LIMITS, Trial
+from pagecage.units import format_bytes
+
+_MIN_KERNEL_FOR_REWRITING = (6, 1)  # before, rewriting io.max could hang throttled I/O (commit a880ae93e5b5)
+_MIN_SYSTEMD = 244  # `systemctl set-property --runtime` on slices with path-valued I/O limits
+
+
+class Requirement(StrEnum):
+    """A property of the host. The value is what users see and what records keep."""
+
+    SYSTEMD_PID1 = "systemd_pid1"
+    SYSTEMD_VERSION = "systemd_version"
+    USER_MANAGER = "user_manager"
+    CGROUP_V2 = "cgroup_v2"
+    MEMORY_CONTROLLER = "memory_controller"
+    IO_CONTROLLER = "io_controller"
+    CPU_CONTROLLER = "cpu_controller"
+    LOCAL_DISK = "local_disk"
+    KNOBS = "knobs"
+    WORKLOAD_MEMORY = "workload_memory"
+    WORKLOAD = "workload"
+    LIMITS = "limits"
+    DATA = "data"
+    PORT = "port"
+    STORAGE = "storage"
+    MACHINE_MEMORY = "machine_memory"
+    DIRTY_LIMITS = "dirty_limits"
+    DRIVER = "driver"
+
+
+@dataclass(frozen=True)
+class Missed:
+    """One unmet requirement: why, and what mends it."""
+
+    requirement: Requirement
+    reason: str
+    mend: str
+
+    def to_json(self) -> dict[str, str]:
+        """The entry in a record's missed_requirements."""
+        return {"requirement": self.requirement.value, "reason": self.reason, "mend": self.mend}
+
+
+_DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
+
+
+def delegation_command(uid: int, *, is_running: bool = True) -> str:
+    """Return the command, to be pasted into a shell, that gives a user's own systemd the controllers (and starts it).
+
+    It stands by itself, because a host of trials has no checkout. A manager that runs must be restarted: it asks for
+    its controllers only at its start, and neither daemon-reload nor daemon-reexec changes them.
+    """
+    written = "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n'"
+    start = f"systemctl restart user@{uid}.service" if is_running else f"loginctl enable-linger {uid}"
+    return f"{written} | sudo install -D -m 644 /dev/stdin {_DROP_IN} && sudo systemctl daemon-reload && sudo {start}"
+
+
+def check_host(facts: Mapping[str, Any]) -> list[Missed]:
+    """What keeps a host from serving any caged trial; empty when it is fit. `facts` are the agent's."""
+    missed = []
+    systemd, cgroup = facts["systemd"], facts["cgroup"]
+    if not systemd["pid1"]:
+        missed.append(Missed(Requirement.SYSTEMD_PID1, "systemd is not the first process here", "use HOST=vm"))
+    elif systemd["version"] < _MIN_SYSTEMD:
+        reason = f"systemd {systemd['version']} is older than {_MIN_SYSTEMD}"
+        missed.append(Missed(Requirement.SYSTEMD_VERSION, reason, "use HOST=vm"))
+    if not cgroup["v2"]:
+        reason = "/sys/fs/cgroup is not the unified (v2) hierarchy"
+        missed.append(
+            Missed(Requirement.CGROUP_V2, reason, "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm")
+        )
+    missed += _unreachable(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
+    if "error" in facts["disk"]:
+        missed.append(Missed(Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"))
+    return missed
+
+
+def _unreachable(facts: Mapping[str, Any]) -> list[Missed]:
+    """Whether systemd runs, but no manager of this user, as after `su` and where nobody logs in by PAM."""
+    if not facts["systemd"]["pid1"] or facts["systemd"].get("user_manager") is not False:
+        return []
+    uid = facts["uid"]
+    mend = f"use HOST=vm, which needs none, or start it: {delegation_command(uid, is_running=False)}"
+    return [Missed(Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", mend)]
+
+
+def _controller(name: str, facts: Mapping[str, Any]) -> Missed | None:
+    cgroup = facts["cgroup"]
+    if name in cgroup["controllers"]:
+        return None
+    reason = f"the {name} controller is not available to {cgroup['manager']}"
+    return Missed(Requirement(f"{name}_controller"), reason, _controller_mend(name, facts))
+
+
+def _controller_mend(name: str, facts: Mapping[str, Any]) -> str:
+    if facts["systemd"]["user"]:
+        why = "this restarts that systemd and ends what it runs, a desktop session too"
+        return f"use HOST=vm, which needs no delegation, or delegate it ({why}): {delegation_command(facts['uid'])}"
+    return "use HOST=vm, or boot with cgroup_enable=memory" if name == "memory" else "use HOST=vm"
+
+
+def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
+    """What keeps a host from serving this trial, beyond `check_host`."""
+    missed = check_host(facts)
+    if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts)):
+        missed.append(cpu)
+    if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
+        reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
+        mend = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
+        missed.append(Missed(Requirement.KNOBS, reason, mend))
+    if trial.cage.burst and not may_rewrite_io_max(facts):
+        reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
+        missed.append(Missed(Requirement.LIMITS, reason, "use HOST=vm"))
+    if trial.driver in OWN_LIMITS and trial.cage.burst:
+        reason = f"burst credits are played on a slice of ours, and {trial.driver} keeps its limits elsewhere"
+        missed.append(Missed(Requirement.DRIVER, reason, "use --driver docker or systemd-scope"))
+    if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
+        reason = f"{trial.driver} makes no container in whose layer the data could lie"
+        missed.append(Missed(Requirement.DRIVER, reason, "use --driver docker"))
+    if facts["uid"] != 0:
+        missed += _needs_root(trial)
+    limit = trial.cage.properties.get("MemoryMax")
+    if limit is not None and limit < trial.workload.min_memory_bytes:
+        reason = (
+            f"MemoryMax of {format_bytes(limit)} is below the {format_bytes(trial.workload.min_memory_bytes)} "
+            f"that {trial.workload.program} needs"
+        )
+        missed.append(Missed(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
+    return missed
+
+
+def may_rewrite_io_max(facts: Mapping[str, Any]) -> bool:
+    """Whether this kernel bears io.max being rewritten while something is throttled by it."""
+    return _kernel(facts) >= _MIN_KERNEL_FOR_REWRITING
+
+
+def _kernel(facts: Mapping[str, Any]) -> tuple[int, int]:
+    """Major and minor number of a release such as 6.12.57+deb13-amd64; (0, 0) where it is none."""
+    match = re.match(r"(\d+)\.(\d+)", str(facts["kernel"]))
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _needs_root(trial: Trial) -> list[Missed]:
+    """What a trial asks that only root may do."""
+    missed = []
+    if trial.storage != "data":
+        missed.append(Missed(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm"))
+    if trial.machine_memory_bytes is not None:
+        missed.append(Missed(Requirement.MACHINE_MEMORY, "only root may take memory away", "use HOST=vm"))
+    if trial.dirty_limits:
+        names = ", ".join(f"vm.{name}" for name in trial.dirty_limits)
+        missed.append(Missed(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm"))
+    return missed
+
+
+def _has_read_ahead(facts: Mapping[str, Any], wanted_kb: int) -> bool:
+    knobs = facts["disk"].get("knobs", {})
+    return bool(facts["uid"] == 0 or knobs.get("read_ahead_kb") == str(wanted_kb))

@@ -1,0 +1,196 @@
+"""From an experiment to the ordered trials of a run: every treatment in every block, shuffled by a stored seed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagecage.model.cage import UNCAGED, Cage
+from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload, trial_from_json, trial_to_json
+from pagecage.planning.treatments import Treatment, selected, treatments
+from pagecage.units import page_floor_bytes
+
+PLAN_VERSION = 1
+_NAME_LENGTH = 100
+_SETUP_SECONDS = 120.0  # what a workload may take to get ready and to end, besides its measured part
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run's trials in order, and everything that led to them. `document` is plan.json without its own hash."""
+
+    run_id: str
+    trials: tuple[Trial, ...]
+    document: Mapping[str, Any]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the document: a resumed run refuses a plan that has changed."""
+        return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What was chosen for one run: size and why, repeats, seed of the order, host, how often to start afresh.
+
+    With `until_ci`, a share of the median, `repeats` is the most there may be (pagecage/verdicts/stopping.py).
+    """
+
+    size: str
+    size_reason: str
+    repeats: int
+    seed: int
+    host: str
+    fresh: str
+    until_ci: float | None = None
+
+
+def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: Choices) -> tuple[Trial, ...]:
+    """All trials in the order they will run. A block holds one repeat of every chosen treatment, shuffled."""
+    shuffle = random.Random(choices.seed)
+    size = experiment.sizes[choices.size]
+    names = _names(list(treatments(experiment)))
+    trials: list[Trial] = []
+    for repeat in range(1, choices.repeats + 1):
+        block = selected(experiment, choices.size)
+        shuffle.shuffle(block)
+        for treatment in block:
+            trial_id = _trial_id(repeat, names[tuple(treatment.values())])
+            trials.append(_make_trial(experiment, cages, size, treatment, trial_id, repeat, len(trials)))
+    return tuple(trials)
+
+
+def _make_trial(
+    experiment: Experiment,
+    cages: Mapping[str, Cage],
+    size: Size,
+    treatment: Treatment,
+    trial_id: str,
+    repeat: int,
+    position: int,
+) -> Trial:
+    levels = [_level(experiment, factor, level, size) for factor, level in treatment.items()]
+    read_ahead_kb, workload = _last(levels, "read_ahead_kb"), _workload(experiment, levels, size)
+    storage = [level for level in levels if level.storage]
+    return Trial(
+        trial_id=trial_id, experiment=experiment.name, treatment=treatment, repeat=repeat,
+        block=repeat, position=position, workload=workload,
+        cage=cages[_last(levels, "cage") or UNCAGED], cache=_last(levels, "cache") or "any",
+        dataset=Dataset(size.dataset_bytes, fill=experiment.fill) if size.dataset_bytes else None,
+        read_ahead_kb=experiment.read_ahead_kb if read_ahead_kb is None else read_ahead_kb,
+        collectors=experiment.collectors, max_seconds=size.max_seconds,
+        timeout_seconds=_timeout_seconds(workload, size),
+        files=size.files, before=_last(levels, "before"),
+        storage=(storage[-1].storage if storage else None) or "data",
+        storage_latency_us=storage[-1].storage_latency_us if storage else None,
+        machine_memory_bytes=_machine_memory_bytes(levels, size.total_bytes),
+        dirty_limits=_dirty_limits(levels), writes_bytes=size.writes_bytes,
+        driver=_last(levels, "driver") or experiment.driver or DRIVERS[0],
+    )  # fmt: skip
+
+
+def _last(levels: list[Level], key: str) -> Any:
+    """What the last of the levels that say anything about it says, or None."""
+    told = [value for level in levels if (value := getattr(level, key)) is not None]
+    return told[-1] if told else None
+
+
+def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
+    """The last level's own program, or the experiment's; the arguments of all levels come after its."""
+    own = Workload(
+        experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes,
+        experiment.command,
+    )  # fmt: skip
+    chosen: Workload = _last(levels, "workload") or own
+    arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
+    is_literal = chosen.command is not None and chosen.command.is_literal
+    return replace(chosen, arguments=arguments if is_literal else tuple(map(size.filled, arguments)))
+
+
+def _timeout_seconds(workload: Workload, size: Size) -> float:
+    """A command's own, or what the measured part may take and some for getting ready."""
+    own = workload.command.timeout_seconds if workload.command else None
+    return own or (size.max_seconds or 600.0) + _SETUP_SECONDS
+
+
+def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int | None:
+    for level in reversed(levels):
+        if level.machine_memory_bytes is not None:
+            return level.machine_memory_bytes
+        if level.machine_memory_fraction is not None:
+            return page_floor_bytes(round((total_bytes or 0) * level.machine_memory_fraction))
+    return None
+
+
+def _dirty_limits(levels: list[Level]) -> dict[str, int]:
+    told = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level:
+    known = experiment.levels.get(factor, {}).get(level, Level())
+    cage = known.cage or (level if factor == "cage" else None)
+    return replace(known, cage=cage and size.filled(cage))
+
+
+def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
+    """A readable name for each treatment; all numbered where two would be equal, or one too long for a unit's name."""
+    words = {
+        tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values()) for t in all_treatments
+    }
+    if len(set(words.values())) == len(words) and max(map(len, words.values()), default=0) <= _NAME_LENGTH:
+        return words
+    return {key: f"{word[:_NAME_LENGTH]}_{number}" for number, (key, word) in enumerate(words.items(), start=1)}
+
+
+def _trial_id(repeat: int, name: str) -> str:
+    """Readable, and fit for a unit's name: no dash, because a dash nests slices."""
+    return f"r{repeat}_{name}" if name else f"r{repeat}"
+
+
+def make_plan(
+    run_id: str,
+    experiment: Experiment,
+    cages: Mapping[str, Cage],
+    choices: Choices,
+    command: str,
+    harness: Mapping[str, Any],
+    replay: Mapping[str, Any] | None = None,
+) -> Plan:
+    """The plan with its document (docs/FORMAT.md); `replay` is what a run without a definition's file needs more."""
+    trials = make_trials(experiment, cages, choices)
+    document = {
+        "plan_version": PLAN_VERSION, "run_id": run_id, "experiment": experiment.name,
+        "definition": dict(experiment.definition), "definition_sha256": experiment.definition_sha256,
+        **vars(choices), "treatments": experiment.sizes[choices.size].treatments,
+        "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
+        "replay": None if replay is None else dict(replay),
+    }  # fmt: skip
+    return Plan(run_id, trials, document)
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """plan.json: the document and its hash."""
+    return {**plan.document, "plan_sha256": plan.sha256}
+
+
+def plan_from_json(data: Mapping[str, Any]) -> Plan:
+    """The inverse of `plan_to_json`; the caller compares the hash."""
+    document = {key: value for key, value in data.items() if key != "plan_sha256"}
+    return Plan(document["run_id"], tuple(map(trial_from_json, document["trials"])), document)
+
+
+def blocks(trials: tuple[Trial, ...], fresh: str) -> list[tuple[Trial, ...]]:
+    """The trials grouped by machine state: all in one, or one group a block, or one a trial."""
+    if fresh == "trial":
+        return [(trial,) for trial in trials]
+    if fresh == "block":
+        return [tuple(group) for _, group in itertools.groupby(trials, key=lambda trial: trial.block)]
+    return [trials] if trials else []

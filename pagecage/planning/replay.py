@@ -1,0 +1,89 @@
+"""An experiment that stands in no file: any program, in one or several cages and without, as often as asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from pagecage.model.cage import UNCAGED
+from pagecage.model.experiment import Experiment, Level, Size
+from pagecage.model.trial import Command, command_to_json
+
+SIZE = "default"
+SIZE_REASON = "a replay takes the data as they are"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What is replayed. `typed` is the command as the user wrote it; `argv` as it runs on the host.
+
+    `cages` has the control among them where there is one.
+    """
+
+    typed: tuple[str, ...]
+    argv: tuple[str, ...]
+    command: Command
+    cages: tuple[str, ...]
+    cache: str
+    collectors: tuple[str, ...]
+    driver: str | None = None
+
+    @property
+    def name(self) -> str:
+        """`replay-` and the program's name: what `pagecage show` and `--resume` find it by."""
+        slug = re.sub(r"[^a-z0-9]+", "-", PurePath(self.typed[0]).name.lower()).strip("-")
+        return f"replay-{slug}" if slug else "replay"
+
+    @property
+    def response(self) -> str:
+        """What is told of it: the time to its exit, or until it serves."""
+        return "ready_seconds" if self.command.serves else "wall_seconds"
+
+
+def make_experiment(replay: Replay) -> Experiment:
+    """The replay as an experiment, with the definition that a file of experiments/ would hold."""
+    definition = _definition(replay)
+    levels = {cage: Level(cage=cage, cache=replay.cache) for cage in replay.cages}
+    return Experiment(
+        name=replay.name, question=definition["question"], program=replay.argv[0], workload_kind="command",
+        arguments=replay.argv[1:], min_memory_bytes=0, response=replay.response, repeats=1, fresh="never",
+        read_ahead_kb=None, collectors=replay.collectors, factors={"cage": replay.cages}, levels={"cage": levels},
+        exclude=(), sizes={SIZE: Size(None, None)}, claims=(), definition=definition, command=replay.command,
+        driver=replay.driver,
+        definition_sha256=hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest(),
+    )  # fmt: skip
+
+
+def _definition(replay: Replay) -> dict[str, Any]:
+    until = "until it serves" if replay.command.serves else "to its end"
+    command = command_to_json(replay.command) or {}
+    return {
+        "question": f"How long does `{shlex.join(replay.typed)}` take {until} in {_listed(replay.cages)}?",
+        "workload": {"program": replay.argv[0], "kind": "command", "arguments": list(replay.argv[1:]), **command},
+        "response": replay.response, "collectors": list(replay.collectors),
+        "factors": {"cage": list(replay.cages)},
+        "levels": {"cage": {cage: {"cache": replay.cache} for cage in replay.cages}},
+        "sizes": {SIZE: {}}, "claims": [], "findings": _findings(replay),
+        **({"driver": replay.driver} if replay.driver else {}),
+    }  # fmt: skip
+
+
+def _listed(cages: tuple[str, ...]) -> str:
+    *most, last = cages
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _findings(replay: Replay) -> list[dict[str, Any]]:
+    """Each cage's time, beside the control's where there is one."""
+    if UNCAGED not in replay.cages:
+        return []
+    return [
+        {"says": f"In `{cage}` it takes {{value}} times as long as without limits.", "response": replay.response,
+         "where": {"cage": cage}, "over": {"cage": UNCAGED}}
+        for cage in replay.cages if cage != UNCAGED
+    ]  # fmt: skip

@@ -1,0 +1,132 @@
+"""One limit of a cage varied, everything else as it is: the cages, and the experiment that runs in each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pagecage.errors import PagecageError
+from pagecage.model.cage import IO_MAX_KEY, Cage
+from pagecage.model.experiment import Experiment, Level
+from pagecage.units import PAGE_BYTES, parse_size_bytes
+
+SWEPT = "sweep-"
+"""The name of an experiment's sweep is this and the experiment's."""
+_MOST_VALUES = 100
+VARIED = ("MemoryMax", *IO_MAX_KEY, "CPUQuota")
+
+
+@dataclass(frozen=True)
+class Vary:
+    """A systemd property and its values by the words that name them, the cage's own (`own`) among them."""
+
+    property: str
+    values: Mapping[str, int]
+    own: str | None
+
+
+def parse_vary(text: str, cage: Cage) -> Vary:
+    """What `--vary IOReadIOPSMax=500,1000` asks of a cage. Raises PagecageError for what is no such thing."""
+    prop, equals, listed = text.partition("=")
+    if not equals or prop not in VARIED:
+        raise PagecageError(f"--vary: {text!r} varies no limit", f"write PROPERTY=VALUE,VALUE; {', '.join(VARIED)}")
+    values = {word: _value(prop, word) for word in listed.replace(" ", "").split(",") if word}
+    present = cage.properties.get(prop)
+    own = next((word for word, value in values.items() if value == present), None)
+    if present is not None and own is None:
+        own = str(present) if _counts(prop) else f"{present}B"
+        values[own] = present
+    if len(values) > _MOST_VALUES:
+        raise PagecageError(f"--vary: {len(values)} values are too many", f"give {_MOST_VALUES} at most")
+    if len(values) < 2 or len(set(values.values())) < len(values):
+        raise PagecageError(f"--vary: {text!r} gives too few values", f"give two or more, as in {_example(prop)}")
+    return Vary(prop, dict(sorted(values.items(), key=lambda item: item[1])), own)
+
+
+def _example(prop: str) -> str:
+    return f"{prop}=500,1000" if _counts(prop) else f"{prop}=64MiB,128MiB"
+
+
+def _counts(prop: str) -> bool:
+    return "IOPS" in prop or prop == "CPUQuota"
+
+
+def _value(prop: str, word: str) -> int:
+    where = f"--vary {prop}"
+    if not _counts(prop):
+        size_bytes = parse_size_bytes(word, where)
+        if size_bytes < (PAGE_BYTES if prop == "MemoryMax" else 1):
+            raise PagecageError(f"{where}: {word} is too little", f"as in {_example(prop)}")
+        return size_bytes
+    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", word):
+        raise PagecageError(f"{where}: {word!r} is no count", "write plain numbers, as in 500,1000,2000")
+    return int(word)
+
+
+def cages_of(cage: Cage, vary: Vary) -> dict[str, Cage]:
+    """The cage with each value, by a name that says which."""
+    return {
+        level_cage(cage.name, vary.property, word): replace(
+            cage, name=level_cage(cage.name, vary.property, word), properties=_with(cage, vary.property, value)
+        )
+        for word, value in vary.values.items()
+    }  # fmt: skip
+
+
+def _with(cage: Cage, prop: str, value: int) -> dict[str, int]:
+    """Its properties with one changed. Raises PagecageError where the cage's burst would be no faster than its base."""
+    burst = cage.burst
+    bucket = burst and (burst.iops if "IOPS" in prop else burst.bandwidth if "Bandwidth" in prop else None)
+    if bucket and value >= bucket.rate:
+        raise PagecageError(f"--vary: {prop} of {value} is no less than the burst rate {bucket.rate}", "vary below it")
+    return {**cage.properties, prop: value}
+
+
+def level_cage(name: str, prop: str, word: str) -> str:
+    """The name of a cage with one value of the varied limit."""
+    return f"{name}, {prop} {word}"
+
+
+def swept(experiment: Experiment, cage: str, vary: Vary, chosen: Mapping[str, str]) -> Experiment:
+    """The experiment with one treatment of its own, run under each value; no claims, no control."""
+    pinned = _pinned(experiment, chosen)
+    names = {word: level_cage(cage, vary.property, word) for word in vary.values}
+    factors = {**{name: (level,) for name, level in pinned.items()}, vary.property: tuple(names)}
+    levels: dict[str, Mapping[str, Level]] = {name: experiment.levels.get(name, {}) for name in pinned}
+    kept = {name: {level: levels[name][level]} for name, level in pinned.items() if level in levels[name]}
+    return replace(
+        experiment, name=f"{SWEPT}{experiment.name}", factors=factors, exclude=(), claims=(),
+        levels={**kept, vary.property: {word: Level(cage=name) for word, name in names.items()}},
+        definition=_definition(experiment, factors, vary, cage),
+    )  # fmt: skip
+
+
+def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]:
+    """One level of every factor but the cage. Raises PagecageError where it is not said which."""
+    factors = {name: levels for name, levels in experiment.factors.items() if name != "cage"}
+    for name, level in chosen.items():
+        if level not in factors.get(name, ()):
+            known = [f"{factor}={word}" for factor, levels in factors.items() for word in levels]
+            raise PagecageError(f"--treatment: {experiment.name} has no {name}={level}", f"known: {', '.join(known)}")
+    for name, levels in factors.items():
+        if name not in chosen and len(levels) > 1:
+            raise PagecageError(f"{experiment.name} has several {name}s", f"choose one: --treatment {name}={levels[0]}")
+        if any(level.cage for level in experiment.levels.get(name, {}).values()):
+            raise PagecageError(f"{experiment.name} sets its cages itself, in its levels", "sweep another experiment")
+    return {name: chosen.get(name, levels[0]) for name, levels in factors.items()}
+
+
+def _definition(
+    experiment: Experiment, factors: Mapping[str, tuple[str, ...]], vary: Vary, cage: str
+) -> dict[str, Any]:
+    """What a file of experiments/ would hold for this."""
+    others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
+    what = f"{experiment.name} ({others})" if others else experiment.name
+    kept = {k: v for k, v in experiment.definition.items() if k not in ("claims", "findings", "story", "exclude")}
+    return {
+        **kept, "question": f"How long does {what} take in {cage} under other values of {vary.property}?",
+        "factors": {name: list(levels) for name, levels in factors.items()}, "claims": [], "findings": [],
+        "levels": {name: table for name, table in dict(kept.get("levels", {})).items() if name in factors},
+    }  # fmt: skip

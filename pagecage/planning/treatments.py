@@ -1,0 +1,42 @@
+"""Which treatments a run holds: every combination of levels, or the fewest in which every level is seen."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from pagecage.model.experiment import Experiment
+
+Treatment = dict[str, str]
+
+
+def treatments(experiment: Experiment) -> Iterator[Treatment]:
+    """Every combination of levels, in the definition's order, without the excluded ones."""
+    names = list(experiment.factors)
+    for levels in itertools.product(*experiment.factors.values()):
+        treatment = dict(zip(names, levels, strict=True))
+        if not any(all(treatment[k] == v for k, v in out.items()) for out in experiment.exclude):
+            yield treatment
+
+
+def covering(all_treatments: list[Treatment]) -> list[Treatment]:
+    """Few treatments that hold every level which occurs; of a full product as many as its largest factor has levels.
+
+    Greedy: the first of those that show most levels not yet seen, so that equal definitions give equal choices.
+    """
+    missing = {pair for treatment in all_treatments for pair in treatment.items()}
+    chosen: list[Treatment] = []
+    while missing:
+        best = max(all_treatments, key=lambda treatment: len(missing & set(treatment.items())))
+        chosen.append(best)
+        missing -= set(best.items())
+    return chosen or all_treatments
+
+
+def selected(experiment: Experiment, size: str) -> list[Treatment]:
+    """The treatments of a run of this size, in the definition's order."""
+    every = list(treatments(experiment))
+    if experiment.sizes[size].treatments == "all":
+        return every
+    chosen = covering(every)
+    return [treatment for treatment in every if treatment in chosen]

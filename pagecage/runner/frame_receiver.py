@@ -1,0 +1,171 @@
+"""Takes in what one agent streams: events to the listener, traces and records into the run's folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from pagecage.errors import HostError, PagecageError
+from pagecage.hosts.host import MachineState, Watched
+from pagecage.model.record import Record, record_from_json
+from pagecage.planning.plan import Plan
+from pagecage.runner.run_folder import RunFolder
+
+Frame = tuple[dict[str, Any], bytes]
+_PIECE_BYTES = 1 << 16
+
+
+class FrameReader:
+    """Whole frames of one pipe. What was read is kept here, so reading can go on after an interruption."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._read = bytearray()
+        self._seen = 0
+
+    def next(self) -> Frame | None:
+        """The next frame; None when the stream ended. A frame cut off by the sender's death is dropped."""
+        while (end := self._read.find(b"\n", self._seen)) < 0:
+            self._seen = len(self._read)
+            if not self._more():
+                return None
+        header = _header(bytes(self._read[:end]))
+        whole = end + 1 + int(header.get("length", 0))
+        while len(self._read) < whole:
+            if not self._more():
+                return None
+        body = bytes(self._read[end + 1 : whole])
+        del self._read[:whole]
+        self._seen = 0
+        return header, body
+
+    def _more(self) -> bool:
+        piece = os.read(self._descriptor, _PIECE_BYTES)
+        self._read += piece
+        return bool(piece)
+
+
+def _header(line: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+        if header["frame"]:
+            return dict(header)
+    except (ValueError, TypeError, KeyError):
+        pass
+    text = line[:80].decode(errors="replace")
+    raise HostError(f"the host answered with something that is no frame: {text!r}", "its login must print nothing")
+
+
+class Intake:
+    """One agent's stream, from its first frame to its last. `tried` counts the trials begun.
+
+    `answers` is the agent's standard input, None where nobody can answer it. A stream that is read once more adds
+    nothing to the folder: records that are there already stay as they are.
+    """
+
+    def __init__(
+        self,
+        frames: FrameReader,
+        answers: IO[bytes] | None,
+        folder: RunFolder,
+        host: Watched,
+        state: MachineState,
+        listener: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._frames, self._answers = frames, answers
+        self._known = {(record.trial_id, record.attempt) for record in folder.records()}
+        self._folder, self._host, self._state, self._listener = folder, host, state, listener
+        self._traces: dict[str, str] = {}
+        self._outer: dict[str, Any] = {}
+        self._attempt = 1
+        self._phase = "requirements"
+        self.tried: Counter[str] = Counter()
+        self.open_trial: str | None = None
+
+    def take_all(self) -> None:
+        """Take frames until the stream ends. Raises HostError when the agent says that it cannot work."""
+        while (frame := self._frames.next()) is not None:
+            self._take(*frame)
+
+    def abandon(self, plan: Plan, why: str) -> None:
+        """The record of the trial that its agent died over: what was known, and that nothing more is; none without."""
+        if self.open_trial is None:
+            return
+        trial = next(trial for trial in plan.trials if trial.trial_id == self.open_trial)
+        self._append(
+            Record(
+                run_id=plan.run_id, plan_sha256=plan.sha256, host=self._host.name, experiment=trial.experiment,
+                trial_id=trial.trial_id, treatment=trial.treatment, repeat=trial.repeat, block=trial.block,
+                position=trial.position, attempt=self._attempt, outcome="interrupted", phase=self._phase, error=why,
+                state_id=self._state.state_id, restore_seq=self._state.restore_seq, emulated=self._state.emulated,
+            )
+        )  # fmt: skip
+
+    def _take(self, frame: dict[str, Any], body: bytes) -> None:
+        match frame["frame"]:
+            case "event":
+                self._take_event(frame)
+            case "facts":
+                self._folder.add_facts({**frame["facts"], "machine": vars(self._state)}, self._state.restore_seq)
+            case "trace":
+                path = self._folder.trace_path(frame["trial_id"], frame["attempt"], frame["name"])
+                path.write_bytes(body)
+                self._traces[Path(frame["name"]).stem] = path.relative_to(self._folder.path).as_posix()
+            case "output":
+                self._listener({"event": "output", "stream": frame["stream"], "piece": body})
+            case "record":
+                self._append(record_from_json(frame["record"], "the agent's record"))
+
+    def _take_event(self, frame: dict[str, Any]) -> None:
+        match frame["event"]:
+            case "error":
+                raise HostError(frame["message"], frame["hint"])
+            case "go" | "end":
+                self._sample_outer("before" if frame["event"] == "go" else "after")
+            case "trial":
+                self.open_trial, self._attempt = frame["trial_id"], frame["attempt"]
+                self.tried[frame["trial_id"]] += 1
+            case "phase":
+                self._phase = frame["phase"]
+            case "input_wanted":
+                frame["answer"] = partial(self._answer, frame["question"])
+            case "throttle_wanted":
+                self._answer(frame["question"], json.dumps(self._throttle(frame["limits"])).encode())
+        self._listener(frame)
+
+    def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
+        """What the machine around the host says it holds the disk to, or why it does not."""
+        try:
+            return {"read_back": self._host.throttle(limits)}
+        except PagecageError as error:
+            return {"error": error.message, "mend": error.hint}
+
+    def _answer(self, question: str, piece: bytes) -> None:
+        """Send a piece of standard input to the agent; from any thread. One that has gone needs none."""
+        line = json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode() + b"\n"
+        with suppress(OSError, ValueError):
+            if self._answers is not None:
+                self._answers.write(line)
+
+    def _sample_outer(self, when: str) -> None:
+        try:
+            self._outer[when] = self._host.outer_sample()
+        except PagecageError:
+            self._outer[when] = None  # the host has just died; the end of the stream will say so
+
+    def _append(self, record: Record) -> None:
+        around = self._outer if self._outer.get("before") and self._outer.get("after") else None
+        whole = replace(record, traces=self._traces, outer_host=around)
+        self._traces, self._outer, self.open_trial = {}, {}, None
+        if (record.trial_id, record.attempt) in self._known:
+            return
+        self._folder.append(whole)
+        self._listener({"event": "record", "record": whole})
