@@ -1,6 +1,6 @@
 """Looks at a trial's files between the proof of their cache state and the end: before the start, at `go`, at the end.
 
-What they must show is in `pagecage.model.cache_proof`. Each costs one cachestat(2) a file and three files of the kernel.
+`pagecage.model.cache_proof` judges them. Each costs one cachestat(2) per file and three reads from /proc and /sys.
 """
 
 from __future__ import annotations

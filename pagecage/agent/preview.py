@@ -14,9 +14,7 @@ from pagecage.agent.programs.workload_run import fill_all
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
 from pagecage.model.trial import Trial
-from pagecage.planning.plan import Plan
 from pagecage.process import replay
-from pagecage.units import format_bytes
 
 
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
@@ -58,21 +56,3 @@ def _shown_arguments(trial: Trial) -> list[str]:
     file = files[0] if files else "DIR"
     places = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
     return fill_all(trial.workload.arguments, places, files)
-
-
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """A head about the whole and one line a trial, in order."""
-    document = plan.document
-    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
-    many = (f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size) for files, size in sorted(datasets))
-    sizes = ", ".join(many) or "none"
-    count, repeats = len(plan.trials), document["repeats"]
-    yield f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each treatment"
-    if document.get("until_ci"):
-        yield f"fewer, as soon as every interval is within {100 * document['until_ci']:.3g} % of its median"
-    yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}"
-    yield f"seed {document['seed']}, fresh: {document['fresh']}"
-    yield ""
-    for trial in plan.trials:
-        limits = " ".join(f"{name}={value}" for name, value in trial.cage.properties.items()) or "no limits"
-        yield f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache {trial.cache:<9} {limits}"

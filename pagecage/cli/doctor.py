@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from pagecage.cli.output import Json
+from pagecage.cli.paths import Folder
+from pagecage.errors import EXIT_HOST, EXIT_OK
 from pagecage.hosts.local import LocalHost
 from pagecage.model.requirements import Missed, check_host
 from pagecage.process import find_tool
@@ -79,3 +83,14 @@ def lines(findings: list[Finding]) -> Iterator[str]:
     for host in ("local", "vm"):
         missing = [f for f in findings if f.host == host and f.level == "missing"]
         yield f"HOST={host}: {'can serve' if not missing else 'cannot serve: ' + missing[0].detail}"
+
+
+def doctor(*, data_dir: Folder | None = None, as_json: Json = False) -> int:
+    """Say what this machine has and lacks for measuring, and what mends it; 3 when no host would work."""
+    findings = examine(data_dir)
+    if as_json:
+        print(json.dumps([vars(finding) for finding in findings]))
+    else:
+        print("\n".join(lines(findings)))
+    hosts = {f.host for f in findings} - {f.host for f in findings if f.level == "missing"}
+    return EXIT_OK if hosts else EXIT_HOST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from pagecage.planning.sweep import SWEPT
 from pagecage.planning.treatments import selected
 from pagecage.runner.campaign import Campaign, check_memory_floor, prepare
 from pagecage.runner.run_folder import RunFolder, find_run
-from pagecage.units import format_seconds
+from pagecage.units import format_bytes, format_seconds
 
 
 @dataclass(frozen=True)
@@ -248,3 +249,21 @@ def is_all_missed(job: Job) -> bool:
     """Whether no trial came to anything because each was refused, so that there is no table to show."""
     records = job.folder.last_records().values()
     return bool(records) and all(record.outcome == "requirement_missed" for record in records)
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """A head about the whole and one line a trial, in order."""
+    document = plan.document
+    datasets = {(t.files, t.dataset.size_bytes) for t in plan.trials if t.dataset}
+    many = (f"{files} × {format_bytes(size)}" if files > 1 else format_bytes(size) for files, size in sorted(datasets))
+    sizes = ", ".join(many) or "none"
+    count, repeats = len(plan.trials), document["repeats"]
+    yield f"{document['experiment']} on {document['host']}: {count} trials, {repeats} repeats of each treatment"
+    if document.get("until_ci"):
+        yield f"fewer, as soon as every interval is within {100 * document['until_ci']:.3g} % of its median"
+    yield f"size {document['size']} ({document['size_reason']}), dataset {sizes}"
+    yield f"seed {document['seed']}, fresh: {document['fresh']}"
+    yield ""
+    for trial in plan.trials:
+        limits = " ".join(f"{name}={value}" for name, value in trial.cage.properties.items()) or "no limits"
+        yield f"{trial.position + 1:>4}  block {trial.block}  {trial.trial_id:<32} cache {trial.cache:<9} {limits}"

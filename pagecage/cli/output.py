@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -64,3 +66,8 @@ def _console() -> Console:
 def say_step(text: str) -> None:
     """The same of a step that begins and takes a while."""
     say(f"{text} ...")
+
+
+def typed_command() -> str:
+    """Return the command line as it was typed, quoted for a shell."""
+    return shlex.join(["pagecage", *sys.argv[1:]])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.preview import plan_lines, trial_commands
+from pagecage.agent.preview import trial_commands
 from pagecage.cli.analyse import report, show_run
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import Job, begun, carry_out, exit_code, is_all_missed
-from pagecage.cli.output import Form, say
+from pagecage.cli.execution import Job, begun, carry_out, exit_code, is_all_missed, plan_lines
+from pagecage.cli.output import Form, say, typed_command
 from pagecage.cli.replay_plan import ReplayWishes, plan_for
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
@@ -47,7 +46,7 @@ def replay(
     dry_run
         Print the plan and its commands, and start nothing.
     """
-    typed = shlex.join(["pagecage", *sys.argv[1:]])
+    typed = typed_command()
     plan, host = plan_for(cage, command, wishes, typed, say)
     if dry_run:
         return _preview(plan, host)

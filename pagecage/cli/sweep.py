@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.preview import plan_lines
 from pagecage.checkout import TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import Job, begun, carry_out, exit_code
-from pagecage.cli.output import Form, say
+from pagecage.cli.execution import Job, begun, carry_out, exit_code, plan_lines
+from pagecage.cli.output import Form, say, typed_command
 from pagecage.cli.replay_plan import ReplayWishes
 from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
@@ -52,7 +50,7 @@ def sweep(
         Do not ask before changing a setting of the disk that holds /.
     """
     make_kit(TOP)
-    typed = shlex.join(["pagecage", *sys.argv[1:]])
+    typed = typed_command()
     asked = SweepWishes(base, what, vary, own, wishes)
     plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, say)
     if not dry_run:

@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pagecage.cloud.catalogue_tables import ProviderFile
 from pagecage.definitions.cage_file import TABLES as CAGE_TABLES
 from pagecage.definitions.cage_file import CageFile, Fraction, resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source
@@ -189,14 +188,6 @@ def _command(table: WorkloadTable) -> Command | None:
     if table.kind != "command":
         return None
     return Command(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
-
-
-def schemas() -> dict[str, dict[str, Any]]:
-    """The JSON Schemas of docs/schema/, by file name."""
-    return {
-        f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", ProviderFile))
-    }
 
 
 def known_programs(top: Path) -> list[str]:

@@ -1,0 +1,36 @@
+"""`pagecage schema`: the JSON Schemas of the files that users write."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pagecage.checkout import TOP
+from pagecage.cli.paths import Folder, writing
+from pagecage.cloud.catalogue_tables import ProviderFile
+from pagecage.definitions.cage_file import CageFile
+from pagecage.definitions.experiment_file import ExperimentFile
+from pagecage.errors import EXIT_OK
+
+
+def schema(directory: Folder = TOP / "docs/schema") -> int:
+    """Write the JSON Schemas of definitions and cages (an editor completes keys with them).
+
+    Parameters
+    ----------
+    directory
+        Where to; it is made if it is not there.
+    """
+    with writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in schemas().items():
+            (directory / name).write_text(json.dumps(content, indent=1) + "\n")
+    return EXIT_OK
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of docs/schema/, by file name."""
+    return {
+        f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", ProviderFile))
+    }
