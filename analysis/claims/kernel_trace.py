@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.data.load import Judged, Run, read_lines
+from analysis.data.event_counts import grown
+from analysis.data.load import Judged, Run
+from analysis.data.traces import read_lines
 
 DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
 _PREFIXES = ("VM_", "FAULT_FLAG_")
@@ -17,24 +19,6 @@ _WORD = re.compile(r"^(0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*$")
 _RARE = 0.01
 """Words that fewer of the faults carry are a thread's first or last ones, and not what the trial is about."""
 Seen = Counter[int]
-
-
-def grown(
-    run: Run, trial: Judged, probe: str, key: Callable[[Mapping[str, Any]], Any], collector: str = "bpftrace"
-) -> Counter[Any]:
-    """How often each kind of a probe's event came from `go` on; the trace's own counts are cumulative."""
-    if not trial.record.measured:
-        return Counter()
-    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured["start_monotonic_seconds"]
-    before = _totals([line for line in lines if line["t"] <= start][-1:], probe, key)
-    return _totals(lines[-1:], probe, key) - before
-
-
-def _totals(lines: Sequence[Mapping[str, Any]], probe: str, key: Callable[[Mapping[str, Any]], Any]) -> Counter[Any]:
-    total: Counter[Any] = Counter()
-    for entry in (lines[0].get(probe) or []) if lines else []:
-        total[key(entry)] += entry["count"]
-    return total
 
 
 def seen(run: Run, trials: Sequence[Judged], response: str) -> tuple[Seen, dict[int, list[str]]] | None:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.claims.kernel_trace import grown
-from analysis.data.load import Judged, Run, read_lines, trace_path
+from analysis.data.event_counts import grown
+from analysis.data.load import Judged, Run, Treatment
 from analysis.data.series import STALLS, Series
+from analysis.data.traces import read_lines, trace_path
 from analysis.formatting import label
-from analysis.summaries.cells import Treatment
 from pagecage.errors import PagecageError
 from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.counters import measured_seconds

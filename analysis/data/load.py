@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,11 +9,14 @@ from typing import Any
 
 from analysis.data.levels import Layout, in_order, layout
 from analysis.data.series import Series, series_of
+from analysis.data.traces import read_lines
 from analysis.data.validate import check_records, read_facts, read_plan
 from pagecage.errors import PagecageError, why_unreadable
 from pagecage.model.record import Record, read_records
 from pagecage.verdicts.evaluate import Verdicts, judge
 from pagecage.verdicts.stopping import needed, too_wide
+
+Treatment = Mapping[str, str]
 
 _STRANGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
 """What reading raises where a record, valid in its outline, holds something else than the agent writes."""
@@ -143,27 +145,3 @@ def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
     """The record with its levels as the definition orders its factors; a file may have them in any order."""
     levels = {name: record.treatment[name] for name in plan["definition"]["factors"] if name in record.treatment}
     return replace(record, treatment=levels)
-
-
-def trace_path(run_path: Path, record: Record, collector: str) -> Path | None:
-    """Where a collector's trace of one trial lies; None when there is none.
-
-    Raises PagecageError for one outside the run's folder: records may come from anybody.
-    """
-    relative = record.traces.get(collector)
-    if relative and (Path(relative).is_absolute() or ".." in Path(relative).parts):
-        raise PagecageError(f"{record.trial_id}: the trace {relative} lies outside its run", "use the folder unmixed")
-    file = run_path / relative if relative else None
-    return file if file and file.is_file() else None
-
-
-def read_lines(run_path: Path, record: Record, collector: str) -> list[dict[str, Any]]:
-    """The JSON lines of a trace; a line that a kill cut off is skipped, a missing trace is empty."""
-    file = trace_path(run_path, record, collector)
-    rows = []
-    for line in file.read_text().splitlines() if file else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows

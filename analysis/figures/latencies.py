@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from analysis.claims.kernel_trace import grown
+from analysis.data.event_counts import grown
 from analysis.data.hdr_histogram import decode
-from analysis.data.load import Judged, Run, trace_path
+from analysis.data.load import Judged, Run
+from analysis.data.traces import trace_path
 from analysis.figures.charts import WIDTH
 from analysis.figures.curves import legend, quantities
 from analysis.figures.style import MOST_GROUPS, Look

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.data.load import Judged, Run
+from analysis.data.load import Judged, Run, Treatment
 from analysis.formatting import label, published_figure, quantity, span
 from analysis.stats.intervals import Summary, summarise
 
-Treatment = Mapping[str, str]
 _MOST_TOLD = 2
 """More wrong answers of one treatment tell nothing that the first have not told."""
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.data.include import named
-from analysis.data.load import Run, excluded_ids, load_run, with_let_in
+from analysis.data.load import Run, Treatment, excluded_ids, load_run, with_let_in
 from analysis.formatting import label
 from analysis.stats.bootstrap import Interval
 from analysis.stats.gates import FEWEST_A_SIDE, Gate, judge_gate
 from analysis.stats.intervals import Block, Summary, bca, overall_ratio, ratio
-from analysis.summaries.cells import Cell, Treatment, figure, figures, make_cell, matching, treatments
+from analysis.summaries.cells import Cell, figure, figures, make_cell, matching, treatments
 from analysis.summaries.differences import Difference, Obstacle, differences, obstacles
 from analysis.summaries.noise import Floor, noise_floor
 from pagecage.errors import PagecageError

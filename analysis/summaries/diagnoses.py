@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.data.load import Judged, Run
-from analysis.summaries.cells import Treatment, matching, treatments
+from analysis.data.load import Judged, Run, Treatment
+from analysis.summaries.cells import matching, treatments
 
 
 def told_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:

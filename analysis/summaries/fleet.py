@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.data.load import Run, load_run
+from analysis.data.load import Run, Treatment, load_run
 from analysis.data.validate import read_plan
 from analysis.stats.intervals import Summary, pooled
-from analysis.summaries.cells import Treatment, figures, treatments
+from analysis.summaries.cells import figures, treatments
 from analysis.summaries.comparison import Comparison, letter, make_row
 from analysis.summaries.differences import differences, facts_of, obstacles
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable

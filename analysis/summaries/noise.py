@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.data.load import Run
-from analysis.summaries.cells import Treatment, figures
+from analysis.data.load import Run, Treatment
+from analysis.summaries.cells import figures
 
 FEWEST_TO_HALVE = 4
 MOST_SPLITS = 999

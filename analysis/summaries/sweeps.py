@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.data.load import Judged, Run, read_lines
+from analysis.data.load import Judged, Run
+from analysis.data.traces import read_lines
 from analysis.summaries.cells import matching
 from pagecage.model.record import Record
 from pagecage.units import format_seconds

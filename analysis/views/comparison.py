@@ -11,9 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from analysis.claims.findings import told
+from analysis.data.load import Treatment
 from analysis.formatting import label, quantity, span, title
 from analysis.stats.intervals import Summary
-from analysis.summaries.cells import Cell, Treatment
+from analysis.summaries.cells import Cell
 from analysis.summaries.comparison import Change, Comparison, Row, letter
 from pagecage.report.export import csv_text, markdown_table
 

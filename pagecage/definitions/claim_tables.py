@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pagecage.errors import PagecageError
+from pagecage.model.published_figures import Row, number_or_text
 
 Published = float | str | list[float] | list[str]
 Rule = Literal[
@@ -111,3 +115,50 @@ def wrong_published(rule: str, published: Any) -> str | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def complete_claim(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment: str) -> dict[str, Any]:
+    """The claim with everything that its row says and it does not. Raises PagecageError naming the key."""
+    row = _row_of(claim, rows, experiment)
+    whole = claim.model_dump()
+    told = _told(row) if row else {"remark": ""}
+    whole |= {key: told.get(key) for key in ("says", "published", "unit", "remark") if whole[key] is None}
+    for key in ("says", "published", "unit"):
+        if whole[key] is None:
+            raise PagecageError(
+                f"claims.{claim.id}.{key} is missing", "give it here, or its row in experiments/articles"
+            )
+    if wanted := wrong_published(claim.rule, whole["published"]):
+        published = whole["published"]
+        hint = "give published in the claim"
+        raise PagecageError(f"claims.{claim.id}.published: {published!r} is not {wanted} (rule {claim.rule!r})", hint)
+    return whole
+
+
+def _row_of(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment: str) -> Row | None:
+    if rows is None:
+        return None
+    row = rows.get(claim.id)
+    if row is None:
+        raise PagecageError(f"claims: no article has a row {claim.id!r}", "look into experiments/articles/*.csv")
+    if experiment not in row["experiment"].split():
+        raise PagecageError(f"claims.{claim.id} belongs to {row['experiment']}", "move the claim there")
+    if row["untestable"]:
+        raise PagecageError(f"claims.{claim.id} has a rule, and its row says that it is untestable", "keep one of both")
+    return row
+
+
+def _told(row: Row) -> dict[str, Any]:
+    return {
+        "says": f"{row['condition']}: {row['metric']}", "published": number_or_text(row["published"]),
+        "unit": row["unit"], "remark": row["remark"],
+    }  # fmt: skip
+
+
+def check_config_key(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> None:
+    """Raise PagecageError where a `config` claim names what the definition has not."""
+    value: Any = definition
+    for part in (claim["key"] or "").split(".") if claim["rule"] == "config" else ():
+        if not isinstance(value, Mapping) or part not in value:
+            raise PagecageError(f"claims.{claim['id']}.key: the definition has no {claim['key']}", "name another key")
+        value = value[part]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.definitions.claim_tables import ClaimTable, wrong_published
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 
 Row = Mapping[str, str]
@@ -36,53 +35,6 @@ def number_or_text(text: str) -> float | str:
     """A published figure as a number ("~740", "804.4M"), or as the text that it is ("killed")."""
     match = _NUMBER.match(text.strip())
     return float(match["number"]) * _SCALE[match["scale"]] if match else text.strip()
-
-
-def complete_claim(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment: str) -> dict[str, Any]:
-    """The claim with everything that its row says and it does not. Raises PagecageError naming the key."""
-    row = _row_of(claim, rows, experiment)
-    whole = claim.model_dump()
-    told = _told(row) if row else {"remark": ""}
-    whole |= {key: told.get(key) for key in ("says", "published", "unit", "remark") if whole[key] is None}
-    for key in ("says", "published", "unit"):
-        if whole[key] is None:
-            raise PagecageError(
-                f"claims.{claim.id}.{key} is missing", "give it here, or its row in experiments/articles"
-            )
-    if wanted := wrong_published(claim.rule, whole["published"]):
-        published = whole["published"]
-        hint = "give published in the claim"
-        raise PagecageError(f"claims.{claim.id}.published: {published!r} is not {wanted} (rule {claim.rule!r})", hint)
-    return whole
-
-
-def _row_of(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment: str) -> Row | None:
-    if rows is None:
-        return None
-    row = rows.get(claim.id)
-    if row is None:
-        raise PagecageError(f"claims: no article has a row {claim.id!r}", "look into experiments/articles/*.csv")
-    if experiment not in row["experiment"].split():
-        raise PagecageError(f"claims.{claim.id} belongs to {row['experiment']}", "move the claim there")
-    if row["untestable"]:
-        raise PagecageError(f"claims.{claim.id} has a rule, and its row says that it is untestable", "keep one of both")
-    return row
-
-
-def _told(row: Row) -> dict[str, Any]:
-    return {
-        "says": f"{row['condition']}: {row['metric']}", "published": number_or_text(row["published"]),
-        "unit": row["unit"], "remark": row["remark"],
-    }  # fmt: skip
-
-
-def check_config_key(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> None:
-    """Raise PagecageError where a `config` claim names what the definition has not."""
-    value: Any = definition
-    for part in (claim["key"] or "").split(".") if claim["rule"] == "config" else ():
-        if not isinstance(value, Mapping) or part not in value:
-            raise PagecageError(f"claims.{claim['id']}.key: the definition has no {claim['key']}", "name another key")
-        value = value[part]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,28 @@
+"""Counts of a tracer's events in the measured part of a trial."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from analysis.data.load import Judged, Run
+from analysis.data.traces import read_lines
+
+
+def grown(
+    run: Run, trial: Judged, probe: str, key: Callable[[Mapping[str, Any]], Any], collector: str = "bpftrace"
+) -> Counter[Any]:
+    """How often each kind of a probe's event came from `go` on; the trace's own counts are cumulative."""
+    if not trial.record.measured:
+        return Counter()
+    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured["start_monotonic_seconds"]
+    before = _totals([line for line in lines if line["t"] <= start][-1:], probe, key)
+    return _totals(lines[-1:], probe, key) - before
+
+
+def _totals(lines: Sequence[Mapping[str, Any]], probe: str, key: Callable[[Mapping[str, Any]], Any]) -> Counter[Any]:
+    total: Counter[Any] = Counter()
+    for entry in (lines[0].get(probe) or []) if lines else []:
+        total[key(entry)] += entry["count"]
+    return total
