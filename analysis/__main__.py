@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _render(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
-        from analysis.views.fleet import write_report
+        from analysis.views.fleet_page import write_report
 
         fleet = _fleet(arguments)
         _tell_rendered(arguments, write_report(fleet), fleet, FLEET_FORMS)
@@ -82,7 +82,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     gates = [parse_gate(text) for text in arguments.fail_if]
     made = compare(load_sides(arguments.run_dirs, arguments.include), gates, anyway=arguments.anyway)
     if arguments.html:
-        from analysis.views.html import page, write_page
+        from analysis.views.comparison_page import page
+        from analysis.views.html import write_page
 
         write_page(page(made), arguments.html)
     _tell(

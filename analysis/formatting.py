@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.response_units import base_of
+from analysis.stats.intervals import Summary
 from pagecage.units import format_bytes, format_rate, format_seconds
 
 MARKS = {
@@ -137,3 +138,13 @@ def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:
     """What was measured for a claim; in brackets where it rests on excluded trials alone."""
     text = unit_figure(value, unit)
     return f"({text}) †" if verdict == "no_data" and value is not None else text
+
+
+def told(response: str, summary: Summary, *, is_ratio: bool) -> str:
+    """The figure with its unit and, from two trials on, its interval: `31× (28 – 35×, n 3)`."""
+    name = "amplification" if is_ratio else response
+    middle = quantity(name, summary.middle)
+    if summary.n < 2:
+        return middle
+    kind = "" if summary.kind == "range" else f"{summary.kind} "
+    return f"{middle} ({kind}{span(quantity(name, summary.low), quantity(name, summary.high))}, n {summary.n})"

@@ -11,7 +11,7 @@ from analysis.claims.comparability import obstacle
 from analysis.claims.evaluate import EXTRAPOLATED, answer, missing
 from analysis.claims.kernel_trace import DECODED, seen
 from analysis.data.load import Judged, Run
-from analysis.formatting import quantity, span
+from analysis.formatting import told
 from analysis.stats.intervals import Summary, ratio, summarise
 from analysis.summaries.cells import counted, is_extrapolated, matching, what_was_wrong
 
@@ -78,16 +78,6 @@ def _summary(kept: Sequence[Sequence[Judged]], response: str) -> Summary | None:
     if not all(values):
         return None
     return ratio(values[0], values[1]) if len(values) > 1 else summarise(values[0])
-
-
-def told(response: str, summary: Summary, *, is_ratio: bool) -> str:
-    """The figure with its unit and, from two trials on, its interval: `31× (28 – 35×, n 3)`."""
-    name = "amplification" if is_ratio else response
-    middle = quantity(name, summary.middle)
-    if summary.n < 2:
-        return middle
-    kind = "" if summary.kind == "range" else f"{summary.kind} "
-    return f"{middle} ({kind}{span(quantity(name, summary.low), quantity(name, summary.high))}, n {summary.n})"
 
 
 def _note(run: Run, response: str, kept: Sequence[Sequence[Judged]]) -> str:

@@ -225,3 +225,9 @@ def _asked(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
         known = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
         raise PagecageError(f"--include: {name} is no excluded trial", f"excluded are {known or 'none'}")
     return wanted, places
+
+
+def name_of(comparison: Comparison, treatment: Treatment) -> str:
+    """A treatment without the factors that have one level throughout."""
+    constant = comparison.runs[0].layout.constant
+    return label({name: level for name, level in treatment.items() if name not in constant})

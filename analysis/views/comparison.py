@@ -10,12 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from analysis.claims.findings import told
-from analysis.data.load import Treatment
-from analysis.formatting import label, quantity, span, title
+from analysis.formatting import quantity, span, title, told
 from analysis.stats.intervals import Summary
 from analysis.summaries.cells import Cell
-from analysis.summaries.comparison import Change, Comparison, Row, letter
+from analysis.summaries.comparison import Change, Comparison, Row, letter, name_of
 from pagecage.report.export import csv_text, markdown_table
 
 _MARKS = {"higher": "▲", "lower": "▼", "not told apart": "≈"}
@@ -75,12 +73,6 @@ def lines(comparison: Comparison, response: str) -> Iterator[list[str]]:
             first = [name_of(comparison, row.treatment), cell_words(row.cells[0])] if place == 1 else ["", ""]
             run = [letter(place)] if len(comparison.runs) > 2 else []
             yield [*first, *run, cell_words(row.cells[place]), *change_words(change)]
-
-
-def name_of(comparison: Comparison, treatment: Treatment) -> str:
-    """A treatment without the factors that have one level throughout."""
-    constant = comparison.runs[0].layout.constant
-    return label({name: level for name, level in treatment.items() if name not in constant})
 
 
 def cell_words(cell: Cell) -> str:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from html import escape as escape_html
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from analysis.claims.findings import told
-from analysis.formatting import title
-from analysis.summaries.comparison import Comparison, Row
+from analysis.formatting import title, told
+from analysis.summaries.comparison import Comparison, Row, name_of
 from analysis.summaries.fleet import Fleet, Part, facts
-from analysis.views.comparison import change_words, csv_summary, name_of
-from analysis.views.html import html_page, html_table, ratio_figure, write_page
+from analysis.views.comparison import change_words, csv_summary
 from pagecage.report.export import csv_text, markdown_table
 
 NOTHING = "No host has a record yet."
@@ -178,35 +174,3 @@ def as_markdown(fleet: Fleet) -> str:
     differing = [line for line in fact_lines(fleet) if line[1]]
     table = markdown_table(["what each host is", "", *hosts(fleet)], differing)
     return "".join([*parts, "\n", markdown_table(header(fleet), lines(fleet)), "\n", f"{about(fleet)}\n", "\n", table])
-
-
-def write_report(fleet: Fleet) -> Path:
-    """Write report.html into the fleet run's folder; its path."""
-    target = fleet.path / "report.html"
-    write_page(html_page(f"{fleet.document['experiment']} · {fleet.document['run_id']}", parts(fleet)), target)
-    return target
-
-
-def parts(fleet: Fleet) -> Iterator[str]:
-    """The page's body."""
-    yield f"<h1>{escape_html(fleet.document['experiment'])} on {escape_html(fleet.document['group'])}</h1>\n"
-    if fleet.comparison is not None:
-        yield f"<p>{escape_html(fleet.comparison.runs[0].definition['question'])}</p>\n"
-    for part in fleet.parts:
-        kind = "notice" if part.is_whole else "notice warn"
-        yield f'<div class="{kind}">{escape_html(part_words(part))}</div>\n'
-    for words in left_out_words(fleet):
-        yield f'<div class="notice warn">{escape_html(words)}</div>\n'
-    if fleet.comparison is None:
-        yield f"<p>{NOTHING}</p>\n"
-        return
-    for one in fleet.comparison.obstacles:
-        differs = f"<strong>Hosts differ in {one.what}.</strong> {escape_html(one.because)}"
-        yield f'<div class="notice warn">{differs}</div>\n'
-    yield f"<h2>{escape_html(title(fleet.comparison.responses[0]))}</h2>\n"
-    if figure := ratio_figure(fleet.comparison, fleet.comparison.rows):
-        yield figure
-    yield html_table(header(fleet), lines(fleet))
-    yield f'<p class="source">{escape_html(about(fleet))}</p>\n'
-    yield "<h2>What each host is</h2>\n"
-    yield html_table(["", "", *hosts(fleet)], fact_lines(fleet), even=True)

@@ -10,11 +10,12 @@ import threading
 from pathlib import Path
 
 from pagecage.agent.collectors.tracers import Tracers
-from pagecage.agent.protocol.request import Request, request_from_json
+from pagecage.agent.host_session import sweep
+from pagecage.agent.protocol.request import Request, order_from_json, request_from_json
 from pagecage.agent.protocol.rpc import Inbox
 from pagecage.agent.protocol.stream import StoredStream, Stream
-from pagecage.agent.session import serve, sweep
-from pagecage.agent.shell import order_from_json, run_shell
+from pagecage.agent.session import serve
+from pagecage.agent.shell import run_shell
 from pagecage.agent.standby import Standby
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption

@@ -7,15 +7,14 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from pagecage.agent.collectors.collector import Surroundings
+from pagecage.agent.host_session import alone, sweep
 from pagecage.agent.limits.io_max_controller import CreditPlayer, rewrites_io_max
 from pagecage.agent.limits.limit_meters import Meter, meters
-from pagecage.agent.session import alone, sweep
+from pagecage.agent.protocol.request import ShellOrder
 from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.child_processes import Children
@@ -26,8 +25,6 @@ from pagecage.errors import EXIT_INTERRUPTED, HostError
 from pagecage.model.cage import (
     IO_MAX_KEY,
     Cage,
-    cage_from_json,
-    cage_to_json,
     expected_read_back,
     limits_not_in_force,
 )
@@ -36,26 +33,6 @@ from pagecage.process import Process, spawn
 
 _UNIT = unit_name("shell")
 CAGE_VARIABLE = "PAGECAGE_CAGE"
-
-
-@dataclass(frozen=True)
-class ShellOrder:
-    """What the controller asks for: the cage, the directory where the shell starts and whose disk is limited."""
-
-    cage: Cage
-    directory: str
-    spool_dir: str
-    user: bool
-
-
-def order_to_json(order: ShellOrder) -> dict[str, Any]:
-    """The order as it travels."""
-    return {**vars(order), "cage": cage_to_json(order.cage)}
-
-
-def order_from_json(data: Mapping[str, Any]) -> ShellOrder:
-    """The inverse of `order_to_json`."""
-    return ShellOrder(**{**data, "cage": cage_from_json(data["cage"])})
 
 
 def run_shell(order: ShellOrder) -> int:

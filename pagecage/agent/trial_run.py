@@ -13,26 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.blocklat import Blocklat
-from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.collectors.collector import Collector, Outcome
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.drivers.driver import Driver
-from pagecage.agent.drivers.engine import Engines
 from pagecage.agent.drivers.systemd_run import SystemdScope
-from pagecage.agent.limits.calibrate import Calibrator
+from pagecage.agent.host_session import Bench
 from pagecage.agent.limits.io_max_controller import CreditPlayer
 from pagecage.agent.programs.gated_process import Program
 from pagecage.agent.programs.handshake import Conversation
-from pagecage.agent.protocol.request import Request
-from pagecage.agent.protocol.rpc import Inbox
-from pagecage.agent.protocol.stream import Stream
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.child_processes import Children
-from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.memory_reservation import MachineMemory
-from pagecage.agent.system.settings import DirtyLimits, KnobJournal
-from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import MadeStorage
 from pagecage.model.record import Record
 from pagecage.model.requirements import Missed
@@ -49,27 +38,6 @@ class RequirementMissed(Exception):
 
 class NotPrepared(Exception):
     """The cache state or the dataset was not reached, so there is nothing to measure."""
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What all trials of one machine state share."""
-
-    request: Request
-    facts: dict[str, Any]
-    disk: Disk
-    systemd: Systemd
-    calibrator: Calibrator
-    tracer: Bpftrace
-    block_tracer: Blocklat
-    knobs: KnobJournal
-    memory: MachineMemory
-    dirty_limits: DirtyLimits
-    children: Children
-    engines: Engines
-    interruption: Interruption
-    stream: Stream
-    inbox: Inbox = field(default_factory=Inbox)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.shell import ShellOrder, order_to_json
+from pagecage.agent.protocol.request import ShellOrder, order_to_json
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
 from pagecage.cli.output import say

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pagecage.cloud.formulas import Bytes, Exact, FormulaTable, Number
-from pagecage.definitions.claim_tables import Strict
-from pagecage.definitions.fields import SizeBytes
+from pagecage.definitions.fields import SizeBytes, Strict
 
 Microseconds = Annotated[int, Field(gt=0)]
 Seconds = Annotated[int, Field(gt=0)]

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from pagecage.definitions.claim_tables import Strict
-from pagecage.definitions.fields import SIZE_PATTERN, SizeBytes
+from pagecage.definitions.fields import SIZE_PATTERN, SizeBytes, Strict
 from pagecage.errors import PagecageError
 from pagecage.units import GIB, MIB, parse_exact_bytes
 

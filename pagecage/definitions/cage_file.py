@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from pagecage.definitions.claim_tables import Source, Strict
-from pagecage.definitions.fields import SizeBytes
+from pagecage.definitions.fields import SizeBytes, Source, Strict
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, Accounting, Bucket, Burst, Cage, Latency, Volume
 from pagecage.units import format_bytes, page_floor_bytes

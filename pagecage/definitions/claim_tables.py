@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from pagecage.definitions.fields import Strict
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import Row, number_or_text
 
@@ -18,21 +19,6 @@ Rule = Literal[
 _ORDERINGS = ("less", "greater", "about_equal")
 _OUTCOMES = ("killed", "ran", "wrong_answer")
 _DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
-
-
-class Strict(BaseModel):
-    """A table in which a key that nobody knows is a mistake."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Source(Strict):
-    """Where a question or a figure comes from."""
-
-    title: str = ""
-    author: str = ""
-    date: str = ""
-    url: str = ""
 
 
 class ClaimTable(Strict):

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from pagecage.definitions.cage_file import Fraction
-from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, Source, Strict
-from pagecage.definitions.fields import SizeBytes
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable
+from pagecage.definitions.fields import SizeBytes, Source, Strict
 from pagecage.model.trial import DriverName
 from pagecage.verdicts.median_interval import MOST_REPEATS
 

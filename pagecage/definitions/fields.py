@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from pagecage.errors import PagecageError
 from pagecage.units import parse_size_bytes
@@ -25,3 +25,18 @@ SizeBytes = Annotated[
     BeforeValidator(_size_bytes, json_schema_input_type=Annotated[str, Field(pattern=SIZE_PATTERN)]),
     Field(gt=0),
 ]
+
+
+class Strict(BaseModel):
+    """A table in which a key that nobody knows is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Source(Strict):
+    """Where a question or a figure comes from."""
+
+    title: str = ""
+    author: str = ""
+    date: str = ""
+    url: str = ""

@@ -12,15 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from pagecage.definitions.cage_file import TABLES as CAGE_TABLES
 from pagecage.definitions.cage_file import CageFile, Fraction, resolve_cage
-from pagecage.definitions.claim_tables import (
-    ClaimTable,
-    FindingTable,
-    ReportTable,
-    Source,
-    check_config_key,
-    complete_claim,
-)
+from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, check_config_key, complete_claim
 from pagecage.definitions.experiment_file import ExperimentFile, LevelTable, SizeTable, WorkloadTable
+from pagecage.definitions.fields import Source
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size

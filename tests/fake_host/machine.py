@@ -19,6 +19,7 @@ from pagecage.agent.collectors.blocklat import Blocklat
 from pagecage.agent.collectors.bpftrace import Bpftrace
 from pagecage.agent.data_files import GENERATOR_VERSION
 from pagecage.agent.drivers.engine import Engines
+from pagecage.agent.host_session import Bench
 from pagecage.agent.limits import fidelity
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.programs import command_prepare
@@ -33,7 +34,6 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.memory_reservation import MachineMemory
 from pagecage.agent.system.settings import DirtyLimits, KnobJournal
 from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.trial_run import Bench
 from pagecage.model.cage import Cage
 from pagecage.model.trial import Dataset, Trial, Workload
 from tests.fake_host import trees

@@ -13,10 +13,10 @@ import pytest
 
 from pagecage.agent import phases
 from pagecage.agent.drivers.container import limit_options
+from pagecage.agent.host_session import Bench
 from pagecage.agent.protocol.rpc import Inbox
 from pagecage.agent.protocol.stream import Stream
 from pagecage.agent.session import run_trial
-from pagecage.agent.trial_run import Bench
 from pagecage.model.cage import Bucket, Burst, Cage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Command, Trial, Workload

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.shell import ShellOrder, order_to_json
+from pagecage.agent.protocol.request import ShellOrder, order_to_json
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.cage import Bucket, Burst, Cage
 from pagecage.model.requirements import may_rewrite_io_max

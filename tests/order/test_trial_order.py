@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from pagecage.agent.host_session import Bench
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.agent.session import run_trial
 from pagecage.agent.system.cgroupfs import own_cgroup
 from pagecage.agent.system.page_cache import evict, load
 from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.trial_run import Bench
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Trial
 from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent import phases
-from pagecage.agent.session import sweep
+from pagecage.agent.host_session import sweep
 from pagecage.agent.system import facts
 from pagecage.agent.system.memory_reservation import MachineMemory
 from pagecage.agent.system.page_cache import measure_residency

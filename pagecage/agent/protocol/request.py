@@ -7,6 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pagecage.model.cage import (
+    Cage,
+    cage_from_json,
+    cage_to_json,
+)
 from pagecage.model.trial import Trial, trial_from_json, trial_to_json
 
 
@@ -45,3 +50,23 @@ def request_to_json(request: Request) -> dict[str, Any]:
 def request_from_json(data: Mapping[str, Any]) -> Request:
     """The inverse of `request_to_json`."""
     return Request(**{**data, "trials": tuple(map(trial_from_json, data["trials"]))})
+
+
+@dataclass(frozen=True)
+class ShellOrder:
+    """What the controller asks for: the cage, the directory where the shell starts and whose disk is limited."""
+
+    cage: Cage
+    directory: str
+    spool_dir: str
+    user: bool
+
+
+def order_to_json(order: ShellOrder) -> dict[str, Any]:
+    """The order as it travels."""
+    return {**vars(order), "cage": cage_to_json(order.cage)}
+
+
+def order_from_json(data: Mapping[str, Any]) -> ShellOrder:
+    """The inverse of `order_to_json`."""
+    return ShellOrder(**{**data, "cage": cage_from_json(data["cage"])})

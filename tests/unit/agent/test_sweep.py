@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.session import alone, sweep
+from pagecage.agent.host_session import alone, sweep
 from pagecage.agent.system.child_processes import Children
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.systemd import Systemd, scope_command, start_slice

@@ -1,0 +1,114 @@
+"""The services that all trials of one session share."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.collectors.blocklat import Blocklat
+from pagecage.agent.collectors.bpftrace import Bpftrace
+from pagecage.agent.collectors.tracers import Tracers
+from pagecage.agent.drivers.engine import Engines
+from pagecage.agent.limits.calibrate import Calibrator, remove_scratch
+from pagecage.agent.protocol.request import Request
+from pagecage.agent.protocol.rpc import Inbox
+from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.facts import find_systemd
+from pagecage.agent.system.interruption import Interruption
+from pagecage.agent.system.memory_reservation import MachineMemory
+from pagecage.agent.system.settings import DirtyLimits, KnobJournal
+from pagecage.agent.system.systemd import Systemd, left_over_units, stop_slice
+from pagecage.agent.system.trial_storage import remove_storage
+from pagecage.errors import HostError
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all trials of one machine state share."""
+
+    request: Request
+    facts: dict[str, Any]
+    disk: Disk
+    systemd: Systemd
+    calibrator: Calibrator
+    tracer: Bpftrace
+    block_tracer: Blocklat
+    knobs: KnobJournal
+    memory: MachineMemory
+    dirty_limits: DirtyLimits
+    children: Children
+    engines: Engines
+    interruption: Interruption
+    stream: Stream
+    inbox: Inbox = field(default_factory=Inbox)
+
+
+@contextmanager
+def alone(spool: Path) -> Iterator[None]:
+    """Hold this host for one agent; the kernel lets go when it dies. Raises HostError when another has it."""
+    spool.mkdir(parents=True, exist_ok=True)
+    with (spool / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise HostError(f"another run is using this host (process {file.read().strip()})", "wait for it") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def sweep(systemd: Systemd, spool: Path, children: Children | None = None) -> list[str]:
+    """Undo what a killed harness left: slices with all in them, tools, drop-ins, settings, memory, disks, traces.
+
+    What was started by `children` stays. Returns what was swept.
+    """
+    units = left_over_units(systemd)
+    for unit in units:
+        stop_slice(systemd, unit)
+    (children or Children(spool)).sweep()
+    for journal in (KnobJournal(spool), MachineMemory(spool), DirtyLimits(spool)):
+        units += journal.restore()
+    units += remove_storage(spool)
+    shutil.rmtree(spool / "trials", ignore_errors=True)
+    return units
+
+
+@contextmanager
+def _bench(
+    request: Request,
+    facts: dict[str, Any],
+    stream: Stream,
+    interruption: Interruption,
+    inbox: Inbox,
+    tracers: Tracers,
+) -> Iterator[Bench]:
+    data_dir = Path(request.data_dir)
+    data_dir.mkdir(parents=True, exist_ok=True)
+    spool = request.spool
+    disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
+    calibrator, engines = Calibrator(systemd, disk, data_dir, interruption), Engines(systemd, spool)
+    wanted = {name for trial in request.trials for name in trial.collectors}
+    try:
+        tracers.keep_only(wanted)
+        for tracer in tracers.missing(wanted):
+            stream.event("step", text="attaching bpftrace")
+            tracer.begin()
+        yield Bench(
+            request, facts, disk, systemd, calibrator, *tracers.all, KnobJournal(spool), MachineMemory(spool),
+            DirtyLimits(spool), tracers.children, engines, interruption, stream, inbox,
+        )  # fmt: skip
+    finally:
+        with interruption.held():
+            tracers.stop()
+            engines.stop()
+            remove_scratch(data_dir)
