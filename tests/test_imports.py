@@ -27,12 +27,13 @@ AGENT_ORDER = (
     "system protocol",
     "drivers collectors data_files",
     "limits",
+    "host_session",
     "trial_run shell",
-    "caging responses programs",
-    "cache_state cache_checks preview",
+    "caging responses cache_checks",
+    "programs",
+    "cache_state preview",
     "phases",
-    "session",
-    "standby",
+    "session standby",
     "main",
 )
 ANALYSIS_ORDER = (
@@ -56,6 +57,7 @@ INSTALLED_MAY = {
     "pagecage.importers": {"yaml"},
     "pagecage.hosts.vm": {"qemu", "rich"},
     "pagecage.agent": set[str](),
+    "pagecage.model": set[str](),
 }
 STARTS_PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_spawnp", "startfile"}
 

@@ -14,13 +14,8 @@ from pagecage.errors import HostError
 from pagecage.model.trial import Trial
 
 PACKAGE = Path(__file__).resolve().parent.parent
-# The half that runs on the host, and the standard-library modules that it shares with the controller.
-_SHARED = (
-    "__init__.py", "errors.py", "units.py", "process.py", "token_bucket.py", "shared_limit.py", "cage.py", "command.py",
-    "trial.py",
-    "record.py", "cache_proof.py",
-    "requirements.py",
-)  # fmt: skip
+_PARTS = ("__init__.py", "errors.py", "units.py", "process.py", "model", "agent")
+"""What the agent may import (tests/test_imports.py); nothing else of pagecage is on a host."""
 _MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal sources make an equal file, so its hash names it
 
@@ -87,7 +82,8 @@ def agent_argv(spool_dir: str) -> list[str]:
 
 def agent_bytes(package: Path = PACKAGE) -> bytes:
     """The agent's zipapp: runs with any Python 3.11 or newer, needs nothing installed."""
-    sources = [package / name for name in _SHARED] + sorted((package / "agent").rglob("*.py"))
+    paths = [package / part for part in _PARTS]
+    sources = sorted(source for path in paths for source in (path.rglob("*.py") if path.is_dir() else [path]))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
