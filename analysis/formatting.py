@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.response_units import base_of
-from analysis.stats.intervals import Summary
+from analysis.stats.intervals import MedianSummary
 from pagecage.units import format_bytes, format_rate, format_seconds
 
 MARKS = {
@@ -140,7 +140,7 @@ def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:
     return f"({text}) †" if verdict == "no_data" and value is not None else text
 
 
-def told(response: str, summary: Summary, *, is_ratio: bool) -> str:
+def told(response: str, summary: MedianSummary, *, is_ratio: bool) -> str:
     """The figure with its unit and, from two trials on, its interval: `31× (28 – 35×, n 3)`."""
     name = "amplification" if is_ratio else response
     middle = quantity(name, summary.middle)

@@ -20,7 +20,7 @@ _RESULTS = {"v2_runner_on_ok": "ok", "v2_runner_on_failed": "failed", "v2_runner
 
 
 @dataclass(frozen=True)
-class Event:
+class TaskEvent:
     """A task that has ended on a host: `outcome` is ok, failed or unreachable, `message` why (empty for ok).
 
     `stdout` is what a command printed there, in a loop what all printed; empty for what is none.
@@ -35,11 +35,11 @@ class Event:
 
 
 @dataclass(frozen=True)
-class HostEnd:
+class HostResult:
     """How a playbook ended on one host: how many tasks changed something, and the event that stopped it, if any."""
 
     changed: int
-    stopped_by: Event | None
+    stopped_by: TaskEvent | None
 
     def error(self, log: Path) -> HostError | None:
         """What stopped it as a sentence with its mend."""
@@ -108,16 +108,16 @@ def inventory_of(project_dir: Path, inventory: Path) -> Any:
     return json.loads(done.stdout)
 
 
-def play(playbook: Playbook, tell: Callable[[Event], None] = lambda _: None) -> Mapping[str, HostEnd]:
+def play(playbook: Playbook, tell: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
     """Run a playbook to its end, telling each finished task as it happens; how it ended on each host.
 
     Raises HostError when it could not begin at all (no host matched, a variable is wrong).
     """
     # Standard input stays: with --ask-become-pass Ansible asks whoever sits there.
-    return Playing(playbook, apart=False).follow(tell)
+    return PlaybookRun(playbook, apart=False).follow(tell)
 
 
-class Playing:
+class PlaybookRun:
     """A playbook that has begun, by ansible-playbook as a child of ours.
 
     One that plays `apart` is beyond the terminal's Ctrl-C, and is asked to end when the thread that began it does.
@@ -133,7 +133,7 @@ class Playing:
                 argv, stdin=DEVNULL if apart else None, stdout=PIPE, stderr=errors, env=settings, new_session=apart
             )
 
-    def follow(self, tell: Callable[[Event], None] = lambda _: None) -> Mapping[str, HostEnd]:
+    def follow(self, tell: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
         """Tell each finished task as it happens, to the end; how it ended on each host.
 
         Raises HostError when it could not begin at all (no host matched, a variable is wrong).
@@ -156,10 +156,10 @@ class Playing:
             self._process.wait()
 
 
-def _follow(lines: IO[bytes], log: IO[str], tell: Callable[[Event], None]) -> dict[str, HostEnd]:
+def _follow(lines: IO[bytes], log: IO[str], tell: Callable[[TaskEvent], None]) -> dict[str, HostResult]:
     """Read events to the end; Ansible's own statistics decide, because a failure may have been expected."""
-    last: dict[str, Event] = {}
-    ends: dict[str, HostEnd] = {}
+    last: dict[str, TaskEvent] = {}
+    ends: dict[str, HostResult] = {}
     for line in lines:
         text = line.decode(errors="replace")
         log.write(text)
@@ -170,7 +170,7 @@ def _follow(lines: IO[bytes], log: IO[str], tell: Callable[[Event], None]) -> di
                 last[event.host] = event
         for host, counts in parsed.get("stats", {}).items():
             stopped = counts["failures"] or counts["unreachable"]
-            ends[host] = HostEnd(counts["changed"], last.get(host) if stopped else None)
+            ends[host] = HostResult(counts["changed"], last.get(host) if stopped else None)
     return ends
 
 
@@ -183,14 +183,14 @@ def _parsed(line: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _events(parsed: Mapping[str, Any]) -> Iterator[Event]:
+def _events(parsed: Mapping[str, Any]) -> Iterator[TaskEvent]:
     outcome = _RESULTS.get(parsed.get("_event", ""))
     if outcome is None:
         return
     for host, result in parsed["hosts"].items():
         message = "" if outcome == "ok" else message_of(result)
         stdout = "\n".join(str(one.get("stdout") or "") for one in result.get("results", [result]))
-        yield Event(host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout)
+        yield TaskEvent(host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout)
 
 
 def message_of(result: Mapping[str, Any]) -> str:

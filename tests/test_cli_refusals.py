@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.cache import Cache, Lock
+from pagecage.hosts.vm.cache import CacheLock, GuestCache
 from pagecage.process import Completed
 from tests.checkout import pagecage
 
@@ -23,9 +23,9 @@ ASKING = [
 @pytest.fixture
 def in_use(top: Path) -> Iterator[None]:
     """The guest's lock, held by this process."""
-    cache = Cache(top / "cache/pagecage/vm")
+    cache = GuestCache(top / "cache/pagecage/vm")
     cache.make()
-    lock = Lock(cache.lock_file)
+    lock = CacheLock(cache.lock_file)
     lock.acquire()
     yield
     lock.release()

@@ -13,7 +13,7 @@ import pytest
 from cyclopts import CycloptsError, MissingArgumentError
 
 from pagecage import errors
-from pagecage.agent.collectors.collector import Outcome
+from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.agent.system.procfs import DISKSTATS_FIELDS
@@ -178,7 +178,7 @@ def test_responses_are_the_same_in_schema_and_document() -> None:
 
 def test_collectors_outcomes_are_as_documented() -> None:
     entry = json.loads(PATH.read_text())["properties"]["collectors"]["additionalProperties"]
-    assert set(entry["properties"]) == set(Outcome("ok").to_json())
+    assert set(entry["properties"]) == set(CollectorResult("ok").to_json())
     assert all(f"`{status}`" in record_rows()["`collectors`"] for status in entry["properties"]["status"]["enum"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.response_units import is_timely
 from pagecage.verdicts.counters import difference, measured_seconds
 
@@ -13,7 +13,7 @@ PUBLISHED_SIZE = "full"
 """The size that a definition keeps for the figures as they were published."""
 MOSTLY = 0.5
 """CPUs used: above it a time under emulation is more the emulator's than the disk's."""
-Sides = Sequence[Sequence[Judged]]
+Sides = Sequence[Sequence[JudgedTrial]]
 
 
 def obstacle(run: Run, claim: Mapping[str, Any], sides: Sides) -> str | None:
@@ -46,7 +46,7 @@ def _cpu_bound(sides: Sides) -> str | None:
     return f"under emulation {whose} is mostly the translated CPU's" if slow else None
 
 
-def _waits_for_cpu(trial: Judged) -> bool:
+def _waits_for_cpu(trial: JudgedTrial) -> bool:
     seconds, used = measured_seconds(trial.record), difference(trial.record, "cgroup", "cpu.stat", "usage_usec")
     busy = used / 1e6 / seconds if used is not None and seconds else 0.0
     return trial.verdicts.binding_limit.verdict == "cpu" or busy > MOSTLY

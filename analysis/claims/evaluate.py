@@ -10,9 +10,9 @@ from typing import Any
 from analysis.claims.comparability import obstacle, surroundings
 from analysis.claims.kernel_trace import compare, seen
 from analysis.claims.rules import FOUR_SIDED, SIDES, TWO_SIDED, judge_config, judge_figure
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.response_units import in_unit, scale_of
-from analysis.stats.intervals import Summary, ratio, ratio_of_ratios, summarise
+from analysis.stats.intervals import MedianSummary, ratio, ratio_of_ratios, summarise
 from analysis.summaries.cells import counted, figure, is_among, is_extrapolated, matching, what_was_wrong
 
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
@@ -66,7 +66,9 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     return replace(found, why=f"{found.why} ({where})") if where else found
 
 
-def _figure(run: Run, claim: Mapping[str, Any], sides: list[list[Judged]], kept: list[list[Judged]]) -> ClaimResult:
+def _figure(
+    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], kept: list[list[JudgedTrial]]
+) -> ClaimResult:
     summary = _summary(claim, kept)
     if summary is None:
         return _result(claim, _summary(claim, sides), "no_data", missing(run, claim, sides, kept))
@@ -82,7 +84,7 @@ def _sides(claim: Mapping[str, Any]) -> int:
     return 4 if claim["rule"] in FOUR_SIDED else 2 if claim["rule"] in TWO_SIDED else 1
 
 
-def _summary(claim: Mapping[str, Any], kept: Sequence[Sequence[Judged]]) -> Summary | None:
+def _summary(claim: Mapping[str, Any], kept: Sequence[Sequence[JudgedTrial]]) -> MedianSummary | None:
     """The measured figure in the claim's unit; a plain number where sides are divided."""
     values = [[v for t in side if (v := answer(t, claim["response"])) is not None] for side in kept]
     if not all(values):
@@ -92,12 +94,12 @@ def _summary(claim: Mapping[str, Any], kept: Sequence[Sequence[Judged]]) -> Summ
     return summarise([in_unit(claim["response"], value, claim["unit"]) for value in values[0]])
 
 
-def answer(trial: Judged, response: str) -> float | None:
+def answer(trial: JudgedTrial, response: str) -> float | None:
     """A trial's figure; a killed one has none."""
     return None if trial.is_killed else figure(trial, response)
 
 
-def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[Judged]]) -> str:
+def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[JudgedTrial]]) -> str:
     """The reason, and what it rests on where that is less than a whole pass, or not a right answer."""
     trials = [trial for side in kept for trial in side]
     partial = any(is_extrapolated(trial, claim["response"]) for trial in trials)
@@ -106,7 +108,7 @@ def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[Judged
 
 
 def missing(
-    run: Run, claim: Mapping[str, Any], sides: Sequence[Sequence[Judged]], kept: Sequence[Sequence[Judged]]
+    run: Run, claim: Mapping[str, Any], sides: Sequence[Sequence[JudgedTrial]], kept: Sequence[Sequence[JudgedTrial]]
 ) -> str:
     """Why there is no figure: what the host lacks, exclusion, a treatment left out, a response nobody told.
 
@@ -128,11 +130,11 @@ def missing(
     return "no trial of it has a figure"
 
 
-def _is_all_wrong(side: Sequence[Judged]) -> bool:
+def _is_all_wrong(side: Sequence[JudgedTrial]) -> bool:
     return bool(side) and all(trial.record.outcome == "wrong_answer" for trial in side)
 
 
-def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[Judged]) -> ClaimResult:
+def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) -> ClaimResult:
     """Whether every trial that nothing excludes ended as it was published; a wrong answer is an end like another."""
     kept = counted(side, {"with_wrong_answers": True})
     if not kept:
@@ -145,7 +147,9 @@ def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[Judged]) -> Clai
     return _result(claim, " or ".join(words), "held" if held else "not_held", why, n=len(kept))
 
 
-def _decoded(run: Run, claim: Mapping[str, Any], sides: list[list[Judged]], kept: list[list[Judged]]) -> ClaimResult:
+def _decoded(
+    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], kept: list[list[JudgedTrial]]
+) -> ClaimResult:
     """Flags and sizes that the trace shows; neither the kind of CPU nor who else ran matters to them."""
     whole = [trial for trial in sides[0] if trial.is_whole]
     found = seen(run, whole, claim["response"])
@@ -164,13 +168,13 @@ def config_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> Cl
 
 
 def _result(
-    claim: Mapping[str, Any], measured: Summary | str | float | None, verdict: str, why: str, n: int = 0
+    claim: Mapping[str, Any], measured: MedianSummary | str | float | None, verdict: str, why: str, n: int = 0
 ) -> ClaimResult:
-    summary = measured if isinstance(measured, Summary) else None
+    summary = measured if isinstance(measured, MedianSummary) else None
     return ClaimResult(
         id=claim["id"], says=claim["says"], published=claim["published"],
         unit="x" if _sides(claim) > 1 else claim["unit"],
-        measured=_finite(measured.middle) if isinstance(measured, Summary) else measured,
+        measured=_finite(measured.middle) if isinstance(measured, MedianSummary) else measured,
         low=_finite(summary.low) if summary else None, high=_finite(summary.high) if summary else None,
         kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, why=why,
     )  # fmt: skip

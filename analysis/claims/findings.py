@@ -10,9 +10,9 @@ from typing import Any
 from analysis.claims.comparability import obstacle
 from analysis.claims.evaluate import EXTRAPOLATED, answer, missing
 from analysis.claims.kernel_trace import DECODED, seen
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import told
-from analysis.stats.intervals import Summary, ratio, summarise
+from analysis.stats.intervals import MedianSummary, ratio, summarise
 from analysis.summaries.cells import counted, is_extrapolated, matching, what_was_wrong
 
 _NO_VALUE = "…"
@@ -67,20 +67,20 @@ def _find(run: Run, table: Mapping[str, Any]) -> Finding:
     return _finding(table, value, unproven, _UNPROVEN, is_proven=False)
 
 
-def _is_point(trial: Judged, table: Mapping[str, Any]) -> bool:
+def _is_point(trial: JudgedTrial, table: Mapping[str, Any]) -> bool:
     """Whether it has a figure to be shown, excluded or not."""
     is_taken = bool(table.get("with_wrong_answers")) and trial.record.outcome == "wrong_answer"
     return trial.verdicts.is_data_point or is_taken
 
 
-def _summary(kept: Sequence[Sequence[Judged]], response: str) -> Summary | None:
+def _summary(kept: Sequence[Sequence[JudgedTrial]], response: str) -> MedianSummary | None:
     values = [[v for trial in side if (v := answer(trial, response)) is not None] for side in kept]
     if not all(values):
         return None
     return ratio(values[0], values[1]) if len(values) > 1 else summarise(values[0])
 
 
-def _note(run: Run, response: str, kept: Sequence[Sequence[Judged]]) -> str:
+def _note(run: Run, response: str, kept: Sequence[Sequence[JudgedTrial]]) -> str:
     hindered = obstacle(run, {"needs": "any_size", "response": response}, kept)
     partial = any(is_extrapolated(trial, response) for side in kept for trial in side)
     wrong = what_was_wrong([trial for side in kept for trial in side])
@@ -88,14 +88,14 @@ def _note(run: Run, response: str, kept: Sequence[Sequence[Judged]]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _words(kept: Sequence[Judged]) -> str | None:
+def _words(kept: Sequence[JudgedTrial]) -> str | None:
     if not kept:
         return None
     words = Counter("killed" if trial.is_killed else trial.record.outcome.replace("_", " ") for trial in kept)
     return ", ".join(f"{word} {n} of {len(kept)} times" for word, n in words.most_common())
 
 
-def _decoded(run: Run, kept: Sequence[Judged], response: str) -> str | None:
+def _decoded(run: Run, kept: Sequence[JudgedTrial], response: str) -> str | None:
     found = seen(run, kept, response)
     if not found:
         return None
@@ -105,7 +105,7 @@ def _decoded(run: Run, kept: Sequence[Judged], response: str) -> str | None:
 
 
 def _finding(
-    table: Mapping[str, Any], value: str | None, summary: Summary | None, note: str, *, is_proven: bool = True
+    table: Mapping[str, Any], value: str | None, summary: MedianSummary | None, note: str, *, is_proven: bool = True
 ) -> Finding:
     if value and "{value} times" in table["says"]:
         value = value.replace("×", "")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.data.event_counts import grown
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import read_lines
 
 DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
@@ -18,10 +18,10 @@ _WORD = re.compile(r"^(0x)?[0-9a-fA-F]*[0-9][0-9a-fA-F]*$")
 """A number, hexadecimal unless said otherwise; names of flags have no digits and other letters."""
 _RARE = 0.01
 """Words that fewer of the faults carry are a thread's first or last ones, and not what the trial is about."""
-Seen = Counter[int]
+WordCounts = Counter[int]
 
 
-def seen(run: Run, trials: Sequence[Judged], response: str) -> tuple[Seen, dict[int, list[str]]] | None:
+def seen(run: Run, trials: Sequence[JudgedTrial], response: str) -> tuple[WordCounts, dict[int, list[str]]] | None:
     """Words (or pages) by how often they came, and their flags' names; None where no trial has a trace."""
     names: dict[int, list[str]] = {}
 
@@ -44,7 +44,7 @@ def bare(name: str) -> str:
 
 
 def compare(
-    published: Any, unit: str, found: Seen, names: Mapping[int, list[str]]
+    published: Any, unit: str, found: WordCounts, names: Mapping[int, list[str]]
 ) -> tuple[str | float | None, bool, str]:
     """What was seen, whether it is what was published, and how they differ."""
     often = [word for word, count in found.most_common() if count >= _RARE * found.total()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from analysis.stats.intervals import Summary
+from analysis.stats.intervals import MedianSummary
 from pagecage.errors import PagecageError
 from pagecage.units import parse_size_bytes
 
@@ -17,12 +17,12 @@ SIDES = ("where", "over", "than", "than_over")
 """The keys of a claim's sides, in their order."""
 
 
-def judge_figure(claim: Mapping[str, Any], measured: Summary) -> Answer:
+def judge_figure(claim: Mapping[str, Any], measured: MedianSummary) -> Answer:
     """Hold a measured figure, in the claim's unit, against the published one by the claim's rule."""
     return _RULES[claim["rule"]](claim, measured)
 
 
-def _factor(claim: Mapping[str, Any], measured: Summary) -> Answer:
+def _factor(claim: Mapping[str, Any], measured: MedianSummary) -> Answer:
     published, factor = float(claim["published"]), float(claim["tolerance_factor"])
     if not published:
         return measured.middle == 0, "published is nothing at all, to which no factor applies"
@@ -32,14 +32,14 @@ def _factor(claim: Mapping[str, Any], measured: Summary) -> Answer:
     return held, f"{off:.2f} times the published figure, {word} a factor of {factor:g}"
 
 
-def _range(claim: Mapping[str, Any], measured: Summary) -> Answer:
+def _range(claim: Mapping[str, Any], measured: MedianSummary) -> Answer:
     (low, high), factor = claim["published"], float(claim["tolerance_factor"])
     held = low / factor <= measured.middle <= high * factor
     wider = f" widened by a factor of {factor:g}" if factor > 1 else ""
     return held, f"{'within' if held else 'outside'} {low:g} to {high:g}{wider}"
 
 
-def _ordering(claim: Mapping[str, Any], measured: Summary) -> Answer:
+def _ordering(claim: Mapping[str, Any], measured: MedianSummary) -> Answer:
     factor, word = float(claim["tolerance_factor"]), claim["published"]
     held = {
         "less": measured.middle < 1,
@@ -51,24 +51,24 @@ def _ordering(claim: Mapping[str, Any], measured: Summary) -> Answer:
     return held, f"{what} {measured.middle:.2f} times the other{sure}"
 
 
-def _is_apart(measured: Summary) -> bool:
+def _is_apart(measured: MedianSummary) -> bool:
     return measured.low > 1 or measured.high < 1
 
 
-def _at_most(claim: Mapping[str, Any], measured: Summary) -> Answer:
+def _at_most(claim: Mapping[str, Any], measured: MedianSummary) -> Answer:
     return measured.middle <= float(claim["published"]), f"{_share(claim, measured)} of the bound from above"
 
 
-def _at_least(claim: Mapping[str, Any], measured: Summary) -> Answer:
+def _at_least(claim: Mapping[str, Any], measured: MedianSummary) -> Answer:
     return measured.middle >= float(claim["published"]), f"{_share(claim, measured)} of the bound from below"
 
 
-def _share(claim: Mapping[str, Any], measured: Summary) -> str:
+def _share(claim: Mapping[str, Any], measured: MedianSummary) -> str:
     published = float(claim["published"])
     return f"{measured.middle / published:.2f} times" if published else "above nothing: no share"
 
 
-_RULES: dict[str, Callable[[Mapping[str, Any], Summary], Answer]] = {
+_RULES: dict[str, Callable[[Mapping[str, Any], MedianSummary], Answer]] = {
     "absolute": _factor, "ratio": _factor, "range": _range, "ordering": _ordering,
     "ordering_of_ratios": _ordering, "at_most": _at_most,
     "at_least": _at_least,

@@ -19,7 +19,7 @@ _RULE = ("rule", "response", "where", "over", "key")
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredClaim:
     """One row of the scorecard. `run` names the run that `measured` comes from; None where there is none."""
 
     id: str
@@ -41,7 +41,7 @@ class Scored:
 class Scorecard:
     """All rows, the articles they come from, and how often each verdict stands, by experiment and in all."""
 
-    rows: tuple[Scored, ...]
+    rows: tuple[ScoredClaim, ...]
     articles: Mapping[str, Mapping[str, str]]
 
     def totals(self) -> dict[str, dict[str, int]]:
@@ -65,7 +65,7 @@ def scorecard(experiments: Path, newest: Mapping[str, Run], only: str | None = N
     if only is not None and not any(only in row.experiments for row in rows):
         known = sorted({name for row in rows for name in row.experiments})
         raise PagecageError(f"no published figure belongs to {only!r}", f"one of {', '.join(known)}")
-    ground = _Ground(read_definitions(experiments), newest)
+    ground = _ClaimScorer(read_definitions(experiments), newest)
     scored = (
         _score(row, ground, (only,) if only is not None else row.experiments) for row in rows if _is_asked(row, only)
     )
@@ -111,7 +111,7 @@ def _loaded(path: Path) -> Run | None:
         return None
 
 
-class _Ground:
+class _ClaimScorer:
     """What rows are judged on: the definitions as they stand, the newest runs, and what these say."""
 
     def __init__(self, definitions: Mapping[str, Mapping[str, Any]], latest: Mapping[str, Run]) -> None:
@@ -147,7 +147,7 @@ def _number_or_text(text: str) -> float | str:
         return text
 
 
-def _score(row: PublishedFigure, ground: _Ground, names: Sequence[str]) -> Scored:
+def _score(row: PublishedFigure, ground: _ClaimScorer, names: Sequence[str]) -> ScoredClaim:
     """The row's own experiment answers; another that tests it too does where that one has not been run."""
     if row.untestable:
         return _unmeasured(row, names[0], "untestable", row.untestable)
@@ -163,15 +163,15 @@ def _score(row: PublishedFigure, ground: _Ground, names: Sequence[str]) -> Score
     return _unmeasured(row, names[0], "not_run", str(answers[able[0]]))
 
 
-def _unmeasured(row: PublishedFigure, experiment: str, verdict: str, why: str) -> Scored:
-    return Scored(
+def _unmeasured(row: PublishedFigure, experiment: str, verdict: str, why: str) -> ScoredClaim:
+    return ScoredClaim(
         row.id, experiment, row.says, _number_or_text(row.published), row.unit, None, None, None, 0, verdict, why,
         row.remark, None,
     )  # fmt: skip
 
 
-def _measured(row: PublishedFigure, experiment: str, result: ClaimResult, run: Run | None) -> Scored:
-    return Scored(
+def _measured(row: PublishedFigure, experiment: str, result: ClaimResult, run: Run | None) -> ScoredClaim:
+    return ScoredClaim(
         row.id, experiment, result.says, result.published, result.unit, result.measured, result.low, result.high,
         result.n, result.verdict, result.why, row.remark, str(run.plan["run_id"]) if run else None,
     )  # fmt: skip

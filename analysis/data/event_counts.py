@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import read_lines
 
 
 def grown(
-    run: Run, trial: Judged, probe: str, key: Callable[[Mapping[str, Any]], Any], collector: str = "bpftrace"
+    run: Run, trial: JudgedTrial, probe: str, key: Callable[[Mapping[str, Any]], Any], collector: str = "bpftrace"
 ) -> Counter[Any]:
     """How often each kind of a probe's event came from `go` on; the trace's own counts are cumulative."""
     if not trial.record.measured:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.data.event_counts import grown
-from analysis.data.load import Judged, Run, Treatment
+from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.data.series import STALLS, Series
 from analysis.data.traces import read_lines, trace_path
 from analysis.formatting import label
@@ -32,11 +32,11 @@ def trial_frame(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _trial_row(trial: Judged) -> dict[str, Any]:
+def _trial_row(trial: JudgedTrial) -> dict[str, Any]:
     return {**trial.record.treatment, **_trial_columns(trial), **trial.record.response}
 
 
-def _trial_columns(trial: Judged) -> dict[str, Any]:
+def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
     record, verdicts = trial.record, trial.verdicts
     return {
         "trial_id": record.trial_id,
@@ -66,7 +66,7 @@ def trace_frame(run: Run) -> pd.DataFrame:
     return pd.DataFrame({**_repeated([trial for trial, _ in parts], lengths), **columns})
 
 
-def _rates(trial: Judged) -> dict[str, np.ndarray]:
+def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
     """Rates over half a second, which smooths what blk-throttle lets through a slice at a time; in short parts less."""
     steps = 2 if (measured_seconds(trial.record) or 0) < SHORT_SECONDS else 5
     series, measured = trial.series, trial.record.measured or {}
@@ -105,7 +105,7 @@ def _grown(total: Sequence[float], steps: int) -> np.ndarray:
     return difference
 
 
-def _repeated(trials: Sequence[Judged], lengths: Sequence[int]) -> dict[str, Any]:
+def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str, Any]:
     """The columns that name a trial, one value a row; names are kept once, since there are many rows and few trials."""
     known = [{**_identity(trial), "measured_seconds": measured_seconds(trial.record)} for trial in trials]
     columns: dict[str, Any] = {}
@@ -124,7 +124,7 @@ def iostat_frame(run: Run) -> pd.DataFrame:
     return _stack(run, _iostat_rows, "wall")
 
 
-def _iostat_rows(run: Run, trial: Judged) -> Iterator[dict[str, Any]]:
+def _iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
     file = trace_path(run.path, trial.record, "iostat")
     if not file:
         return
@@ -171,13 +171,13 @@ def _name(entry: Mapping[str, Any], key: str) -> Any:
     return " ".join(entry["vm_flag_names"]) if key == "vm_flags" and entry.get("vm_flag_names") else entry[key]
 
 
-def _identity(trial: Judged) -> dict[str, Any]:
+def _identity(trial: JudgedTrial) -> dict[str, Any]:
     record = trial.record
     names = {"trial_id": record.trial_id, "treatment": label(dict(record.treatment)), "repeat": record.repeat}
     return {**names, "is_included": trial.is_included}
 
 
-def _stack(run: Run, rows_of: Callable[[Run, Judged], Iterator[Mapping[str, Any]]], clock: str) -> pd.DataFrame:
+def _stack(run: Run, rows_of: Callable[[Run, JudgedTrial], Iterator[Mapping[str, Any]]], clock: str) -> pd.DataFrame:
     """All trials' rows below one another, with `seconds` since `go` by the given clock."""
     key = "start_monotonic_seconds" if clock == "t" else "start_wall_seconds"
     rows = []

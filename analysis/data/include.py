@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.data.load import Judged, Run, with_let_in
+from analysis.data.load import JudgedTrial, Run, with_let_in
 from pagecage.errors import PagecageError
 
 VERDICTS = ("limits", "cache_state_reached", "host_quiet")
 """Verdicts that exclude a trial where they fail."""
 
 
-def failed_verdicts(trial: Judged) -> frozenset[str]:
+def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
     """The verdicts that exclude a trial."""
     verdicts = trial.verdicts
     failed = {

@@ -39,7 +39,7 @@ def in_order(levels: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Which factors go down a table, which across (None: one row a treatment), and which have one level alone."""
 
     down: tuple[str, ...]
@@ -47,7 +47,7 @@ class Layout:
     constant: Mapping[str, str]
 
 
-def layout(factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]) -> Layout:
+def layout(factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]) -> TableLayout:
     """Lay out the planned treatments: the last factor across where that fits and leaves few cells empty."""
     treatments = list(planned)
     used = {name: [level for level in factors[name] if any(t[name] == level for t in treatments)] for name in factors}
@@ -57,4 +57,4 @@ def layout(factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, 
     rows = {tuple(t[name] for name in down) for t in treatments}
     filled = len(treatments) / max(1, len(rows) * len(used[across]))
     fits = down and len(used[across]) <= _MANY_ACROSS and len(varying) < _MANY_FACTORS and filled >= _FULL
-    return Layout(tuple(down) if fits else tuple(varying), across if fits else None, constant)
+    return TableLayout(tuple(down) if fits else tuple(varying), across if fits else None, constant)

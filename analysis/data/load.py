@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.data.levels import Layout, in_order, layout
+from analysis.data.levels import TableLayout, in_order, layout
 from analysis.data.series import Series, series_of
 from analysis.data.traces import read_lines
 from analysis.data.validate import check_records, read_facts, read_plan
@@ -23,7 +23,7 @@ _STRANGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, Valu
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTrial:
     """The last attempt of one trial with its verdicts and its sampler's series."""
 
     record: Record
@@ -68,7 +68,7 @@ class Run:
     path: Path
     plan: Mapping[str, Any]
     facts: tuple[Mapping[str, Any], ...]
-    trials: tuple[Judged, ...]
+    trials: tuple[JudgedTrial, ...]
     attempts: int
     too_wide: Mapping[tuple[str, ...], float | None] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Run:
         return {name: in_order(levels) for name, levels in self.definition["factors"].items()}
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TableLayout:
         """How its treatments stand in a table."""
         return layout(self.factors, (trial["treatment"] for trial in self.plan["trials"]))
 
@@ -118,10 +118,10 @@ def load_run(path: Path) -> Run:
     return Run(path, narrowed, read_facts(path), judged, len(records), too_wide(plan, last))
 
 
-def _judged(path: Path, record: Record) -> Judged:
+def _judged(path: Path, record: Record) -> JudgedTrial:
     try:
         rows = read_lines(path, record, "sampler")
-        return Judged(record, judge(record, rows), series_of(rows))
+        return JudgedTrial(record, judge(record, rows), series_of(rows))
     except _STRANGE as error:
         why = why_unreadable(error)
         raise PagecageError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import label
 
 _MOMENTS = ("before", "after", "totals")
@@ -33,7 +33,7 @@ def counter_frame(run: Run) -> pd.DataFrame:
     return frame
 
 
-def _counters(trial: Judged) -> Iterator[dict[str, Any]]:
+def _counters(trial: JudgedTrial) -> Iterator[dict[str, Any]]:
     read = {moment: dict(_flat(trial.record.counters.get(moment) or {})) for moment in _MOMENTS}
     for place in dict.fromkeys(place for values in read.values() for place in values):
         source, _, counter = place.partition(".")
@@ -49,7 +49,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, flo
             yield f"{prefix}{key}", value
 
 
-def _identity(trial: Judged) -> dict[str, Any]:
+def _identity(trial: JudgedTrial) -> dict[str, Any]:
     record = trial.record
     names = {"trial_id": record.trial_id, "treatment": label(dict(record.treatment)), "repeat": record.repeat}
     return {**names, "is_included": trial.is_included}

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures.latencies import percentiles, rarity
-from analysis.figures.style import Look
-from analysis.figures.timelines import Lane
+from analysis.figures.style import TreatmentStyle
+from analysis.figures.timelines import TimelinePanel
 from analysis.formatting import quantity, title
 from analysis.summaries.sweeps import Sweep, sentences
 
@@ -17,7 +17,7 @@ _MOST_NAMED = 6
 """A sentence that names more treatments than this is no sentence."""
 
 
-def of_strip(trial_df: pd.DataFrame, response: str, look: Mapping[str, Look]) -> str:
+def of_strip(trial_df: pd.DataFrame, response: str, look: Mapping[str, TreatmentStyle]) -> str:
     """The treatments with the least and the largest median."""
     counts = bool((trial_df["is_included"] & trial_df[response].notna()).any()) if response in trial_df else False
     what = "one point a trial" if counts else "one point a trial, none of which counts"
@@ -49,7 +49,7 @@ def of_curve(lines: Mapping[str, pd.DataFrame], factor: str, levels: Sequence[st
     return f"{title(response)} over {factor.replace('_', ' ')}: {_some(told)}"
 
 
-def of_latency(what: str, trial_df: pd.DataFrame, latency_df: pd.DataFrame, look: Mapping[str, Look]) -> str:
+def of_latency(what: str, trial_df: pd.DataFrame, latency_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]) -> str:
     """What one in a hundred exceeds, where that is least and where it is most."""
     counted = latency_df[latency_df["is_included"] & (latency_df["what"] == what)]
     found = {str(name): _one_in_a_hundred(rows) for name, rows in counted.groupby("treatment", sort=False)}
@@ -66,7 +66,9 @@ def _one_in_a_hundred(rows: pd.DataFrame) -> float:
     return float(values[shares >= 0.01][-1])
 
 
-def of_lanes(fine_df: pd.DataFrame, names: Sequence[str], lanes: Sequence[Lane], look: Mapping[str, Look]) -> str:
+def of_lanes(
+    fine_df: pd.DataFrame, names: Sequence[str], lanes: Sequence[TimelinePanel], look: Mapping[str, TreatmentStyle]
+) -> str:
     """The mean of each lane within the measured part, by treatment."""
     inside = fine_df[(fine_df["seconds"] >= 0) & (fine_df["seconds"] <= fine_df["measured_seconds"])]
     told = []
@@ -81,7 +83,7 @@ def of_lanes(fine_df: pd.DataFrame, names: Sequence[str], lanes: Sequence[Lane],
     return f"Over time, on average: {_some(told)}"
 
 
-def of_residency(shown: Mapping[str, pd.DataFrame], look: Mapping[str, Look]) -> str:
+def of_residency(shown: Mapping[str, pd.DataFrame], look: Mapping[str, TreatmentStyle]) -> str:
     """How much of the data was resident at first, at most and at last."""
     told = []
     for name, rows in shown.items():
@@ -91,7 +93,7 @@ def of_residency(shown: Mapping[str, pd.DataFrame], look: Mapping[str, Look]) ->
     return f"Resident share of the data over time. {_some(told)}"
 
 
-def of_readahead(readahead_df: pd.DataFrame, look: Mapping[str, Look]) -> str:
+def of_readahead(readahead_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]) -> str:
     """The size that each treatment's requests had most often."""
     told = []
     for name, rows in readahead_df.groupby("treatment", sort=False):
@@ -116,7 +118,7 @@ def _medians(trial_df: pd.DataFrame, response: str) -> dict[str, float]:
     return {str(name): float(value) for name, value in rows.groupby("treatment")[response].median().dropna().items()}
 
 
-def _extremes(found: Mapping[str, float], response: str, look: Mapping[str, Look]) -> str:
+def _extremes(found: Mapping[str, float], response: str, look: Mapping[str, TreatmentStyle]) -> str:
     if not found:
         return "no trial counts"
     order = sorted(found, key=lambda name: found[name])

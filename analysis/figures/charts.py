@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from analysis.figures import panels
-from analysis.figures.style import Look
+from analysis.figures.style import TreatmentStyle
 from analysis.formatting import quantity, title
 
 WIDTH = 10.8
@@ -21,7 +21,7 @@ ACROSS = 4
 
 
 def strip_figure(
-    trial_df: pd.DataFrame, response: str, look: Mapping[str, Look], marks: Mapping[str, float] | None = None
+    trial_df: pd.DataFrame, response: str, look: Mapping[str, TreatmentStyle], marks: Mapping[str, float] | None = None
 ) -> Figure:
     """Every trial as a point; `marks` are values to draw a line at."""
     look = {name: one for name, one in look.items() if name in set(trial_df["treatment"])}
@@ -45,13 +45,13 @@ def two_lines(name: str) -> str:
     return f"{head}\n{last}"
 
 
-def changing_residency(vmtouch_df: pd.DataFrame, look: Mapping[str, Look]) -> dict[str, pd.DataFrame]:
+def changing_residency(vmtouch_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]) -> dict[str, pd.DataFrame]:
     """By treatment the rows of the first trial whose resident pages are not the same all the time."""
     found = {name: _changing(vmtouch_df[vmtouch_df["treatment"] == name]) for name in look}
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
-def residency_figure(shown: Mapping[str, pd.DataFrame], look: Mapping[str, Look]) -> Figure | None:
+def residency_figure(shown: Mapping[str, pd.DataFrame], look: Mapping[str, TreatmentStyle]) -> Figure | None:
     """One panel for each of these trials; None where there is none."""
     if not shown:
         return None
@@ -65,7 +65,7 @@ def residency_figure(shown: Mapping[str, pd.DataFrame], look: Mapping[str, Look]
     return figure
 
 
-def _residency_panel(axes: Axes, rows: pd.DataFrame, look: Look) -> None:
+def _residency_panel(axes: Axes, rows: pd.DataFrame, look: TreatmentStyle) -> None:
     panels.residency(axes, rows, look.colour)
     axes.set_title(two_lines(look.name))
     axes.set_xlabel("place in the file, %")
@@ -81,7 +81,7 @@ def _changing(rows: pd.DataFrame) -> pd.DataFrame | None:
     return None
 
 
-def readahead_figure(readahead_df: pd.DataFrame, look: Mapping[str, Look]) -> Figure | None:
+def readahead_figure(readahead_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]) -> Figure | None:
     """Sizes of the kernel's read-ahead requests, in pages, by treatment."""
     if readahead_df.empty:
         return None

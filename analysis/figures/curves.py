@@ -11,12 +11,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from analysis.data.load import Run
 from analysis.figures.charts import TWO_DECADES, WIDTH
-from analysis.figures.style import COLOURS, GREY, LINES, MARKERS, Look, numeric_factor
+from analysis.figures.style import COLOURS, GREY, LINES, MARKERS, TreatmentStyle, numeric_factor
 from analysis.formatting import label, quantity, title
 from analysis.summaries.cells import treatments
 
 
-def curve_figure(run: Run, trial_df: pd.DataFrame, response: str, look: Mapping[str, Look]) -> Figure | None:
+def curve_figure(run: Run, trial_df: pd.DataFrame, response: str, look: Mapping[str, TreatmentStyle]) -> Figure | None:
     """The response over the numeric factor, one line for each combination of the others; None without such a factor."""
     numeric = numeric_factor(run)
     if numeric is None or response not in trial_df:
@@ -55,7 +55,12 @@ def _places(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _curve(
-    axes: Axes, rows: pd.DataFrame, factor: str, places: Mapping[str, float], response: str, look: Mapping[str, Look]
+    axes: Axes,
+    rows: pd.DataFrame,
+    factor: str,
+    places: Mapping[str, float],
+    response: str,
+    look: Mapping[str, TreatmentStyle],
 ) -> None:
     """A point a trial and a line through the medians; grey where each of its treatments has a colour of its own."""
     drawn = [look[name] for name in rows["treatment"]]

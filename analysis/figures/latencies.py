@@ -16,11 +16,11 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.data.event_counts import grown
 from analysis.data.hdr_histogram import decode
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import trace_path
 from analysis.figures.charts import WIDTH
 from analysis.figures.curves import legend, quantities
-from analysis.figures.style import MOST_GROUPS, Look
+from analysis.figures.style import MOST_GROUPS, TreatmentStyle
 from analysis.formatting import label
 
 COLUMNS = ("trial_id", "treatment", "is_included", "what", "us", "count")
@@ -45,7 +45,7 @@ def latency_frame(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"is_included": bool})
 
 
-def _histograms(run: Run, trial: Judged) -> Iterator[tuple[str, Mapping[float, int]]]:
+def _histograms(run: Run, trial: JudgedTrial) -> Iterator[tuple[str, Mapping[float, int]]]:
     end = (trial.record.workload or {}).get("end") or {}
     for key, text in end.items():
         if key.endswith(_HDR) and text:
@@ -55,7 +55,7 @@ def _histograms(run: Run, trial: Judged) -> Iterator[tuple[str, Mapping[float, i
         yield what, grown(run, trial, f"{what}_us", lambda entry: entry["us"], "blocklat")
 
 
-def _fio(run: Run, trial: Judged) -> dict[float, int]:
+def _fio(run: Run, trial: JudgedTrial) -> dict[float, int]:
     """fio's bins of all jobs together; none without its report."""
     file, bins = trace_path(run.path, trial.record, "fio"), Counter[float]()
     try:
@@ -89,7 +89,9 @@ def rarity(counts: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return values[kept], shares[kept]
 
 
-def latency_figures(trial_df: pd.DataFrame, latency_df: pd.DataFrame, look: Mapping[str, Look]) -> dict[str, Figure]:
+def latency_figures(
+    trial_df: pd.DataFrame, latency_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]
+) -> dict[str, Figure]:
     """For each latency a figure of it by what it is of; both axes are logarithmic, the rarest stand at the right."""
     told = {what.rpartition("_")[0]: named for what, named in percentiles(list(trial_df.columns)).items()}
     counted = latency_df[latency_df["is_included"]]
@@ -103,7 +105,9 @@ def latency_figures(trial_df: pd.DataFrame, latency_df: pd.DataFrame, look: Mapp
     return found
 
 
-def _figure(rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, look: Mapping[str, Look]) -> Figure:
+def _figure(
+    rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, look: Mapping[str, TreatmentStyle]
+) -> Figure:
     """One panel; where too many lines would cross in it one for each level along which treatments are alike."""
     names = [name for name in look if name in {*rows["treatment"], *counts["treatment"]}]
     levels = list(dict.fromkeys(look[name].along for name in names)) if len(names) > MOST_GROUPS else [""]
@@ -122,7 +126,7 @@ def _figure(rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame
 
 
 def _line(
-    axes: Axes, rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, look: Look, said: str
+    axes: Axes, rows: pd.DataFrame, named: Mapping[str, float], counts: pd.DataFrame, look: TreatmentStyle, said: str
 ) -> None:
     if len(counts):
         _whole(axes, counts, look, said)
@@ -130,7 +134,7 @@ def _line(
         _points(axes, rows, named, look, said)
 
 
-def _whole(axes: Axes, counts: pd.DataFrame, look: Look, said: str) -> None:
+def _whole(axes: Axes, counts: pd.DataFrame, look: TreatmentStyle, said: str) -> None:
     """A histogram as steps, ending in a mark at the slowest of all."""
     values, shares = rarity(counts)
     shown = values > 0
@@ -140,7 +144,7 @@ def _whole(axes: Axes, counts: pd.DataFrame, look: Look, said: str) -> None:
     )  # fmt: skip
 
 
-def _points(axes: Axes, rows: pd.DataFrame, named: Mapping[str, float], look: Look, said: str) -> None:
+def _points(axes: Axes, rows: pd.DataFrame, named: Mapping[str, float], look: TreatmentStyle, said: str) -> None:
     """The medians of percentiles over trials."""
     order = sorted(named, key=lambda column: -named[column])
     middle = rows[order].median()

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
-from analysis.figures.style import GREY, INK, Look
+from analysis.figures.style import GREY, INK, TreatmentStyle
 
 JITTER = 0.16
 BAR_HEIGHT = 0.08
@@ -24,7 +24,7 @@ FEWEST_BARS = 8
 BAR = {" ": 0.0, "o": 0.5, "O": 1.0}
 
 
-def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, Look]) -> Axes:
+def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, TreatmentStyle]) -> Axes:
     """One point a trial on a log axis, a stroke at the median of the included ones; killed trials at the right."""
     names = list(look)
     for place, name in enumerate(names):
@@ -44,7 +44,7 @@ def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, 
     return axes
 
 
-def _points(axes: Axes, x: pd.Series[float], y: np.ndarray, look: Look, *, is_included: bool) -> None:
+def _points(axes: Axes, x: pd.Series[float], y: np.ndarray, look: TreatmentStyle, *, is_included: bool) -> None:
     """Points of one treatment; hollow where they are excluded."""
     face = look.colour if is_included else "none"
     if len(x):
@@ -61,7 +61,12 @@ def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def timeline(
-    axes: Axes, fine_df: pd.DataFrame, second_df: pd.DataFrame, column: str, look: Look, cap: float | None = None
+    axes: Axes,
+    fine_df: pd.DataFrame,
+    second_df: pd.DataFrame,
+    column: str,
+    look: TreatmentStyle,
+    cap: float | None = None,
 ) -> Axes:
     """A figure over time: the 10 Hz series as lines, one a trial, iostat's seconds as marks, a cap dashed."""
     for rows in _thinned(fine_df, column):
@@ -164,7 +169,7 @@ def _shades(colour: str) -> LinearSegmentedColormap:
     return LinearSegmentedColormap.from_list("resident", [(*rgb, 0.0), (*rgb, 0.4), (*rgb, 1.0)])
 
 
-def readahead(axes: Axes, readahead_df: pd.DataFrame, look: Mapping[str, Look]) -> Axes:
+def readahead(axes: Axes, readahead_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]) -> Axes:
     """How large read-ahead requests were: a dot a size, its area the share of that treatment's requests."""
     names = [name for name in look if name in set(readahead_df["treatment"])]
     for place, name in enumerate(names):

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from analysis.figures.style import COLOURS, MARKERS
-from analysis.summaries.comparison import Comparison, Row, letter, name_of
+from analysis.summaries.comparison import Comparison, ComparisonRow, letter, name_of
 
 _WIDTH = 10.8
 _NOISE = "#8A8A8A"
@@ -20,7 +20,7 @@ RATIO_ALT = "Ratios of medians with their intervals, the noise floor grey"
 _APART = tuple(COLOURS[place] for place in (0, 4, 2, 3, 5, 1, 6))
 
 
-def ratio_figure(comparison: Comparison, rows: Sequence[Row]) -> Figure | None:
+def ratio_figure(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Figure | None:
     """Draw the ratios with their intervals on a log axis, the noise floor as a band around 1; None without ratios."""
     drawn = [row for row in rows if any(change.ratio and change.ratio.low > 0 for change in row.changes)]
     if not drawn:
@@ -30,7 +30,7 @@ def ratio_figure(comparison: Comparison, rows: Sequence[Row]) -> Figure | None:
     return figure
 
 
-def _draw(figure: Figure, comparison: Comparison, rows: Sequence[Row]) -> None:
+def _draw(figure: Figure, comparison: Comparison, rows: Sequence[ComparisonRow]) -> None:
     axes, count = figure.subplots(), len(comparison.runs) - 1
     axes.axvline(1, color=_NOISE, lw=1)
     for place, row in enumerate(rows):

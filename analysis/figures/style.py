@@ -54,7 +54,7 @@ _STYLE = {
 
 
 @dataclass(frozen=True)
-class Look:
+class TreatmentStyle:
     """How one treatment is drawn, and its name beside others: without the factors that do not vary.
 
     Treatments that differ only along the axis of a curve are one `group`: they share the colour, and markers tell them
@@ -70,7 +70,7 @@ class Look:
     along: str
 
 
-def looks(run: Run) -> dict[str, Look]:
+def looks(run: Run) -> dict[str, TreatmentStyle]:
     """A look for each treatment's label, the same in every figure of a report."""
     varying = [name for name in run.factors if name not in run.layout.constant]
     numeric = numeric_factor(run)
@@ -83,7 +83,7 @@ def looks(run: Run) -> dict[str, Look]:
         place = number if others == [along] else run.factors[along].index(treatment[along]) + number // len(COLOURS)
         name = label({factor: treatment[factor] for factor in varying})
         drawn = COLOURS[number % len(COLOURS)], MARKERS[place % len(MARKERS)], LINES[place % len(LINES)]
-        found[label(dict(treatment))] = Look(name, *drawn, told, number, f"{unit}{treatment[along]}")
+        found[label(dict(treatment))] = TreatmentStyle(name, *drawn, told, number, f"{unit}{treatment[along]}")
     return found
 
 

@@ -11,9 +11,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from analysis.figures.charts import WIDTH
 from analysis.figures.curves import legend, quantities
-from analysis.figures.style import GREY, INK, Look
+from analysis.figures.style import GREY, INK, TreatmentStyle
 from analysis.formatting import title
-from analysis.summaries.sweeps import Point, Sweep
+from analysis.summaries.sweeps import Sweep, SweepPoint
 
 _THROUGH = {
     "IOReadBandwidthMax": "device_read_bytes_per_second", "IOWriteBandwidthMax": "device_write_bytes_per_second",
@@ -23,7 +23,9 @@ _THROUGH = {
 FEWEST_POINTS = 2
 
 
-def sweep_figure(sweep: Sweep, factor: str, trial_df: pd.DataFrame, look: Mapping[str, Look]) -> Figure | None:
+def sweep_figure(
+    sweep: Sweep, factor: str, trial_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]
+) -> Figure | None:
     """Left the time over the limit, right what went through; the knee is a line. None below two measured values."""
     points = [point for point in sweep.points if point.measured_seconds is not None]
     if len(points) < FEWEST_POINTS:
@@ -41,7 +43,7 @@ def sweep_figure(sweep: Sweep, factor: str, trial_df: pd.DataFrame, look: Mappin
     return figure
 
 
-def _times(axes: Axes, points: Sequence[Point], colours: Mapping[str, str]) -> None:
+def _times(axes: Axes, points: Sequence[SweepPoint], colours: Mapping[str, str]) -> None:
     measured = [(point, point.measured_seconds) for point in points if point.measured_seconds is not None]
     axes.plot([point.value for point, _ in measured], [y for _, y in measured], color=GREY, lw=1.6, label="measured")
     for point, seconds in measured:
@@ -57,7 +59,12 @@ def _times(axes: Axes, points: Sequence[Point], colours: Mapping[str, str]) -> N
 
 
 def _through(
-    axes: Axes, points: Sequence[Point], trial_df: pd.DataFrame, factor: str, response: str, colours: Mapping[str, str]
+    axes: Axes,
+    points: Sequence[SweepPoint],
+    trial_df: pd.DataFrame,
+    factor: str,
+    response: str,
+    colours: Mapping[str, str],
 ) -> None:
     """A point a trial, a line through the medians, and the cap against itself: nothing may stand above that."""
     for point in points:

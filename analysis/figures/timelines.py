@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 from analysis.data.load import Run
 from analysis.figures import panels
 from analysis.figures.charts import ACROSS, WIDTH, two_lines
-from analysis.figures.style import Look
+from analysis.figures.style import TreatmentStyle
 from analysis.formatting import label, quantity
 
 MOVES_BYTES = 1_000_000
@@ -26,7 +26,7 @@ _SELDOM = 0.02
 
 
 @dataclass(frozen=True)
-class Lane:
+class TimelinePanel:
     """One figure over time: its column, what it is called as a response, its words, the cap that may hold it."""
 
     column: str
@@ -36,44 +36,46 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Direction:
+class TrafficDirection:
     """A way of the disk's traffic: its total in the records, and its lanes."""
 
     total: str
-    lanes: tuple[Lane, Lane]
+    lanes: tuple[TimelinePanel, TimelinePanel]
 
 
-READ = Direction("device_read_bytes", (
-    Lane("read_bytes_per_second", "bytes_per_second", "read from the disk", "IOReadBandwidthMax"),
-    Lane("reads_per_second", "reads_per_second", "reads", "IOReadIOPSMax"),
+READ = TrafficDirection("device_read_bytes", (
+    TimelinePanel("read_bytes_per_second", "bytes_per_second", "read from the disk", "IOReadBandwidthMax"),
+    TimelinePanel("reads_per_second", "reads_per_second", "reads", "IOReadIOPSMax"),
 ))  # fmt: skip
-WRITE = Direction("device_write_bytes", (
-    Lane("write_bytes_per_second", "bytes_per_second", "written to the disk", "IOWriteBandwidthMax"),
-    Lane("writes_per_second", "writes_per_second", "writes", "IOWriteIOPSMax"),
+WRITE = TrafficDirection("device_write_bytes", (
+    TimelinePanel("write_bytes_per_second", "bytes_per_second", "written to the disk", "IOWriteBandwidthMax"),
+    TimelinePanel("writes_per_second", "writes_per_second", "writes", "IOWriteIOPSMax"),
 ))  # fmt: skip
 _STATES = (
-    Lane("bytes_per_io", "io_bytes", "size of an I/O"),
-    Lane("resident_bytes", "resident_bytes", "resident"),
-    Lane("refaults_per_second", "refaults_per_second", "refaults"),
-    Lane("io_stalled_fraction", "io_stalled_fraction", "waited for I/O"),
-    Lane("memory_stalled_fraction", "memory_stalled_fraction", "waited for memory"),
+    TimelinePanel("bytes_per_io", "io_bytes", "size of an I/O"),
+    TimelinePanel("resident_bytes", "resident_bytes", "resident"),
+    TimelinePanel("refaults_per_second", "refaults_per_second", "refaults"),
+    TimelinePanel("io_stalled_fraction", "io_stalled_fraction", "waited for I/O"),
+    TimelinePanel("memory_stalled_fraction", "memory_stalled_fraction", "waited for memory"),
 )
 
 
-def busy(trial_df: pd.DataFrame, fine_df: pd.DataFrame, look: Mapping[str, Look]) -> tuple[Direction, list[str]]:
+def busy(
+    trial_df: pd.DataFrame, fine_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]
+) -> tuple[TrafficDirection, list[str]]:
     """The way in which the trials moved more, and the treatments that moved something worth drawing in time."""
     way = _direction(trial_df)
     moved = trial_df[trial_df[way.total] > MOVES_BYTES]["treatment"] if way.total in trial_df else ()
     return way, [name for name in look if name in set(moved) & set(fine_df["treatment"])]
 
 
-def _direction(trial_df: pd.DataFrame) -> Direction:
+def _direction(trial_df: pd.DataFrame) -> TrafficDirection:
     written, read = (trial_df.get(way.total, pd.Series(dtype=float)).sum() for way in (WRITE, READ))
     return WRITE if written > read else READ
 
 
 def timeline_figure(
-    run: Run, trial_df: pd.DataFrame, fine_df: pd.DataFrame, second_df: pd.DataFrame, look: Mapping[str, Look]
+    run: Run, trial_df: pd.DataFrame, fine_df: pd.DataFrame, second_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]
 ) -> Figure | None:
     """MB/s above, I/Os a second below, for every treatment that used the disk: reads, or writes where they are more."""
     way, names = busy(trial_df, fine_df, look)
@@ -82,27 +84,31 @@ def timeline_figure(
     return _lanes(run, names, way.lanes, fine_df, second_df, look)
 
 
-def states(fine_df: pd.DataFrame, names: Sequence[str]) -> list[Lane]:
+def states(fine_df: pd.DataFrame, names: Sequence[str]) -> list[TimelinePanel]:
     """Size of an I/O, what is resident, refaults and stalls; without those that these treatments never had."""
     shown = fine_df[fine_df["treatment"].isin(list(names))]
     return [lane for lane in _STATES if _has_something(shown, lane)]
 
 
 def state_figure(
-    run: Run, names: Sequence[str], lanes: Sequence[Lane], fine_df: pd.DataFrame, look: Mapping[str, Look]
+    run: Run,
+    names: Sequence[str],
+    lanes: Sequence[TimelinePanel],
+    fine_df: pd.DataFrame,
+    look: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
     """What went on in memory while the disk was used, in these lanes."""
     return _lanes(run, names, lanes, fine_df, fine_df.iloc[:0], look) if names and lanes else None
 
 
-def _has_something(fine_df: pd.DataFrame, lane: Lane) -> bool:
+def _has_something(fine_df: pd.DataFrame, lane: TimelinePanel) -> bool:
     most = fine_df[lane.column].max() if lane.column in fine_df else 0
     return bool(most > (_SELDOM if lane.response.endswith("_fraction") else 0))
 
 
 def _lanes(
-    run: Run, names: Sequence[str], lanes: Sequence[Lane], fine_df: pd.DataFrame, second_df: pd.DataFrame,
-    look: Mapping[str, Look],
+    run: Run, names: Sequence[str], lanes: Sequence[TimelinePanel], fine_df: pd.DataFrame, second_df: pd.DataFrame,
+    look: Mapping[str, TreatmentStyle],
 ) -> Figure:  # fmt: skip
     height = -(-len(names) // ACROSS)
     figure = Figure(figsize=(WIDTH, _LANE_INCHES * len(lanes) * height), layout="constrained")
@@ -121,7 +127,12 @@ def _lanes(
 
 
 def _pile(
-    run: Run, pile: Sequence[Axes], name: str, lanes: Sequence[Lane], frames: Sequence[pd.DataFrame], look: Look
+    run: Run,
+    pile: Sequence[Axes],
+    name: str,
+    lanes: Sequence[TimelinePanel],
+    frames: Sequence[pd.DataFrame],
+    look: TreatmentStyle,
 ) -> None:
     """One treatment's lanes over the same time, the measured part on white."""
     requested = _caps(run, name)
@@ -137,7 +148,7 @@ def _pile(
     pile[-1].set_xlabel("seconds since go")
 
 
-def _upright(axes: Axes, lane: Lane, most: float) -> None:
+def _upright(axes: Axes, lane: TimelinePanel, most: float) -> None:
     """The vertical axis from 0: shares to 1, what never was as far as others have it, bytes in powers of two."""
     top = axes.get_ylim()[1]
     drawn = any(np.nanmax(line.get_ydata(), initial=0) > 0 for line in axes.lines)

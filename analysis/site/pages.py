@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 
 from analysis.claims.findings import Finding, find
-from analysis.claims.scorecard import VERDICTS, Scorecard, Scored, count
+from analysis.claims.scorecard import VERDICTS, Scorecard, ScoredClaim, count
 from analysis.data.load import Run
 from analysis.formatting import MARKS, published_figure, words_of
 from analysis.views.scorecard import measured_figure
@@ -119,7 +119,7 @@ A heading sorts; the buttons narrow the table down.
 """
 
 
-def _row(row: Scored, reports: set[str]) -> str:
+def _row(row: ScoredClaim, reports: set[str]) -> str:
     name = escape(row.experiment)
     link = f'<a href="reports/{name}.html">{name}</a>' if row.experiment in reports else name
     verdict = f'<b class="{row.verdict}">{_name(row.verdict)}</b><small>{escape(row.why)}</small>'

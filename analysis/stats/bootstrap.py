@@ -24,7 +24,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Law:
+class MedianDistribution:
     """The values that a resample's median can take, in order, each one's probability, and these summed up."""
 
     values: tuple[float, ...]
@@ -37,7 +37,7 @@ class Law:
         return self.cumulative[place - 1] if place else 0.0
 
 
-def law_of_median(values: Sequence[float]) -> Law:
+def law_of_median(values: Sequence[float]) -> MedianDistribution:
     """How the median of a resample (as many values, drawn with replacement) is distributed. Raises ValueError on none.
 
     The k-th smallest value is at most x(i) when k or more of n draws are: a binomial tail with probability i / n.
@@ -51,7 +51,9 @@ def law_of_median(values: Sequence[float]) -> Law:
         if weight > _NEGLIGIBLE:
             total[value] = total.get(value, 0.0) + weight
     known = sorted(total)
-    return Law(tuple(known), tuple(total[v] for v in known), tuple(itertools.accumulate(total[v] for v in known)))
+    return MedianDistribution(
+        tuple(known), tuple(total[v] for v in known), tuple(itertools.accumulate(total[v] for v in known))
+    )
 
 
 def _odd(ordered: Sequence[float], n: int) -> list[tuple[float, float]]:

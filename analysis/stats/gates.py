@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from analysis.stats.intervals import Summary
+from analysis.stats.intervals import MedianSummary
 from pagecage.errors import PagecageError
 
 FEWEST_A_SIDE = 3
@@ -39,7 +39,7 @@ def parse_gate(text: str) -> Gate:
     return gate
 
 
-def judge_gate(gate: Gate, ratio: Summary | None) -> tuple[str, str]:
+def judge_gate(gate: Gate, ratio: MedianSummary | None) -> tuple[str, str]:
     """`failed`, `passed` or `undecided`, and why. It is decided where the whole interval lies on one side."""
     if ratio is None:
         return "undecided", "there is no ratio"

@@ -26,7 +26,7 @@ Block = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
-class Summary:
+class MedianSummary:
     """A median (or a ratio of two) with `low` and `high`; `kind` says what these are: `range` or `95 %`."""
 
     n: int
@@ -36,16 +36,16 @@ class Summary:
     kind: str
 
 
-def summarise(values: Sequence[float]) -> Summary:
+def summarise(values: Sequence[float]) -> MedianSummary:
     """The median; with at least six values its exact 95 % interval, below that the range. Raises ValueError on none."""
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values")
     middle, n = statistics.median(ordered), len(ordered)
     if n < FEWEST:
-        return Summary(n, middle, ordered[0], ordered[-1], "range")
+        return MedianSummary(n, middle, ordered[0], ordered[-1], "range")
     k = ranks_left_out(n)
-    return Summary(n, middle, ordered[k], ordered[-1 - k], "95 %")
+    return MedianSummary(n, middle, ordered[k], ordered[-1 - k], "95 %")
 
 
 def bca(values: Sequence[float]) -> Interval | None:
@@ -59,7 +59,7 @@ def bca(values: Sequence[float]) -> Interval | None:
     return median_interval(values, CONFIDENCE) if len(values) <= MOST_RECKONED else _drawn(values)
 
 
-def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:
+def ratio(over: Sequence[float], under: Sequence[float]) -> MedianSummary:
     """Median of `over` by median of `under`: BCa bootstrap interval from six values a side, below that the extremes.
 
     Something by nothing is infinite, nothing by nothing is 1: two sides that are the same.
@@ -69,13 +69,13 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> Summary:
     middle = _quotient(statistics.median(over), statistics.median(under))
     n = min(len(over), len(under))
     if n < FEWEST or not min(under):
-        return Summary(n, middle, _quotient(min(over), max(under)), _quotient(max(over), min(under)), "range")
+        return MedianSummary(n, middle, _quotient(min(over), max(under)), _quotient(max(over), min(under)), "range")
     few = max(len(over), len(under)) <= MOST_RECKONED
     low, high = ratio_interval(over, under, CONFIDENCE) if few else _drawn(over, under)
-    return Summary(n, middle, low, high, "95 %")
+    return MedianSummary(n, middle, low, high, "95 %")
 
 
-def ratio_of_ratios(*sides: Sequence[float]) -> Summary:
+def ratio_of_ratios(*sides: Sequence[float]) -> MedianSummary:
     """The ratio of the first two sides' medians by that of the last two, with its interval as `ratio` has it."""
     if len(sides) != 4 or not all(sides):
         raise ValueError("no values")
@@ -84,9 +84,9 @@ def ratio_of_ratios(*sides: Sequence[float]) -> Summary:
     n = min(map(len, sides))
     if n < FEWEST or not (min(b) and min(c) and min(d)):
         first, second = ratio(a, b), ratio(c, d)
-        return Summary(n, middle, _quotient(first.low, second.high), _quotient(first.high, second.low), "range")
+        return MedianSummary(n, middle, _quotient(first.low, second.high), _quotient(first.high, second.low), "range")
     low, high = _drawn(a, b, c, d)
-    return Summary(n, middle, low, high, "95 %")
+    return MedianSummary(n, middle, low, high, "95 %")
 
 
 def _quotient(over: float, under: float) -> float:
@@ -117,7 +117,7 @@ def _drawn(*sides: Sequence[float]) -> Interval:
     return float(interval.low), float(interval.high)
 
 
-def pooled(blocks: Sequence[Sequence[float]]) -> Summary:
+def pooled(blocks: Sequence[Sequence[float]]) -> MedianSummary:
     """The median of all values of several blocks, each of which has some. Raises ValueError on none.
 
     Hierarchical bootstrap (percentiles): whole blocks are drawn, then what is in them. With fewer than six blocks the
@@ -129,11 +129,11 @@ def pooled(blocks: Sequence[Sequence[float]]) -> Summary:
     values = [value for block in blocks for value in block]
     middle, n = statistics.median(values), len(values)
     if len(blocks) < FEWEST:
-        return Summary(n, middle, min(middles), max(middles), "range of medians")
+        return MedianSummary(n, middle, min(middles), max(middles), "range of medians")
     from analysis.stats.resampling import drawn_medians
 
     low, high = _percentiles(drawn_medians(blocks, RESAMPLES, SEED))
-    return Summary(n, middle, low, high, "95 %")
+    return MedianSummary(n, middle, low, high, "95 %")
 
 
 def _percentiles(drawn: Sequence[float]) -> Interval:
@@ -142,7 +142,7 @@ def _percentiles(drawn: Sequence[float]) -> Interval:
     return low, high
 
 
-def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> Summary | None:
+def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> MedianSummary | None:
     """The geometric mean of all treatments' ratios of medians; None where no treatment has figures on both sides.
 
     Hierarchical bootstrap (percentiles): whole blocks are drawn, so that what disturbed a block stays together, then
@@ -156,9 +156,9 @@ def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> Summary | No
         return None
     n, middle = min(len(over), len(under)), statistics.geometric_mean(ratios)
     if n < FEWEST:
-        return Summary(n, middle, min(ratios), max(ratios), "range")
+        return MedianSummary(n, middle, min(ratios), max(ratios), "range")
     low, high = _percentiles(drawn_ratios(over, under, names, RESAMPLES, SEED))
-    return Summary(n, middle, low, high, "95 %")
+    return MedianSummary(n, middle, low, high, "95 %")
 
 
 def _names(blocks: Sequence[Block]) -> list[str]:

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.data.load import Judged, Run, Treatment
+from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.formatting import label, published_figure, quantity, span
-from analysis.stats.intervals import Summary, summarise
+from analysis.stats.intervals import MedianSummary, summarise
 
 _MOST_TOLD = 2
 """More wrong answers of one treatment tell nothing that the first have not told."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class TreatmentCell:
     """`summary` is over the included trials that have a figure; over excluded ones only where there are no others.
 
     `killed` counts trials the kernel killed for memory, `unanswered` those without an answer, `unable` those of them
@@ -27,7 +27,7 @@ class Cell:
 
     treatment: Treatment
     response: str
-    summary: Summary | None
+    summary: MedianSummary | None
     killed: int
     excluded: int
     unanswered: int
@@ -82,17 +82,17 @@ def treatments(run: Run) -> Iterator[Treatment]:
             yield treatment
 
 
-def matching(trials: Sequence[Judged], where: Treatment) -> list[Judged]:
+def matching(trials: Sequence[JudgedTrial], where: Treatment) -> list[JudgedTrial]:
     """The trials whose treatment has all levels named in `where`."""
     return [t for t in trials if all(t.record.treatment.get(k) == v for k, v in where.items())]
 
 
-def counted(trials: Sequence[Judged], table: Mapping[str, Any]) -> list[Judged]:
+def counted(trials: Sequence[JudgedTrial], table: Mapping[str, Any]) -> list[JudgedTrial]:
     """The trials that a claim or a finding rests on: those averaged in, and wrong answers where it takes them."""
     return [t for t in trials if t.is_included or (t.is_wrong and table.get("with_wrong_answers"))]
 
 
-def what_was_wrong(trials: Sequence[Judged]) -> str:
+def what_was_wrong(trials: Sequence[JudgedTrial]) -> str:
     """What the wrong answers among them were, each sentence once; empty where all were right."""
     told = dict.fromkeys(str(t.record.error).rstrip(".") for t in trials if t.record.outcome == "wrong_answer")
     return f"a wrong answer: {'; '.join(list(told)[:_MOST_TOLD])}" if told else ""
@@ -103,7 +103,7 @@ def is_among(planned: Sequence[Mapping[str, Any]], where: Treatment) -> bool:
     return any(where.items() <= dict(trial["treatment"]).items() for trial in planned)
 
 
-def figure(trial: Judged, response: str) -> float | None:
+def figure(trial: JudgedTrial, response: str) -> float | None:
     """A trial's figure; a total that a cut-off pass did not finish is scaled to the whole pass."""
     value = trial.record.response.get(response)
     if value is None or response not in ("device_read_bytes", "device_reads"):
@@ -118,14 +118,14 @@ def figures(run: Run, treatment: Treatment, response: str) -> list[float]:
     return [value for t in trials if (value := figure(t, response)) is not None]
 
 
-def is_extrapolated(trial: Judged, response: str) -> bool:
+def is_extrapolated(trial: JudgedTrial, response: str) -> bool:
     """Whether the figure stands for more than was read."""
     covered = trial.record.response.get("covered_fraction")
     totals = ("full_pass_seconds", "device_read_bytes", "device_reads")
     return response in totals and covered is not None and covered < 1
 
 
-def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
+def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
     """Sum up the trials of one treatment."""
     trials = matching(run.trials, treatment)
     points = [t for t in trials if t.verdicts.is_data_point]
@@ -133,7 +133,7 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> Cell:
     wrong = [t for t in trials if t.record.outcome == "wrong_answer"]
     shown = included or points or wrong
     values = [v for t in shown if not t.is_killed and (v := figure(t, response)) is not None]
-    return Cell(
+    return TreatmentCell(
         treatment=treatment,
         response=response,
         summary=summarise(values) if values else None,

@@ -13,10 +13,10 @@ from analysis.data.load import Run, Treatment, excluded_ids, load_run, with_let_
 from analysis.formatting import label
 from analysis.stats.bootstrap import Interval
 from analysis.stats.gates import FEWEST_A_SIDE, Gate, judge_gate
-from analysis.stats.intervals import Block, Summary, bca, overall_ratio, ratio
-from analysis.summaries.cells import Cell, figure, figures, make_cell, matching, treatments
-from analysis.summaries.differences import Difference, Obstacle, differences, obstacles
-from analysis.summaries.noise import Floor, noise_floor
+from analysis.stats.intervals import Block, MedianSummary, bca, overall_ratio, ratio
+from analysis.summaries.cells import TreatmentCell, figure, figures, make_cell, matching, treatments
+from analysis.summaries.differences import Difference, Incompatibility, differences, obstacles
+from analysis.summaries.noise import NoiseFloor, noise_floor
 from pagecage.errors import PagecageError
 
 LETTERS = string.ascii_uppercase
@@ -30,24 +30,24 @@ class Change:
     `too few trials`.
     """
 
-    ratio: Summary | None
-    floor: Floor | None
+    ratio: MedianSummary | None
+    floor: NoiseFloor | None
     word: str
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One treatment and response: a cell a run, and a change for each run but the first."""
 
     treatment: Treatment
     response: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TreatmentCell, ...]
     intervals: tuple[Interval | None, ...]
     changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True)
-class Judgement:
+class GateResult:
     """What a gate says of one run's change in one treatment; `run` counts from 0, which is the first."""
 
     gate: Gate
@@ -63,12 +63,12 @@ class Comparison:
 
     runs: tuple[Run, ...]
     responses: tuple[str, ...]
-    rows: tuple[Row, ...]
-    overall: Mapping[str, tuple[Summary | None, ...]]
+    rows: tuple[ComparisonRow, ...]
+    overall: Mapping[str, tuple[MedianSummary | None, ...]]
     differences: tuple[Difference, ...]
-    obstacles: tuple[Obstacle, ...]
+    obstacles: tuple[Incompatibility, ...]
     lacking: tuple[tuple[str, ...], ...]
-    judgements: tuple[Judgement, ...]
+    judgements: tuple[GateResult, ...]
 
     def verdicts(self) -> set[str]:
         """The verdicts of all gates."""
@@ -109,17 +109,17 @@ def _responses(runs: Sequence[Run], gates: Sequence[Gate]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
 
 
-def make_row(runs: Sequence[Run], treatment: Treatment, response: str) -> Row:
+def make_row(runs: Sequence[Run], treatment: Treatment, response: str) -> ComparisonRow:
     """One treatment in all runs, each against the first."""
     values = [figures(run, treatment, response) for run in runs]
     cells = tuple(make_cell(run, treatment, response) for run in runs)
     floors = [noise_floor(run, treatment, response) for run in runs]
     changes = tuple(_change(values, cells, floors, place) for place in range(1, len(runs)))
-    return Row(treatment, response, cells, tuple(map(bca, values)), changes)
+    return ComparisonRow(treatment, response, cells, tuple(map(bca, values)), changes)
 
 
 def _change(
-    values: Sequence[Sequence[float]], cells: Sequence[Cell], floors: Sequence[Floor | None], place: int
+    values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], floors: Sequence[NoiseFloor | None], place: int
 ) -> Change:
     floor = max((f for f in (floors[0], floors[place]) if f), key=lambda f: f.share, default=None)
     if not values[0] or not values[place]:
@@ -128,7 +128,7 @@ def _change(
     return Change(made, floor, word_of(made, floor))
 
 
-def word_of(made: Summary, floor: Floor | None) -> str:
+def word_of(made: MedianSummary, floor: NoiseFloor | None) -> str:
     """What a ratio and its floor come to, in the words of `Change`."""
     if made.n < FEWEST_A_SIDE:
         return "too few trials"
@@ -138,7 +138,7 @@ def word_of(made: Summary, floor: Floor | None) -> str:
     return "lower" if made.high < 1 and made.middle < 1 / least else "not told apart"
 
 
-def _why_none(values: Sequence[Sequence[float]], cells: Sequence[Cell], place: int) -> str:
+def _why_none(values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], place: int) -> str:
     """What stands in the way of a ratio, by the run's letter."""
     where: dict[str, list[str]] = {}
     for one in (0, place):
@@ -147,7 +147,7 @@ def _why_none(values: Sequence[Sequence[float]], cells: Sequence[Cell], place: i
     return ", ".join(f"{state} in {' and '.join(letters)}" for state, letters in where.items())
 
 
-def _state(cell: Cell) -> str:
+def _state(cell: TreatmentCell) -> str:
     if cell.is_all_excluded:
         return "excluded"
     if cell.killed:
@@ -161,7 +161,7 @@ def letter(place: int) -> str:
     return (letter(before - 1) if before else "") + LETTERS[place]
 
 
-def _check_figures(runs: Sequence[Run], rows: Sequence[Row]) -> None:
+def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> None:
     for place in range(1, len(runs)):
         if any(row.changes[place - 1].ratio for row in rows):
             continue
@@ -172,7 +172,7 @@ def _check_figures(runs: Sequence[Run], rows: Sequence[Row]) -> None:
         )
 
 
-def _overall(runs: Sequence[Run], common: Sequence[Treatment], response: str) -> tuple[Summary | None, ...]:
+def _overall(runs: Sequence[Run], common: Sequence[Treatment], response: str) -> tuple[MedianSummary | None, ...]:
     blocks = [_blocks(run, common, response) for run in runs]
     return tuple(overall_ratio(other, blocks[0]) for other in blocks[1:])
 
@@ -188,14 +188,14 @@ def _blocks(run: Run, common: Sequence[Treatment], response: str) -> list[Block]
     return [found[number] for number in sorted(found)]
 
 
-def _judge(gate: Gate, row: Row) -> list[Judgement]:
+def _judge(gate: Gate, row: ComparisonRow) -> list[GateResult]:
     """Each run's change; nothing is said of a treatment that has no figure on either side."""
     told = []
     for place, change in enumerate(row.changes, start=1):
         if change.ratio is None and not (row.cells[0].summary or row.cells[place].summary):
             continue
         verdict, why = judge_gate(gate, change.ratio)
-        told.append(Judgement(gate, place, row.treatment, verdict, why if change.ratio else change.word))
+        told.append(GateResult(gate, place, row.treatment, verdict, why if change.ratio else change.word))
     return told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.data.load import Judged, Run, Treatment
+from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.summaries.cells import matching, treatments
 
 
@@ -22,7 +22,7 @@ def carried(run: Run) -> list[str]:
     return list(dict.fromkeys(f"{one['what'].replace('_', ' ')} {one['state']}: {one['because']}" for one in told))
 
 
-def telling(trials: list[Judged]) -> Judged | None:
+def telling(trials: list[JudgedTrial]) -> JudgedTrial | None:
     """The trial that speaks for its treatment: of the caged ones with an answer that of median length.
 
     Trials that count come before those that are excluded.
@@ -33,7 +33,7 @@ def telling(trials: list[Judged]) -> Judged | None:
     return in_order[(len(in_order) - 1) // 2] if in_order else None
 
 
-def _is_caged(trial: Judged) -> bool:
+def _is_caged(trial: JudgedTrial) -> bool:
     """Whether it had a limit of its own; closed swap alone is none."""
     return bool(set(trial.record.cage.get("requested") or {}) - {"MemorySwapMax"})
 

@@ -28,7 +28,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Obstacle:
+class Incompatibility:
     """Why runs should not be compared: what (`experiment dataset program kernel emulation`), and a sentence."""
 
     what: str
@@ -99,31 +99,33 @@ def _program(trial: Mapping[str, Any]) -> str:
     return json.dumps([trial.get(key) for key in _PROGRAM], sort_keys=True)
 
 
-def obstacles(runs: Sequence[Run]) -> list[Obstacle]:
+def obstacles(runs: Sequence[Run]) -> list[Incompatibility]:
     """Everything for which a run is not comparable with the first one, each thing once."""
     found = dict.fromkeys(one for run in runs[1:] for one in _between(runs[0], run))
     return list(found)
 
 
-def _between(first: Run, other: Run) -> Iterator[Obstacle]:
+def _between(first: Run, other: Run) -> Iterator[Incompatibility]:
     if first.plan["experiment"] != other.plan["experiment"]:
-        yield Obstacle("experiment", f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}")
+        yield Incompatibility(
+            "experiment", f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}"
+        )
     if first.response != other.response:
-        yield Obstacle("experiment", f"one is about {first.response}, the other about {other.response}")
+        yield Incompatibility("experiment", f"one is about {first.response}, the other about {other.response}")
     yield from _unlike(first, other, "dataset", _data, "read other data")
     yield from _unlike(first, other, "program", _program, "run another program, or with other arguments")
     kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
     if kernels[0] != kernels[1]:
-        yield Obstacle("kernel", f"kernel {kernels[0]} against {kernels[1]}")
+        yield Incompatibility("kernel", f"kernel {kernels[0]} against {kernels[1]}")
     emulated = [_all(trial.record.emulated for trial in run.trials) for run in (first, other)]
     if emulated[0] != emulated[1]:
-        yield Obstacle("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
+        yield Incompatibility("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
 
 
 def _unlike(
     first: Run, other: Run, what: str, tell: Callable[[Mapping[str, Any]], str], says: str
-) -> Iterator[Obstacle]:
+) -> Iterator[Incompatibility]:
     ours, theirs = _trials(first), _trials(other)
     unlike = [name for name in ours if name in theirs and tell(ours[name]) != tell(theirs[name])]
     if unlike:
-        yield Obstacle(what, f"{len(unlike)} of {len(ours)} treatments {says} ({unlike[0]})")
+        yield Incompatibility(what, f"{len(unlike)} of {len(ours)} treatments {says} ({unlike[0]})")

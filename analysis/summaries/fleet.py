@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis.data.load import Run, Treatment, load_run
 from analysis.data.validate import read_plan
-from analysis.stats.intervals import Summary, pooled
+from analysis.stats.intervals import MedianSummary, pooled
 from analysis.summaries.cells import figures, treatments
 from analysis.summaries.comparison import Comparison, letter, make_row
 from analysis.summaries.differences import differences, facts_of, obstacles
@@ -23,7 +23,7 @@ _FORMAT = "docs/FORMAT.md lists the keys"
 
 
 @dataclass(frozen=True)
-class Part:
+class FleetMember:
     """One host: its run, None where nothing of it was recorded, and why answers are lacking.
 
     `outcome` is how its last round ended (`done lost refused incomplete interrupted`), None before the first one.
@@ -48,7 +48,7 @@ class Fleet:
 
     path: Path
     document: Mapping[str, Any]
-    parts: tuple[Part, ...]
+    parts: tuple[FleetMember, ...]
     comparison: Comparison | None
 
     @property
@@ -57,11 +57,11 @@ class Fleet:
         return bool(self.document["mode"] == "spread")
 
     @property
-    def shown(self) -> tuple[tuple[str, Part], ...]:
+    def shown(self) -> tuple[tuple[str, FleetMember], ...]:
         """The hosts with records, each with its letter in tables and figures."""
         return tuple((letter(place), part) for place, part in enumerate(part for part in self.parts if part.run))
 
-    def all_hosts(self, treatment: Treatment, response: str) -> Summary | None:
+    def all_hosts(self, treatment: Treatment, response: str) -> MedianSummary | None:
         """All figures of a treatment together, hosts being blocks; None without any, and where each ran all."""
         runs = [part.run for part in self.parts if part.run]
         values = [found for run in runs if (found := figures(run, treatment, response))]
@@ -69,7 +69,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Fact:
+class HostFact:
     """One fact of all hosts that have any, in their order."""
 
     name: str
@@ -113,13 +113,13 @@ def _ends(path: Path) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _part(path: Path, host: str, end: Mapping[str, Any]) -> Part:
+def _part(path: Path, host: str, end: Mapping[str, Any]) -> FleetMember:
     folder = path / "hosts" / host
     has_records = any(True for _ in read_records(folder / "records.jsonl"))
     run = load_run(folder) if has_records else None
     planned = len(run.plan["trials"] if run else read_plan(folder)["trials"])
     answered = sum(trial.record.is_final for trial in run.trials) if run else 0
-    return Part(host, run, planned, answered, end.get("outcome"), str(end.get("because") or ""))
+    return FleetMember(host, run, planned, answered, end.get("outcome"), str(end.get("because") or ""))
 
 
 def _comparison(runs: Sequence[Run]) -> Comparison | None:
@@ -133,8 +133,8 @@ def _comparison(runs: Sequence[Run]) -> Comparison | None:
     return Comparison(tuple(runs), (first.response,), rows, {}, tuple(told[0]), tuple(told[1]), lacking, ())
 
 
-def facts(fleet: Fleet) -> list[Fact]:
+def facts(fleet: Fleet) -> list[HostFact]:
     """What each host is, side by side; what differs between any two starts of a machine is left out."""
     told = [facts_of(part.run) for _, part in fleet.shown if part.run]
     names = dict.fromkeys(name for one in told for name in one)
-    return [Fact(name, tuple(one.get(name, "–") for one in told)) for name in names]
+    return [HostFact(name, tuple(one.get(name, "–") for one in told)) for name in names]

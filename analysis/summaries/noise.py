@@ -23,7 +23,7 @@ _IDENTITY = frozenset({"trial_id", "treatment", "repeat", "block", "position"})
 
 
 @dataclass(frozen=True)
-class Floor:
+class NoiseFloor:
     """`share` is how far two medians of the same were apart, 0.05 being 5 %; `kind` says of what.
 
     `twins`: two treatments that the plan gives the same program, cage, cache and data under different names (an A/A
@@ -35,17 +35,17 @@ class Floor:
     kind: str
 
 
-def noise_floor(run: Run, treatment: Treatment, response: str) -> Floor | None:
+def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | None:
     """The floor under one treatment's figures; None where neither a twin nor four repeats tell."""
     own = figures(run, treatment, response)
     for twin in twins(run, treatment):
         other = figures(run, twin, response)
         if _are_positive(own) and _are_positive(other):
-            return Floor(_apart(median(own), median(other)), "twins")
+            return NoiseFloor(_apart(median(own), median(other)), "twins")
     if len(own) < FEWEST_TO_HALVE or not _are_positive(own):
         return None
     shares = sorted(_apart(median(one), median(other)) for one, other in _halves(own))
-    return Floor(shares[math.ceil(SHARE * len(shares)) - 1], "halves")
+    return NoiseFloor(shares[math.ceil(SHARE * len(shares)) - 1], "halves")
 
 
 def twins(run: Run, treatment: Treatment) -> list[Treatment]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import read_lines
 from analysis.summaries.cells import matching
 from pagecage.model.record import Record
@@ -20,7 +20,7 @@ BINDS = 0.5
 
 
 @dataclass(frozen=True)
-class Point:
+class SweepPoint:
     """One value of the limit: the median time measured and the time predicted, in seconds; None is not known.
 
     `level` is what the value is called among the run's factors, `name` the same beside the other values of the sweep.
@@ -45,7 +45,7 @@ class Sweep:
 
     property: str
     source: str | None
-    points: tuple[Point, ...]
+    points: tuple[SweepPoint, ...]
     knee: Knee
 
 
@@ -70,14 +70,14 @@ def whole_seconds(record: Record) -> float | None:
     return record.measured["seconds"] / (record.response.get("covered_fraction") or 1.0)
 
 
-def _timed(trials: list[Judged]) -> tuple[list[tuple[float, Judged]], bool]:
+def _timed(trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:
     """The trials with a time, shortest first: those that count, or else those that do not; and which of both."""
     timed = [(seconds, t) for t in trials if (seconds := whole_seconds(t.record)) is not None]
     counted = [pair for pair in timed if pair[1].is_included]
     return sorted(counted or timed, key=lambda pair: pair[0]), bool(counted)
 
 
-def _source(about: Mapping[str, Any], trials: Mapping[str, list[Judged]]) -> tuple[str, Judged] | None:
+def _source(about: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]) -> tuple[str, JudgedTrial] | None:
     """The trial that the model reads: of the cage's own value, else of the least one; of several the median one.
 
     A trial that is excluded speaks only where no other does.
@@ -90,13 +90,13 @@ def _source(about: Mapping[str, Any], trials: Mapping[str, list[Judged]]) -> tup
 
 
 def _point(
-    run: Run, about: Mapping[str, Any], level: str, trials: list[Judged], source: tuple[str, Judged] | None
-) -> Point:
+    run: Run, about: Mapping[str, Any], level: str, trials: list[JudgedTrial], source: tuple[str, JudgedTrial] | None
+) -> SweepPoint:
     timed, is_counted = _timed(trials)
     measured = median(seconds for seconds, _ in timed) if timed else None
     told = _predicted(run, about, level, source)
     error = told.seconds / measured - 1 if told and told.seconds is not None and measured else None
-    return Point(
+    return SweepPoint(
         level=level, name=_name(about, level), value=about["values"][level], measured_seconds=measured, error=error,
         predicted_seconds=told.seconds if told else None,
         binds=told.held_share >= BINDS if told and told.held_share is not None else None,
@@ -110,7 +110,9 @@ def _name(about: Mapping[str, Any], level: str) -> str:
     return level.rpartition(f"{about['property']} ")[2]
 
 
-def _predicted(run: Run, about: Mapping[str, Any], level: str, source: tuple[str, Judged] | None) -> Prediction | None:
+def _predicted(
+    run: Run, about: Mapping[str, Any], level: str, source: tuple[str, JudgedTrial] | None
+) -> Prediction | None:
     """None for a limit that is no I/O cap: what memory or CPU cost under another limit one trial does not tell."""
     if source is None or not is_io_cap(about["property"]):
         return None
@@ -148,7 +150,7 @@ def time_of(seconds: float | None, *, is_counted: bool = True) -> str:
     return text if is_counted or seconds is None else f"({text}) †"
 
 
-def error_of(point: Point) -> str:
+def error_of(point: SweepPoint) -> str:
     """How far the prediction was off, for a table; of the point that it was made from, that it was."""
     if point.is_source:
         return "made from this"

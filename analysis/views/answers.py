@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from analysis.claims.answers import Answer, Answers, Said
+from analysis.claims.answers import OpenQuestion, OpenQuestions, QuestionFinding
 from analysis.data.load import Run
 
 
-def show_answers(found: Answers, console: Console) -> None:
+def show_answers(found: OpenQuestions, console: Console) -> None:
     """Print every question, then how many have an answer."""
     for answer in found.questions:
         console.print(Text.assemble((f"{answer.id}  ", "bold cyan"), (answer.question, "bold")))
@@ -22,7 +22,7 @@ def show_answers(found: Answers, console: Console) -> None:
     console.print(Text(f"{answered} of {len(found.questions)} answered by runs here", "bold"))
 
 
-def _lines(answer: Answer) -> list[Text]:
+def _lines(answer: OpenQuestion) -> list[Text]:
     known = [Text(answer.known, "dim")] if answer.known else []
     said = [
         Text.assemble(("• " if s.is_proven else "? "), s.sentence, (f" ({s.note})" if s.note else "", "dim"), "  ",
@@ -46,7 +46,7 @@ that nothing excludes are told.
 """
 
 
-def markdown(found: Answers) -> str:
+def markdown(found: OpenQuestions) -> str:
     """The page, whole."""
     asked = [line for answer in found.questions for line in _question(answer)]
     used = {said.experiment for answer in found.questions for said in answer.said if said.is_proven}
@@ -55,7 +55,7 @@ def markdown(found: Answers) -> str:
     return "\n".join([_HEAD, *asked, "## The runs", "", *head, *runs]) + "\n"
 
 
-def _question(answer: Answer) -> Iterator[str]:
+def _question(answer: OpenQuestion) -> Iterator[str]:
     yield f"## {answer.id}: {answer.question}"
     yield ""
     if answer.known:
@@ -67,7 +67,7 @@ def _question(answer: Answer) -> Iterator[str]:
     yield ""
 
 
-def _sentence(said: Said) -> str:
+def _sentence(said: QuestionFinding) -> str:
     note = f" ({said.note})" if said.note else ""
     return f"{said.sentence.rstrip('.')}{note}. `{said.experiment}`"
 

@@ -11,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from analysis.formatting import quantity, span, title, told
-from analysis.stats.intervals import Summary
-from analysis.summaries.cells import Cell
-from analysis.summaries.comparison import Change, Comparison, Row, letter, name_of
+from analysis.stats.intervals import MedianSummary
+from analysis.summaries.cells import TreatmentCell
+from analysis.summaries.comparison import Change, Comparison, ComparisonRow, letter, name_of
 from pagecage.report.export import csv_text, markdown_table
 
 _MARKS = {"higher": "▲", "lower": "▼", "not told apart": "≈"}
@@ -75,7 +75,7 @@ def lines(comparison: Comparison, response: str) -> Iterator[list[str]]:
             yield [*first, *run, cell_words(row.cells[place]), *change_words(change)]
 
 
-def cell_words(cell: Cell) -> str:
+def cell_words(cell: TreatmentCell) -> str:
     """A cell, and below it how many trials stand behind it."""
     left = f", {cell.excluded} excluded" if cell.excluded else ""
     return f"{cell.text}\nn {cell.summary.n}{left}" if cell.summary else cell.text
@@ -87,7 +87,7 @@ def change_words(change: Change) -> tuple[str, str, str]:
     return _ratio(change.ratio), floor, f"{_MARKS.get(change.word, '')} {change.word}".strip()
 
 
-def _ratio(ratio: Summary | None) -> str:
+def _ratio(ratio: MedianSummary | None) -> str:
     if ratio is None:
         return "–"
     middle, low, high = (quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high))
@@ -103,7 +103,7 @@ def about(comparison: Comparison, response: str) -> str:
     return "; ".join([*parts, *(f"noise: {kind}" for kind in kinds)]) or "no figure on both sides"
 
 
-def _overall(place: int, summary: Summary) -> str:
+def _overall(place: int, summary: MedianSummary) -> str:
     interval = told("", summary, is_ratio=True)
     what = "whole blocks drawn" if summary.kind != "range" else "range of the treatments"
     return f"all treatments together, {letter(place)} / A: {interval}, {what}"
@@ -160,7 +160,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: ComparisonRow) -> dict[str, Any]:
     cells = [
         {"summary": cell.summary and asdict(cell.summary), "bca": interval, "killed": cell.killed,
          "excluded": cell.excluded, "unanswered": cell.unanswered, "is_all_excluded": cell.is_all_excluded,
@@ -192,11 +192,11 @@ def _csv_rows(comparison: Comparison) -> Iterator[list[Any]]:
             ]  # fmt: skip
 
 
-def _csv_cell(cell: Cell) -> list[Any]:
+def _csv_cell(cell: TreatmentCell) -> list[Any]:
     return [*csv_summary(cell.summary), cell.excluded, cell.killed]
 
 
-def csv_summary(summary: Summary | None) -> list[Any]:
+def csv_summary(summary: MedianSummary | None) -> list[Any]:
     """Median, low, high, kind and number of trials; nothing known without a summary."""
     if summary is None:
         return [None] * 5

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims.evaluate import ClaimResult, evaluate_claims
-from analysis.data.load import Judged, Run
+from analysis.data.load import JudgedTrial, Run
 from analysis.formatting import (
     MARKS,
     claim_figure,
@@ -118,14 +118,14 @@ def excluded_table(run: Run) -> pd.DataFrame:
 
 def limits_table(run: Run) -> pd.DataFrame:
     """Each limit of each cage: what it lets through by calibration, what the trials came to, and the verdicts."""
-    rows: dict[tuple[str, str], list[tuple[Judged, Any]]] = {}
+    rows: dict[tuple[str, str], list[tuple[JudgedTrial, Any]]] = {}
     for trial in run.trials:
         for limit in trial.verdicts.limits:
             rows.setdefault((trial.record.cage.get("name", ""), limit.property), []).append((trial, limit))
     return pd.DataFrame([_limit_row(*key, found) for key, found in rows.items()])
 
 
-def _limit_row(cage: str, name: str, found: Sequence[tuple[Judged, Any]]) -> dict[str, str]:
+def _limit_row(cage: str, name: str, found: Sequence[tuple[JudgedTrial, Any]]) -> dict[str, str]:
     limits = [limit for _, limit in found]
     observed = [limit.observed for limit in limits if limit.observed is not None]
     driven = [limit.calibrated for limit in limits if limit.calibrated is not None]
@@ -180,7 +180,7 @@ _SHORT = {
 }  # fmt: skip
 
 
-def _trial_row(run: Run, trial: Judged) -> dict[str, Any]:
+def _trial_row(run: Run, trial: JudgedTrial) -> dict[str, Any]:
     record, verdicts, response = trial.record, trial.verdicts, trial.record.response
 
     def said(name: str) -> str:

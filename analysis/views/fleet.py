@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from analysis.formatting import title, told
-from analysis.summaries.comparison import Comparison, Row, name_of
-from analysis.summaries.fleet import Fleet, Part, facts
+from analysis.summaries.comparison import Comparison, ComparisonRow, name_of
+from analysis.summaries.fleet import Fleet, FleetMember, facts
 from analysis.views.comparison import change_words, csv_summary
 from pagecage.report.export import csv_text, markdown_table
 
@@ -56,7 +56,7 @@ def left_out_words(fleet: Fleet) -> Iterator[str]:
     yield from (f"{host}: left out: {why}" for host, why in (fleet.document.get("left_out") or {}).items())
 
 
-def part_words(part: Part) -> str:
+def part_words(part: FleetMember) -> str:
     """One host's share of the run, and why something of it is lacking."""
     counted = f"{part.host}: {part.answered} of {part.planned} trials have their answer"
     if part.is_whole:
@@ -88,11 +88,11 @@ def lines(fleet: Fleet) -> Iterator[list[str]]:
         yield [name_of(fleet.comparison, row.treatment), *_all_hosts(fleet, row), cells[0], *others]
 
 
-def _ratios(row: Row) -> list[str]:
+def _ratios(row: ComparisonRow) -> list[str]:
     return [f"{words[0]}\n{words[2]}" for words in map(change_words, row.changes)]
 
 
-def _all_hosts(fleet: Fleet, row: Row) -> list[str]:
+def _all_hosts(fleet: Fleet, row: ComparisonRow) -> list[str]:
     summary = fleet.all_hosts(row.treatment, row.response)
     if not fleet.is_spread:
         return []
@@ -126,17 +126,17 @@ def as_json(fleet: Fleet) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _part_json(part: Part) -> dict[str, Any]:
+def _part_json(part: FleetMember) -> dict[str, Any]:
     run_id = part.run.plan["run_id"] if part.run else None
     counts = {"planned": part.planned, "answered": part.answered}
     return {"host": part.host, "run_id": run_id, **counts, "outcome": part.outcome, "because": part.because}
 
 
-def _rows(comparison: Comparison | None) -> tuple[Row, ...]:
+def _rows(comparison: Comparison | None) -> tuple[ComparisonRow, ...]:
     return comparison.rows if comparison else ()
 
 
-def _row_json(fleet: Fleet, row: Row) -> dict[str, Any]:
+def _row_json(fleet: Fleet, row: ComparisonRow) -> dict[str, Any]:
     names = [part.host for _, part in fleet.shown]
     together = fleet.all_hosts(row.treatment, row.response)
     return {

@@ -14,7 +14,7 @@ from analysis.data import frames, raw_frames
 from analysis.data.include import let_in
 from analysis.data.load import Run, load_run
 from analysis.figures import alt_text, charts, curves, heat, latencies, sweep, timelines
-from analysis.figures.style import Look, looks, numeric_factor, style
+from analysis.figures.style import TreatmentStyle, looks, numeric_factor, style
 from analysis.summaries.diagnoses import carried
 from analysis.summaries.sweeps import rows, sentences, sweep_of
 from analysis.views import cell_tables, evidence_tables
@@ -90,7 +90,7 @@ class Results:
         return f"<h3>{heading}</h3>{f'<p>{about}</p>' if about else ''}{made.text}" if made else None
 
     @cached_property
-    def look(self) -> dict[str, Look]:
+    def look(self) -> dict[str, TreatmentStyle]:
         """How each treatment is drawn, the same in every figure."""
         return looks(self.run)
 

@@ -16,7 +16,7 @@ from analysis.claims.findings import Finding, find
 from analysis.data import include
 from analysis.data.load import Run
 from analysis.formatting import MARKS, claim_figure, label, published_figure, spans, title, words_of
-from analysis.summaries.cells import Cell, make_cell, published_figures, treatments
+from analysis.summaries.cells import TreatmentCell, make_cell, published_figures, treatments
 from analysis.summaries.diagnoses import carried, stopping, told_by_treatment
 from analysis.summaries.sweeps import rows, sentences, sweep_of
 from pagecage.report.export import csv_text, markdown_table
@@ -66,7 +66,7 @@ def as_json(run: Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plain(cell: Cell) -> dict[str, Any]:
+def _plain(cell: TreatmentCell) -> dict[str, Any]:
     return {**asdict(cell), "treatment": dict(cell.treatment), "text": cell.text, "spread": cell.spread}
 
 

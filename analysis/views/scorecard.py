@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from analysis.claims.scorecard import VERDICTS, Scorecard, Scored, count
+from analysis.claims.scorecard import VERDICTS, Scorecard, ScoredClaim, count
 from analysis.formatting import MARKS, published_figure, span, spans, unit_figure, words_of
 
 COLOUR = {
@@ -30,13 +30,13 @@ def show_scorecard(card: Scorecard, console: Console) -> None:
     console.print(_totals(card))
 
 
-def _tally(rows: list[Scored]) -> Text:
+def _tally(rows: list[ScoredClaim]) -> Text:
     told = count(rows)
     parts = [Text(f"{told[v]} {v.replace('_', ' ')}", COLOUR[v]) for v in VERDICTS if told[v]]
     return Text(" · ").join(parts)
 
 
-def _experiment(rows: list[Scored]) -> Iterator[RenderableType]:
+def _experiment(rows: list[ScoredClaim]) -> Iterator[RenderableType]:
     measured = [row for row in rows if row.verdict not in _FOLDED]
     if measured:
         yield _table(measured)
@@ -46,7 +46,7 @@ def _experiment(rows: list[Scored]) -> Iterator[RenderableType]:
         yield Text(f"  {verdict.replace('_', ' ')}: {spans(ids)}: {why}", "dim")
 
 
-def _table(rows: list[Scored]) -> Table:
+def _table(rows: list[ScoredClaim]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name in ("  claim", "says", "published", "measured", "verdict and why"):
         table.add_column(name, overflow="fold", ratio=None if name in ("  claim",) else 1, no_wrap=name == "  claim")
@@ -59,7 +59,7 @@ def _table(rows: list[Scored]) -> Table:
     return table
 
 
-def measured_figure(row: Scored) -> str:
+def measured_figure(row: ScoredClaim) -> str:
     """What was measured, and the interval where there is more than one trial."""
     text = unit_figure(row.measured, row.unit)
     if row.low is None or row.high is None or row.n < 2:

@@ -13,15 +13,15 @@ from pagecage.agent.system import procfs
 from pagecage.agent.system.disk_extents import on_disk_bytes
 from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
-from pagecage.agent.trial_run import Attempt, NotPrepared
-from pagecage.model.cache_proof import Look, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
+from pagecage.agent.trial_run import NotPrepared, TrialRun
+from pagecage.model.cache_proof import CacheCheck, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
 from pagecage.units import PAGE_BYTES
 
 _HOST_RECLAIM = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
 """Counters of /proc/vmstat that leave out what a cgroup's own limit reclaims (mm/vmscan.c, shrink_inactive_list)."""
 
 
-def look_at_start(attempt: Attempt) -> None:
+def look_at_start(attempt: TrialRun) -> None:
     """Look before anything of the workload runs. Raises NotPrepared where the proven state is gone."""
     if not attempt.datasets or attempt.trial.cache == "any":
         return
@@ -31,7 +31,7 @@ def look_at_start(attempt: Attempt) -> None:
     _require(attempt)
 
 
-def look_at_go(attempt: Attempt, evicted_bytes: int = 0) -> None:
+def look_at_go(attempt: TrialRun, evicted_bytes: int = 0) -> None:
     """Look when the workload stands at its gate, having dropped so much itself. Raises NotPrepared likewise."""
     if "start" not in attempt.cache:
         return
@@ -41,13 +41,13 @@ def look_at_go(attempt: Attempt, evicted_bytes: int = 0) -> None:
     _require(attempt)
 
 
-def go_at_start(attempt: Attempt) -> None:
+def go_at_start(attempt: TrialRun) -> None:
     """Take the look at the start for that at `go`, where the measured part begins with the workload's start."""
     if "start" in attempt.cache:
         attempt.cache["go"] = dict(attempt.cache["start"])
 
 
-def look_at_end(attempt: Attempt) -> None:
+def look_at_end(attempt: TrialRun) -> None:
     """Look when the measured part is over; `hold_to_state` judges what is found."""
     if "go" not in attempt.cache or "after" not in attempt.counters:
         return
@@ -60,7 +60,7 @@ def look_at_end(attempt: Attempt) -> None:
     attempt.cache |= {"end": end.to_json(), "came_bytes": came, "least_resident_bytes": _least_resident_bytes(attempt)}
 
 
-def hold_to_state(attempt: Attempt) -> None:
+def hold_to_state(attempt: TrialRun) -> None:
     """Make an answer that rests on a cache which another process filled or emptied `not_prepared`."""
     assert attempt.conversation is not None
     asked = asked_bytes(attempt.trial.workload.program, attempt.conversation.end)
@@ -68,18 +68,18 @@ def hold_to_state(attempt: Attempt) -> None:
         attempt.outcome, attempt.error = "not_prepared", why
 
 
-def _require(attempt: Attempt) -> None:
+def _require(attempt: TrialRun) -> None:
     if why := why_broken(attempt.cache):
         raise NotPrepared(why)
 
 
-def _look(attempt: Attempt, total_bytes: int) -> Look:
+def _look(attempt: TrialRun, total_bytes: int) -> CacheCheck:
     """The slice's counters are read after the residency, so that whatever it shows has been counted."""
     assert attempt.cgroup is not None
     memory = parse_flat_keyed(read_text(attempt.cgroup / "memory.stat") or "")
     io, vmstat = read_text(attempt.cgroup / "io.stat"), procfs.read_vmstat() or {}
     reclaimed, by_host = memory.get("pgsteal"), [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
-    return Look(
+    return CacheCheck(
         resident_bytes=total_bytes, charged_bytes=memory.get("file"),
         read_bytes=None if io is None else parse_nested_keyed(io).get(attempt.disk.maj_min, {}).get("rbytes", 0),
         reclaimed_bytes=None if reclaimed is None else reclaimed * PAGE_BYTES,
@@ -87,7 +87,7 @@ def _look(attempt: Attempt, total_bytes: int) -> Look:
     )  # fmt: skip
 
 
-def _came_from_disk(attempt: Attempt) -> int:
+def _came_from_disk(attempt: TrialRun) -> int:
     """Bytes that entered the page cache since the start and can only have come from the disk, summed over the files.
 
     Not pages that are still on their way, since io.stat counts a request as it leaves the cap; nor what a file holds
@@ -109,7 +109,7 @@ def _modified_ns(path: Path) -> int:
         return -1
 
 
-def _least_resident_bytes(attempt: Attempt) -> int | None:
+def _least_resident_bytes(attempt: TrialRun) -> int | None:
     """The least that the sampler saw of all files together in the measured part; None where it saw nothing."""
     begin = (attempt.measured or {}).get("start_monotonic_seconds", 0.0)
     rows = attempt.sampler.rows() if attempt.sampler else ()

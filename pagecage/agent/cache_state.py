@@ -10,12 +10,12 @@ from pagecage.agent.programs.workload_run import CANNOT, fill_all, places_of, pr
 from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.page_cache import Residency, evict, load, measure_residency, resident_bytes
 from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice
-from pagecage.agent.trial_run import Attempt, NotPrepared, RequirementMissed
-from pagecage.model.requirements import Missed, Requirement
+from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.process import Completed, run
 
 
-def reach_cache_state(attempt: Attempt) -> None:
+def reach_cache_state(attempt: TrialRun) -> None:
     """Empty or fill the page cache for the files, and believe only the measurement.
 
     Where a step comes before, it does the filling: the files are evicted here, and `resident` is proven after it.
@@ -36,14 +36,14 @@ def reach_cache_state(attempt: Attempt) -> None:
     _require(attempt, found)
 
 
-def _note(attempt: Attempt, found: list[Residency]) -> None:
+def _note(attempt: TrialRun, found: list[Residency]) -> None:
     attempt.cache |= {
         "method": found[0].method, "file_bytes": sum(r.file_bytes for r in found),
         "resident_bytes_before": sum(r.resident_bytes for r in found), "resident_bytes_after": None,
     }  # fmt: skip
 
 
-def _require(attempt: Attempt, found: list[Residency]) -> None:
+def _require(attempt: TrialRun, found: list[Residency]) -> None:
     state, cache = attempt.trial.cache, attempt.cache
     reached = {"cold": all(r.is_empty for r in found), "resident": all(r.is_full for r in found)}
     if not reached.get(state, True):
@@ -55,7 +55,7 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
     return sum(map(resident_bytes, paths))
 
 
-def run_before(attempt: Attempt) -> None:
+def run_before(attempt: TrialRun) -> None:
     """Run the step to its end in its slice, and note what it left in the cache and who is charged for it."""
     if attempt.trial.before is None:
         return
@@ -73,7 +73,7 @@ def run_before(attempt: Attempt) -> None:
         _require(attempt, found)
 
 
-def _slice_of_step(attempt: Attempt) -> tuple[str, Path]:
+def _slice_of_step(attempt: TrialRun) -> tuple[str, Path]:
     """The trial's own slice, or a sibling with the same limits, which stays as long as the trial's."""
     assert attempt.cgroup is not None and attempt.trial.before is not None
     if attempt.trial.before.slice == "same":
@@ -83,14 +83,14 @@ def _slice_of_step(attempt: Attempt) -> tuple[str, Path]:
     return unit, start_slice(attempt.bench.systemd, unit, attempt.trial.cage, attempt.disk.node)
 
 
-def _step_argv(attempt: Attempt) -> list[str]:
+def _step_argv(attempt: TrialRun) -> list[str]:
     step = attempt.trial.before
     assert step is not None
     arguments = fill_all(step.arguments, places_of(attempt), attempt.datasets)
     return [program_path(attempt, step.program), *arguments, "--no-handshake"]
 
 
-def _told(attempt: Attempt, argv: list[str], cgroup: Path, done: Completed, seconds: float) -> dict[str, Any]:
+def _told(attempt: TrialRun, argv: list[str], cgroup: Path, done: Completed, seconds: float) -> dict[str, Any]:
     """The step in the record: `charged_bytes` is memory.stat's `file` of each slice, before anything is measured."""
     attempt.cache["charged_to"] = str(cgroup)
     slices = dict.fromkeys([str(attempt.cgroup), str(cgroup)])
@@ -101,11 +101,11 @@ def _told(attempt: Attempt, argv: list[str], cgroup: Path, done: Completed, seco
     }  # fmt: skip
 
 
-def _require_end(attempt: Attempt, done: Completed) -> None:
+def _require_end(attempt: TrialRun, done: Completed) -> None:
     assert attempt.trial.before is not None
     said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
     program = attempt.trial.before.program
     if done.status == CANNOT:
-        raise RequirementMissed([Missed(Requirement.WORKLOAD, f"{program} (step before): {said}", "")])
+        raise RequirementMissed([MissedRequirement(Requirement.WORKLOAD, f"{program} (step before): {said}", "")])
     if done.status != 0:
         raise NotPrepared(f"the step before ({program}) ended with status {done.status}: {said}")

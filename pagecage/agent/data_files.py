@@ -9,28 +9,30 @@ from pathlib import Path
 
 from pagecage.agent.system.block_device import Disk
 from pagecage.errors import HostError
-from pagecage.model.requirements import Missed, Requirement
+from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Dataset
 from pagecage.process import run
 from pagecage.units import format_bytes
 
 
-def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | Missed:
+def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
     """Every regular file among the paths and below them, each once, in order; symbolic links below are not followed."""
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
-            return Missed(Requirement.DATA, f"there is no {path}", "name what is there, or carry it with --copy")
+            return MissedRequirement(
+                Requirement.DATA, f"there is no {path}", "name what is there, or carry it with --copy"
+            )
         found |= {_identity(file): file for file in _files_of(path)}
     files = tuple(sorted(found.values()))
     if not files:
-        return Missed(
+        return MissedRequirement(
             Requirement.DATA, f"there is no file in {', '.join(map(str, paths))}", "name files, or leave --cold out"
         )
     hidden = next((file for file in files if not _is_ours(file)), None)
     if hidden:
         reason = f"{hidden} is neither ours nor ours to write, so the kernel does not tell whether it is cached"
-        return Missed(Requirement.DATA, reason, "run as its owner or as root, or leave --cold out")
+        return MissedRequirement(Requirement.DATA, reason, "run as its owner or as root, or leave --cold out")
     return files
 
 
@@ -54,7 +56,7 @@ def _is_ours(file: Path) -> bool:
     return os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))
 
 
-def common_disk(places: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Disk | Missed:
+def common_disk(places: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Disk | MissedRequirement:
     """The one disk behind all files; a device number is resolved once. Raises HostError where there is no disk."""
     first: dict[int, Path] = {}
     for place in places:
@@ -62,7 +64,9 @@ def common_disk(places: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Di
     disks = {disk.maj_min: (disk, place) for place in first.values() for disk in [resolve(place)]}
     if len(disks) > 1:
         told = " and ".join(f"{place} on {disk.node}" for disk, place in list(disks.values())[:2])
-        return Missed(Requirement.LOCAL_DISK, f"a cage limits one disk, and there is {told}", "name files of one disk")
+        return MissedRequirement(
+            Requirement.LOCAL_DISK, f"a cage limits one disk, and there is {told}", "name files of one disk"
+        )
     return next(iter(disks.values()))[0]
 
 

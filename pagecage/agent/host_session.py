@@ -11,44 +11,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.blocklat import Blocklat
-from pagecage.agent.collectors.bpftrace import Bpftrace
+from pagecage.agent.collectors.blocklat import BlockLatencyTracer
+from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.collectors.tracers import Tracers
-from pagecage.agent.drivers.engine import Engines
+from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.limits.calibrate import Calibrator, remove_scratch
-from pagecage.agent.protocol.request import Request
-from pagecage.agent.protocol.rpc import Inbox
-from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.protocol.request import RunRequest
+from pagecage.agent.protocol.rpc import AnswerQueue
+from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd
 from pagecage.agent.system.interruption import Interruption
-from pagecage.agent.system.memory_reservation import MachineMemory
-from pagecage.agent.system.settings import DirtyLimits, KnobJournal
+from pagecage.agent.system.memory_reservation import MemoryReservation
+from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
 from pagecage.agent.system.systemd import Systemd, left_over_units, stop_slice
 from pagecage.agent.system.trial_storage import remove_storage
 from pagecage.errors import HostError
 
 
 @dataclass(frozen=True)
-class Bench:
+class HostSession:
     """What all trials of one machine state share."""
 
-    request: Request
+    request: RunRequest
     facts: dict[str, Any]
     disk: Disk
     systemd: Systemd
     calibrator: Calibrator
-    tracer: Bpftrace
-    block_tracer: Blocklat
-    knobs: KnobJournal
-    memory: MachineMemory
+    tracer: FaultTracer
+    block_tracer: BlockLatencyTracer
+    knobs: QueueSettingsJournal
+    memory: MemoryReservation
     dirty_limits: DirtyLimits
-    children: Children
-    engines: Engines
+    children: ToolProcesses
+    engines: ContainerEngines
     interruption: Interruption
-    stream: Stream
-    inbox: Inbox = field(default_factory=Inbox)
+    stream: FrameStream
+    inbox: AnswerQueue = field(default_factory=AnswerQueue)
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def alone(spool: Path) -> Iterator[None]:
         yield
 
 
-def sweep(systemd: Systemd, spool: Path, children: Children | None = None) -> list[str]:
+def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
     """Undo what a killed harness left: slices with all in them, tools, drop-ins, settings, memory, disks, traces.
 
     What was started by `children` stays. Returns what was swept.
@@ -75,8 +75,8 @@ def sweep(systemd: Systemd, spool: Path, children: Children | None = None) -> li
     units = left_over_units(systemd)
     for unit in units:
         stop_slice(systemd, unit)
-    (children or Children(spool)).sweep()
-    for journal in (KnobJournal(spool), MachineMemory(spool), DirtyLimits(spool)):
+    (children or ToolProcesses(spool)).sweep()
+    for journal in (QueueSettingsJournal(spool), MemoryReservation(spool), DirtyLimits(spool)):
         units += journal.restore()
     units += remove_storage(spool)
     shutil.rmtree(spool / "trials", ignore_errors=True)
@@ -85,28 +85,40 @@ def sweep(systemd: Systemd, spool: Path, children: Children | None = None) -> li
 
 @contextmanager
 def _bench(
-    request: Request,
+    request: RunRequest,
     facts: dict[str, Any],
-    stream: Stream,
+    stream: FrameStream,
     interruption: Interruption,
-    inbox: Inbox,
+    inbox: AnswerQueue,
     tracers: Tracers,
-) -> Iterator[Bench]:
+) -> Iterator[HostSession]:
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     spool = request.spool
     disk, systemd = resolve_disk(data_dir), find_systemd(request.user)
-    calibrator, engines = Calibrator(systemd, disk, data_dir, interruption), Engines(systemd, spool)
+    calibrator, engines = Calibrator(systemd, disk, data_dir, interruption), ContainerEngines(systemd, spool)
     wanted = {name for trial in request.trials for name in trial.collectors}
     try:
         tracers.keep_only(wanted)
         for tracer in tracers.missing(wanted):
             stream.event("step", text="attaching bpftrace")
             tracer.begin()
-        yield Bench(
-            request, facts, disk, systemd, calibrator, *tracers.all, KnobJournal(spool), MachineMemory(spool),
-            DirtyLimits(spool), tracers.children, engines, interruption, stream, inbox,
-        )  # fmt: skip
+        yield HostSession(
+            request,
+            facts,
+            disk,
+            systemd,
+            calibrator,
+            *tracers.all,
+            QueueSettingsJournal(spool),
+            MemoryReservation(spool),
+            DirtyLimits(spool),
+            tracers.children,
+            engines,
+            interruption,
+            stream,
+            inbox,
+        )
     finally:
         with interruption.held():
             tracers.stop()

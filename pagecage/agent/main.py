@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.host_session import sweep
-from pagecage.agent.protocol.request import Request, order_from_json, request_from_json
-from pagecage.agent.protocol.rpc import Inbox
-from pagecage.agent.protocol.stream import StoredStream, Stream
+from pagecage.agent.protocol.request import RunRequest, order_from_json, request_from_json
+from pagecage.agent.protocol.rpc import AnswerQueue
+from pagecage.agent.protocol.stream import FileStream, FrameStream
 from pagecage.agent.session import serve
 from pagecage.agent.shell import run_shell
 from pagecage.agent.standby import Standby
@@ -29,7 +29,7 @@ _USAGE = """usage: agent.pyz run
        agent.pyz sweep SPOOL_DIR [user]"""
 
 
-def _end_with_controller(inbox: Inbox) -> None:
+def _end_with_controller(inbox: AnswerQueue) -> None:
     """Keep what the controller sends. When standard input closes it is gone, and nobody waits for the rest."""
     with open(0, "rb", closefd=False) as stdin:
         for line in stdin:
@@ -43,9 +43,9 @@ def _run(tracers: Tracers | None = None) -> int:
         request = request_from_json(json.loads(stdin.readline()))
     interruption = Interruption()
     interruption.listen()
-    inbox = Inbox()
+    inbox = AnswerQueue()
     threading.Thread(target=_end_with_controller, args=(inbox,), daemon=True).start()
-    return _work(request, Stream(sys.stdout.buffer), interruption, inbox, tracers)
+    return _work(request, FrameStream(sys.stdout.buffer), interruption, inbox, tracers)
 
 
 def _serve(request_file: Path, stream_file: Path) -> int:
@@ -54,7 +54,7 @@ def _serve(request_file: Path, stream_file: Path) -> int:
     interruption = Interruption()
     interruption.listen()
     with stream_file.open("xb") as out:
-        return _work(request, StoredStream(out), interruption, Inbox(is_heard=False))
+        return _work(request, FileStream(out), interruption, AnswerQueue(is_heard=False))
 
 
 def _standby(spool: Path, data_dir: Path, tracers: list[str]) -> int:
@@ -70,7 +70,11 @@ def _standby(spool: Path, data_dir: Path, tracers: list[str]) -> int:
 
 
 def _work(
-    request: Request, stream: Stream, interruption: Interruption, inbox: Inbox, tracers: Tracers | None = None
+    request: RunRequest,
+    stream: FrameStream,
+    interruption: Interruption,
+    inbox: AnswerQueue,
+    tracers: Tracers | None = None,
 ) -> int:
     try:
         serve(request, stream, interruption, inbox, tracers)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.drivers.driver import Place
-from pagecage.agent.drivers.engine import Engines
+from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.programs.gated_process import gated
 from pagecage.agent.programs.workload_run import fill_all
@@ -20,7 +20,7 @@ from pagecage.process import replay
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
     """The commands of one trial as the host will run them; DISK and DIR are resolved there."""
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
-    driver = make_driver(trial.driver, Engines(systemd, Path("SPOOL")), _asks_nobody)
+    driver = make_driver(trial.driver, ContainerEngines(systemd, Path("SPOOL")), _asks_nobody)
     for command in slice_commands(systemd, unit, driver.on_slice(trial.cage), "DISK"):
         yield replay(command)
     for command in driver.shown(_shown_place(trial, systemd, unit), _shown_argv(trial)):
@@ -33,11 +33,11 @@ def _asks_nobody(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _shown_place(trial: Trial, systemd: Systemd, unit: str) -> Place:
+def _shown_place(trial: Trial, systemd: Systemd, unit: str) -> LaunchContext:
     """Where the trial will run, as far as it is known before there is a host."""
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
     disk = Disk("DISK", "0:0", "DISK", "ext4", "DIR")
-    return Place(
+    return LaunchContext(
         systemd, unit, systemd.parent_cgroup() / unit, trial.cage, disk, Path("SPOOL/bin"), Path("SPOOL"),
         None if in_layer else Path("DIR"), Path(command.directory) if command and command.directory else None,
     )  # fmt: skip

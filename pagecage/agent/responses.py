@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pagecage.agent.trial_run import Attempt
+from pagecage.agent.trial_run import TrialRun
 from pagecage.model.cage import IO_STAT_KEY, Cage
 
 # sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout count KiB.
@@ -48,7 +48,7 @@ def wrong_response(own: Any) -> str | None:
     return None
 
 
-def responses(attempt: Attempt) -> dict[str, float | None]:
+def responses(attempt: TrialRun) -> dict[str, float | None]:
     """The measured quantities, None where the evidence is missing; empty when the measured part did not end.
 
     What the workload tells of itself stands beside them.
@@ -64,7 +64,7 @@ def responses(attempt: Attempt) -> dict[str, float | None]:
     }  # fmt: skip
 
 
-def _of_the_pass(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | None]:
+def _of_the_pass(attempt: TrialRun, end: dict[str, Any]) -> dict[str, float | None]:
     assert attempt.measured is not None
     seconds, covered = end.get("seconds", attempt.measured["seconds"]), end.get("covered_fraction")
     return {
@@ -75,7 +75,7 @@ def _of_the_pass(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | Non
     }  # fmt: skip
 
 
-def _of_the_disk(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | None]:
+def _of_the_disk(attempt: TrialRun, end: dict[str, Any]) -> dict[str, float | None]:
     assert attempt.measured is not None
     seconds = end.get("seconds", attempt.measured["seconds"])
     bytes_read, reads = _device_delta(attempt, "rbytes"), _device_delta(attempt, "rios")
@@ -88,14 +88,14 @@ def _of_the_disk(attempt: Attempt, end: dict[str, Any]) -> dict[str, float | Non
     }  # fmt: skip
 
 
-def _ahead(attempt: Attempt) -> dict[str, float | None]:
+def _ahead(attempt: TrialRun) -> dict[str, float | None]:
     """The head start over the caps; where the cage has no cap there is none."""
     assert attempt.measured is not None
     begin, rows = attempt.measured["start_monotonic_seconds"], attempt.sampler.rows() if attempt.sampler else ()
     return ahead(rows, attempt.trial.cage, begin, begin + attempt.measured["seconds"])
 
 
-def _of_the_host(attempt: Attempt) -> dict[str, float | None]:
+def _of_the_host(attempt: TrialRun) -> dict[str, float | None]:
     """What the whole host's vmstat counted between `go` and `end`, a second; None where the kernel lacks a counter."""
     assert attempt.measured is not None
     before, after = (attempt.counters[when]["host"]["vmstat"] or {} for when in ("before", "after"))
@@ -118,7 +118,7 @@ def _ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or not below else above / below
 
 
-def _stalled_seconds(attempt: Attempt) -> float | None:
+def _stalled_seconds(attempt: TrialRun) -> float | None:
     """How long some task of the slice waited for I/O (io.pressure: some); a pause by the dirty limits is one."""
     before, after = (attempt.counters[when]["cgroup"]["io.pressure"] for when in ("before", "after"))
     if not before or not after:
@@ -126,7 +126,7 @@ def _stalled_seconds(attempt: Attempt) -> float | None:
     return float(after["some"]["total"] - before["some"]["total"]) / 1e6
 
 
-def _device_delta(attempt: Attempt, key: str) -> float | None:
+def _device_delta(attempt: TrialRun, key: str) -> float | None:
     before, after = (attempt.counters[when]["cgroup"]["io.stat"] for when in ("before", "after"))
     if before is None or after is None:
         return None

@@ -7,21 +7,25 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from pagecage.agent.collectors.tracers import Tracers
-from pagecage.agent.host_session import Bench, _bench, alone, sweep
+from pagecage.agent.host_session import HostSession, _bench, alone, sweep
 from pagecage.agent.phases import PHASES
-from pagecage.agent.protocol.request import Request
-from pagecage.agent.protocol.rpc import Inbox
-from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.protocol.request import RunRequest
+from pagecage.agent.protocol.rpc import AnswerQueue
+from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.trial_run import Attempt, NotPrepared, RequirementMissed
+from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.record import append_record
 from pagecage.model.trial import Trial
 
 
 def serve(
-    request: Request, stream: Stream, interruption: Interruption, inbox: Inbox, tracers: Tracers | None = None
+    request: RunRequest,
+    stream: FrameStream,
+    interruption: Interruption,
+    inbox: AnswerQueue,
+    tracers: Tracers | None = None,
 ) -> None:
     """Run every trial of the request, in order. Each record is on this host's disk before it is streamed.
 
@@ -38,12 +42,12 @@ def serve(
                 run_trial(bench, trial, request.attempts.get(trial.trial_id, 1))
 
 
-def run_trial(bench: Bench, trial: Trial, number: int) -> None:
+def run_trial(bench: HostSession, trial: Trial, number: int) -> None:
     """One trial, whatever happens: a record, its traces, and nothing left behind."""
     bench.stream.event("trial", trial_id=trial.trial_id, attempt=number)
     directory = bench.request.spool / "trials" / f"{trial.trial_id}.{number}"
     directory.mkdir(parents=True, exist_ok=True)
-    attempt = Attempt(bench, trial, number, directory, ExitStack())
+    attempt = TrialRun(bench, trial, number, directory, ExitStack())
     try:
         _go_through_phases(attempt)
     except Interrupted:
@@ -55,7 +59,7 @@ def run_trial(bench: Bench, trial: Trial, number: int) -> None:
             _hand_back(attempt)
 
 
-def _go_through_phases(attempt: Attempt) -> None:
+def _go_through_phases(attempt: TrialRun) -> None:
     try:
         for name, phase in PHASES:
             with attempt.timed(name):
@@ -71,7 +75,7 @@ def _go_through_phases(attempt: Attempt) -> None:
         attempt.outcome, attempt.error = "failed", f"defect of pagecage: {type(error).__name__}: {error}"
 
 
-def _clean_up(attempt: Attempt) -> None:
+def _clean_up(attempt: TrialRun) -> None:
     """Everything the phases left to the stack, last first; a cleanup that fails is told, and the others still run."""
     failed_in = attempt.failed_in or attempt.phase
     with attempt.timed("cleanup"):
@@ -82,7 +86,7 @@ def _clean_up(attempt: Attempt) -> None:
     attempt.phase = "record" if attempt.has_answer else failed_in
 
 
-def _hand_back(attempt: Attempt) -> None:
+def _hand_back(attempt: TrialRun) -> None:
     """Record to this host's disk first, then traces, then the record, then forget the traces."""
     stream, record = attempt.bench.stream, attempt.to_record()
     path = Path(attempt.bench.request.records_path)

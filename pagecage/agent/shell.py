@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pagecage.agent.collectors.collector import Surroundings
+from pagecage.agent.collectors.collector import CollectorContext
 from pagecage.agent.host_session import alone, sweep
-from pagecage.agent.limits.io_max_controller import CreditPlayer, rewrites_io_max
-from pagecage.agent.limits.limit_meters import Meter, meters
-from pagecage.agent.protocol.request import ShellOrder
+from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io_max
+from pagecage.agent.limits.limit_meters import LimitMeter, meters
+from pagecage.agent.protocol.request import ShellRequest
 from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.block_device import Disk, resolve_disk
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
 from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice, unit_name
@@ -35,7 +35,7 @@ _UNIT = unit_name("shell")
 CAGE_VARIABLE = "PAGECAGE_CAGE"
 
 
-def run_shell(order: ShellOrder) -> int:
+def run_shell(order: ShellRequest) -> int:
     """Make the slice, show it, run the shell in it, remove it; the shell's exit status (128 and more: a signal's).
 
     Raises HostError when the host cannot give the cage, or somebody else measures on it.
@@ -65,8 +65,8 @@ def run_shell(order: ShellOrder) -> int:
 def _played(cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
     """Within it credits drain and refill, and a limit that reads and writes share is divided between them."""
     with TemporaryDirectory() as folder:
-        around = Surroundings(Path(folder), disk, cgroup, (), Children(Path(folder)))
-        player = CreditPlayer(around, cage, keeps_series=False)
+        around = CollectorContext(Path(folder), disk, cgroup, (), ToolProcesses(Path(folder)))
+        player = IoMaxController(around, cage, keeps_series=False)
         player.start()
         try:
             yield
@@ -95,7 +95,7 @@ def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], is
     ]
 
 
-def _told(meter: Meter, is_played: bool) -> str:
+def _told(meter: LimitMeter, is_played: bool) -> str:
     """What rewrites io.max while the shell is open: credits, and a limit that both directions share."""
     bucket, names = meter.bucket, " and ".join(f"io.max.{IO_MAX_KEY[prop]}" for prop in meter.counters)
     shared = " together" if len(meter.counters) > 1 else ""

@@ -13,25 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import Collector, Outcome
+from pagecage.agent.collectors.collector import Collector, CollectorResult
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.drivers.driver import Driver
 from pagecage.agent.drivers.systemd_run import SystemdScope
-from pagecage.agent.host_session import Bench
-from pagecage.agent.limits.io_max_controller import CreditPlayer
-from pagecage.agent.programs.gated_process import Program
-from pagecage.agent.programs.handshake import Conversation
+from pagecage.agent.host_session import HostSession
+from pagecage.agent.limits.io_max_controller import IoMaxController
+from pagecage.agent.programs.gated_process import GatedProcess
+from pagecage.agent.programs.handshake import HandshakeProcess
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.trial_storage import MadeStorage
+from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.model.record import Record
-from pagecage.model.requirements import Missed
+from pagecage.model.requirements import MissedRequirement
 from pagecage.model.trial import Trial
 
 
 class RequirementMissed(Exception):
     """The host lacks what the trial needs; carries the list of Missed."""
 
-    def __init__(self, missed: list[Missed]) -> None:
+    def __init__(self, missed: list[MissedRequirement]) -> None:
         super().__init__("; ".join(m.reason for m in missed))
         self.missed = missed
 
@@ -41,10 +41,10 @@ class NotPrepared(Exception):
 
 
 @dataclass
-class Attempt:
+class TrialRun:
     """The mutable middle of one trial. Phases fill it in; `to_record` reads it out."""
 
-    bench: Bench
+    bench: HostSession
     trial: Trial
     number: int
     directory: Path
@@ -53,19 +53,19 @@ class Attempt:
     failed_in: str | None = None
     phases: list[dict[str, Any]] = field(default_factory=list)
     datasets: tuple[Path, ...] = ()
-    made_storage: MadeStorage | None = None
+    made_storage: TrialStorage | None = None
     storage: str = "data"
     storage_latency_us: int | None = None
     no_floor_because: str = ""
     cgroup: Path | None = None
     unit: str = ""
     sampler: Sampler | None = None
-    credits: CreditPlayer | None = None
+    credits: IoMaxController | None = None
     collectors: list[Collector] = field(default_factory=list)
-    collected: dict[str, Outcome] = field(default_factory=dict)
+    collected: dict[str, CollectorResult] = field(default_factory=dict)
     launched_boot_ns: int = 0
     traced_since: float | None = None
-    conversation: Conversation | Program | None = None
+    conversation: HandshakeProcess | GatedProcess | None = None
     driver: Driver = field(default_factory=SystemdScope)
     start_seconds: float | None = None
     data_disk: Disk | None = None
@@ -74,7 +74,7 @@ class Attempt:
     timed_out: bool = False
     outcome: str = "failed"
     error: str | None = None
-    missed: list[Missed] = field(default_factory=list)
+    missed: list[MissedRequirement] = field(default_factory=list)
     cage: dict[str, Any] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
     files_at_start: tuple[tuple[int, int], ...] = ()

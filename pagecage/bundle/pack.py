@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.bundle.layout import BUNDLE_VERSION, MANIFEST, REQUIRED, is_allowed
-from pagecage.bundle.redact import Names, Redactor, names_in
+from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
 from pagecage.bundle.ro_crate import NAME as CRATE
 from pagecage.bundle.ro_crate import crate
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
@@ -102,13 +102,13 @@ def _redacted(texts: Mapping[str, str], plan: Mapping[str, Any]) -> tuple[dict[s
     return contents, redactor.told()
 
 
-def _here() -> Names:
+def _here() -> SensitiveNames:
     """The machine and the user that pack."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a process whose user has no name
         user = ""
-    return Names(frozenset({platform.node()}), frozenset({user}))
+    return SensitiveNames(frozenset({platform.node()}), frozenset({user}))
 
 
 def _crate(contents: Mapping[str, bytes], files: Mapping[str, tuple[int, str]]) -> bytes:

@@ -18,14 +18,14 @@ _SHORTEST = 3
 
 
 @dataclass(frozen=True)
-class Names:
+class SensitiveNames:
     """Names of machines and people that stand in the texts as words."""
 
     hosts: frozenset[str]
     users: frozenset[str]
 
 
-def names_in(texts: Iterable[str], plan: Mapping[str, Any], here: Names) -> Names:
+def names_in(texts: Iterable[str], plan: Mapping[str, Any], here: SensitiveNames) -> SensitiveNames:
     """The names that the texts tell, under `hostname` or `nodename` or as folders of users, and those `here`.
 
     A name that is also a word of the experiment (a host called `random`) would take the experiment apart: it is
@@ -37,7 +37,9 @@ def names_in(texts: Iterable[str], plan: Mapping[str, Any], here: Names) -> Name
         users.update(HOMES.findall(text))
     hosts |= {host.partition(".")[0] for host in hosts}
     words = set(_WORD.findall(json.dumps([plan["definition"], plan["experiment"], *_HOST_KINDS])))
-    return Names(*(frozenset(name for name in names if _is_plain(name, words)) for names in (hosts, users - hosts)))
+    return SensitiveNames(
+        *(frozenset(name for name in names if _is_plain(name, words)) for names in (hosts, users - hosts))
+    )
 
 
 def _is_plain(name: str, words: set[str]) -> bool:
@@ -47,7 +49,7 @@ def _is_plain(name: str, words: set[str]) -> bool:
 class Redactor:
     """Replaces in one text after the other, and counts what it replaced."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: SensitiveNames) -> None:
         self._known: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
         self._places: Counter[str] = Counter()
@@ -95,7 +97,7 @@ _NAMED = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class RedactionPattern:
     """`found` has one group, what is replaced; `replacement` makes the n-th replacement; `is_meant` may say no."""
 
     name: str
@@ -127,20 +129,24 @@ def _address_6(n: int) -> str:
 
 _HEX = "[0-9a-fA-F]"
 KINDS = (
-    Kind("disk_id", r"/dev/disk/by-[a-z]+/([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
-    Kind("disk_id", r"\b(?:PARTUUID|PARTLABEL|UUID|LABEL)=([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
-    Kind(
+    RedactionPattern("disk_id", r"/dev/disk/by-[a-z]+/([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
+    RedactionPattern("disk_id", r"\b(?:PARTUUID|PARTLABEL|UUID|LABEL)=([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
+    RedactionPattern(
         "serial",
         r"\"(?:serial|serial_number|wwid|wwn|product_uuid|product_serial)\":\s*\"([^\"]+)\"",
         lambda n: f"redacted-{n}",
     ),
-    Kind("user", r"(?:/home|/Users)/([^/\s\"'\\:,]+)", lambda n: "user" if n == 1 else f"user-{n}"),
-    Kind("uuid", rf"\b({_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}})\b", lambda n: f"{0:08}-0000-4000-8000-{n:012x}"),
-    Kind("machine_id", r"(?<![0-9a-fA-F-])([0-9a-f]{32})(?![0-9a-fA-F-])", lambda n: f"{n:032x}"),
-    Kind("hardware_address", rf"(?<![\w:])((?:{_HEX}{{2}}:){{5}}{_HEX}{{2}})(?![\w:])", _hardware_address),
-    Kind("address", r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w)", _address_4, _is_address),
-    Kind("address", rf"(?<![\w:.])((?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}})(?![\w:])", _address_6, _is_address),
-)  # fmt: skip
+    RedactionPattern("user", r"(?:/home|/Users)/([^/\s\"'\\:,]+)", lambda n: "user" if n == 1 else f"user-{n}"),
+    RedactionPattern(
+        "uuid", rf"\b({_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}})\b", lambda n: f"{0:08}-0000-4000-8000-{n:012x}"
+    ),
+    RedactionPattern("machine_id", r"(?<![0-9a-fA-F-])([0-9a-f]{32})(?![0-9a-fA-F-])", lambda n: f"{n:032x}"),
+    RedactionPattern("hardware_address", rf"(?<![\w:])((?:{_HEX}{{2}}:){{5}}{_HEX}{{2}})(?![\w:])", _hardware_address),
+    RedactionPattern("address", r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w)", _address_4, _is_address),
+    RedactionPattern(
+        "address", rf"(?<![\w:.])((?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}})(?![\w:])", _address_6, _is_address
+    ),
+)
 """In the order in which they are tried at each place."""
 HOST_KEYS = re.compile(r"\"(?:hostname|nodename)\":\s*\"([^\"]+)\"")
 HOMES = re.compile(r"(?:/home|/Users)/([^/\s\"'\\:,]+)")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pagecage.checkout import TOP
 from pagecage.cli.failures import Defect
-from pagecage.cli.output import Form
+from pagecage.cli.output import OutputFormat
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.process import OWN_PYTHON, Completed, run
 
@@ -65,7 +65,7 @@ def show_claims(runs: Path, experiment: str | None, as_json: bool) -> str:
 
 def show_answers(runs: Path, markdown: bool, as_json: bool) -> str:
     """What the newest runs say to the articles' open questions."""
-    form = Form(markdown=markdown, as_json=as_json).options()
+    form = OutputFormat(markdown=markdown, as_json=as_json).options()
     return analyse("answers", "--runs", runs.resolve(), *form).stdout
 
 

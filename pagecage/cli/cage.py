@@ -11,7 +11,7 @@ from rich.console import Console
 from pagecage.checkout import TOP
 from pagecage.cli import cage_list, cage_page
 from pagecage.cli.cage_import import import_cage
-from pagecage.cli.cage_options import Ordered, bought, profile_of_order
+from pagecage.cli.cage_options import VolumeOptions, bought, profile_of_order
 from pagecage.cli.cage_save import new_name, save_profile
 from pagecage.cli.examples import examples
 from pagecage.cli.numbers import Positive
@@ -50,7 +50,7 @@ def list_(
     known = [each.name for each in providers]
     if provider is not None and provider not in known:
         raise PagecageError(f"there is no provider {provider!r} in the catalogue", nearest(provider, known))
-    wanted = cage_list.Wanted(provider, type, min_iops)
+    wanted = cage_list.CatalogueFilter(provider, type, min_iops)
     chosen = cage_list.select(providers, definitions(), wanted)
     if as_json:
         print(json.dumps(cage_list.to_json(chosen)))
@@ -62,7 +62,7 @@ def list_(
 @app.command(help_epilogue=examples("cage show"))
 def show(
     name: str,
-    ordered: Ordered = Ordered(),  # noqa: B008 - frozen
+    ordered: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     *,
     save: str | None = None,
     force: Annotated[bool, Parameter(negative=())] = False,
@@ -81,7 +81,7 @@ def show(
     """
     known, providers = definitions(), read_offers(CAGES / "catalogue")
     if name in known.cage_names():
-        if ordered != Ordered() or save is not None:
+        if ordered != VolumeOptions() or save is not None:
             raise PagecageError(f"{name} is a cage, with its limits settled", f"pagecage cage show {name}")
         profile = cage_list.cage_profile(known, name)
         line = bought(profile.volume)

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from pagecage.checkout import TOP
-from pagecage.cli.cage_options import Ordered, profile_of_order
+from pagecage.cli.cage_options import VolumeOptions, profile_of_order
 from pagecage.cli.cage_save import new_name, save, save_profile
 from pagecage.cli.numbers import whole
 from pagecage.cli.output import Json
@@ -22,7 +22,7 @@ from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.importers.formats import import_text
 from pagecage.importers.probe import DIGITS, Rounding
-from pagecage.importers.result import DescribedVolume, Imported, Picks
+from pagecage.importers.result import DescribedVolume, ImportResult, Selection
 from pagecage.units import exact_size
 
 CAGES = TOP / "cgroups"
@@ -31,7 +31,7 @@ _MOST_IGNORED = 12
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Importing:
+class ImportOptions:
     """How to read a customer's file.
 
     Parameters
@@ -57,7 +57,7 @@ class Importing:
 
 def import_cage(
     file: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    how: Importing = Importing(),
+    how: ImportOptions = ImportOptions(),
     *,
     as_json: Json = False,
 ) -> int:
@@ -72,7 +72,7 @@ def import_cage(
         The file, or - for standard input. Its format is told by its content.
     """
     name = Path(file).name if file != "-" else "standard input"
-    found = import_text(_text(file), name, Picks(how.pick), Rounding(how.digits))
+    found = import_text(_text(file), name, Selection(how.pick), Rounding(how.digits))
     if how.instance is not None and not found.volume:
         raise PagecageError("--instance goes with a volume, and this is none", "leave --instance out")
     path = _save(found, how.instance, how.save, how.force) if how.save is not None else None
@@ -96,7 +96,7 @@ def _text(file: str) -> str:
         raise PagecageError(f"{file!r} is not a name of a file", "ls") from None
 
 
-def _save(found: Imported, instance: str | None, name: str, force: bool) -> Path:
+def _save(found: ImportResult, instance: str | None, name: str, force: bool) -> Path:
     """The cage's new file. What limits a volume follows from its type, which the catalogue knows."""
     providers = read_offers(CAGES / "catalogue")
     name = new_name(name, CAGES, providers, force=force)
@@ -108,10 +108,10 @@ def _save(found: Imported, instance: str | None, name: str, force: bool) -> Path
     return save(cage_of_tables(name, found.cage()), CAGES)
 
 
-def _ordered(volume: DescribedVolume, instance: str | None) -> Ordered:
+def _ordered(volume: DescribedVolume, instance: str | None) -> VolumeOptions:
     throughput = str(volume.throughput) if volume.throughput is not None else None
     size = exact_size(volume.size_bytes)
-    return Ordered(size=size, iops=volume.iops, throughput=throughput, instance=instance)
+    return VolumeOptions(size=size, iops=volume.iops, throughput=throughput, instance=instance)
 
 
 def _command(volume: DescribedVolume, instance: str | None) -> str:
@@ -119,7 +119,7 @@ def _command(volume: DescribedVolume, instance: str | None) -> str:
     return shlex.join([*volume.command(), *(["--instance", instance] if instance is not None else [])])
 
 
-def _as_data(found: Imported, instance: str | None, path: Path | None) -> dict[str, object]:
+def _as_data(found: ImportResult, instance: str | None, path: Path | None) -> dict[str, object]:
     volume = asdict(found.volume) | {"command": _command(found.volume, instance)} if found.volume else None
     return {
         "origin": found.origin, "cage": found.cage(), "understood": [asdict(item) for item in found.carried],
@@ -128,7 +128,7 @@ def _as_data(found: Imported, instance: str | None, path: Path | None) -> dict[s
     }  # fmt: skip
 
 
-def _lines(found: Imported, instance: str | None, path: Path | None) -> Iterator[str]:
+def _lines(found: ImportResult, instance: str | None, path: Path | None) -> Iterator[str]:
     """Three lists; each is there even where it is empty, because that is an answer too."""
     yield found.origin
     yield from _section("understood", _understood(found))
@@ -140,7 +140,7 @@ def _lines(found: Imported, instance: str | None, path: Path | None) -> Iterator
         yield f"\nits limits: {_command(found.volume, instance)}"
 
 
-def _understood(found: Imported) -> list[str]:
+def _understood(found: ImportResult) -> list[str]:
     width = max((len(item.key) for item in found.carried), default=0)
     values = [item.value if isinstance(item.value, str) else json.dumps(item.value) for item in found.carried]
     value_width = max(map(len, values), default=0)

@@ -13,7 +13,7 @@ from pagecage.cli.cage_page import console, plain_table, print_table
 from pagecage.cloud.formulas import Formula, greatest
 from pagecage.cloud.instances import instance_names
 from pagecage.cloud.offers import BurstRule, Provider, VolumeType
-from pagecage.cloud.profile import Profile, profile_of_cage
+from pagecage.cloud.profile import LimitProfile, profile_of_cage
 from pagecage.cloud.volume_request import in_unit
 from pagecage.definitions.reader import Definitions
 from pagecage.units import exact_size, format_both_rates, format_bytes
@@ -22,7 +22,7 @@ _WIDE = 150  # columns that a terminal needs to have what each type is on its li
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CatalogueFilter:
     """Filters; None lets everything through."""
 
     provider: str | None
@@ -31,33 +31,33 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class CatalogueListing:
     """What passed the filters."""
 
     types: tuple[VolumeType, ...]
     instances: tuple[tuple[str, str], ...]
-    cages: tuple[Profile, ...]
+    cages: tuple[LimitProfile, ...]
 
 
-def select(providers: tuple[Provider, ...], known: Definitions, wanted: Wanted) -> Chosen:
+def select(providers: tuple[Provider, ...], known: Definitions, wanted: CatalogueFilter) -> CatalogueListing:
     """Types with what is asked for in their names; cages where no provider is asked for."""
     offered = [provider for provider in providers if wanted.provider in (None, provider.name)]
     types = [kind for provider in offered for kind in provider.types if _passes(kind.name, _most(kind), wanted)]
     instances = [(provider.name, name) for provider in offered for name in instance_names(provider)]
     cages = [] if wanted.provider else [cage_profile(known, name) for name in known.cage_names()]
-    return Chosen(
+    return CatalogueListing(
         tuple(types), tuple(instances if wanted.type is None and wanted.min_iops is None else ()),
         tuple(cage for cage in cages if _passes(cage.name, _read_iops(cage), wanted)),
     )  # fmt: skip
 
 
-def cage_profile(known: Definitions, name: str) -> Profile:
+def cage_profile(known: Definitions, name: str) -> LimitProfile:
     """A cage's profile; a MemoryMax that is a share of some dataset stays one."""
     cage, share = known.cage_without_dataset(name)
     return profile_of_cage(cage, share)
 
 
-def _passes(name: str, most_iops: Fraction | None, wanted: Wanted) -> bool:
+def _passes(name: str, most_iops: Fraction | None, wanted: CatalogueFilter) -> bool:
     is_fast = wanted.min_iops is None or most_iops is None or most_iops >= wanted.min_iops
     return is_fast and (wanted.type is None or wanted.type.lower() in name)
 
@@ -72,11 +72,11 @@ def _with_burst(formula: Formula | None, rule: BurstRule | None) -> Fraction | N
     return base if base is None or burst is None else max(base, burst)
 
 
-def _read_iops(cage: Profile) -> Fraction | None:
+def _read_iops(cage: LimitProfile) -> Fraction | None:
     return max((layer.burst or layer.base for layer in cage.limits.read_iops), default=None)
 
 
-def show(chosen: Chosen) -> None:
+def show(chosen: CatalogueListing) -> None:
     """Print what was chosen: types by provider, the instances' names, the cages."""
     out = console()
     if chosen.types:
@@ -116,7 +116,7 @@ def _has_credits(rule: BurstRule | None) -> bool:
     return rule is not None and (rule.credits is not None or rule.seconds is not None)
 
 
-def _cage_row(cage: Profile) -> Iterator[str]:
+def _cage_row(cage: LimitProfile) -> Iterator[str]:
     yield cage.name
     if cage.memory_share is not None:
         yield f"{cage.memory_share * 100:g} % of the dataset"
@@ -127,7 +127,7 @@ def _cage_row(cage: Profile) -> Iterator[str]:
     yield cage.about
 
 
-def to_json(chosen: Chosen) -> dict[str, Any]:
+def to_json(chosen: CatalogueListing) -> dict[str, Any]:
     """The list as data (docs/FORMAT.md); null for a bound that the type does not set."""
     return {
         "types": [_type_json(kind) for kind in chosen.types],
@@ -147,7 +147,7 @@ def _type_json(kind: VolumeType) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cage_json(cage: Profile) -> dict[str, Any]:
+def _cage_json(cage: LimitProfile) -> dict[str, Any]:
     limits = {name: [_number(layer.base) for layer in layers] for name, layers in vars(cage.limits).items()}
     return {
         "name": cage.name, "about": cage.about, "memory_bytes": cage.memory_bytes,

@@ -13,16 +13,16 @@ from cyclopts.validators import Number
 from pagecage.cli.numbers import Positive
 from pagecage.cloud.instances import find_instance
 from pagecage.cloud.offers import Provider, VolumeType
-from pagecage.cloud.profile import Profile, Wish, profile_of
-from pagecage.cloud.volume_request import Order
+from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
+from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.errors import PagecageError, nearest
-from pagecage.model.cage import Volume
+from pagecage.model.cage import CloudVolume
 from pagecage.units import exact_size, page_floor_bytes, parse_exact_bytes, parse_size_bytes
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Ordered:
+class VolumeOptions:
     """What was bought, and how it is to be replayed. None of it goes with a cage file.
 
     Parameters
@@ -56,7 +56,7 @@ class Ordered:
 
 
 @dataclass(frozen=True)
-class Named:
+class CatalogueEntry:
     """What a name of the catalogue means: a type, and a size where the name is one's."""
 
     provider: Provider
@@ -64,20 +64,20 @@ class Named:
     size_bytes: int | None
 
 
-def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, Named]:
+def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry]:
     """Every name that is no cage's, in small letters. A size in several types is the first one's."""
     kinds = [(provider, kind) for provider in providers for kind in provider.types]
     sizes = {
-        f"{provider.name}-{tier.name}".lower(): Named(provider, kind, tier.size_bytes)
+        f"{provider.name}-{tier.name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
         for provider, kind in reversed(kinds)
         for tier in kind.tiers
     }
-    return {**sizes, **{kind.name: Named(provider, kind, None) for provider, kind in kinds}}
+    return {**sizes, **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds}}
 
 
 def profile_of_order(
-    providers: tuple[Provider, ...], name: str, ordered: Ordered, cages: list[str]
-) -> tuple[Profile, str]:
+    providers: tuple[Provider, ...], name: str, ordered: VolumeOptions, cages: list[str]
+) -> tuple[LimitProfile, str]:
     """The profile, and what was bought in a line. Raises PagecageError, for an unknown name with the nearest one."""
     names = catalogue_names(providers)
     named = names.get(name.lower())
@@ -88,13 +88,13 @@ def profile_of_order(
     kind, size = named.kind, None if ordered.size is None else parse_size_bytes(ordered.size, "--size")
     if named.size_bytes is not None and size is not None:
         raise PagecageError(f"{name} is a size already", "leave --size out")
-    order = Order(
+    order = VolumeRequest(
         named.size_bytes if size is None else size, Fraction(ordered.iops) if ordered.iops else None,
         _throughput(ordered.throughput, kind),
     )  # fmt: skip
     instance = None if ordered.instance is None else find_instance(named.provider, kind, ordered.instance)
     memory = None if ordered.memory is None else _memory_bytes(ordered.memory)
-    wish = Wish(ordered.start, Fraction(str(ordered.scale)), memory, ordered.latency_us)
+    wish = CageOptions(ordered.start, Fraction(str(ordered.scale)), memory, ordered.latency_us)
     profile = profile_of(named.provider, kind, order, instance, wish)
     tiers = [tier.name for tier in kind.tiers if tier.size_bytes >= (order.size_bytes or 0)]
     return profile, bought(profile.volume, tiers[0] if tiers else "")
@@ -107,7 +107,7 @@ def _memory_bytes(text: str) -> int:
     return size_bytes
 
 
-def bought(volume: Volume | None, tier: str = "") -> str:
+def bought(volume: CloudVolume | None, tier: str = "") -> str:
     """What was bought, in a line ("P10, 128 GiB, on D2s_v5"); empty where nothing is told."""
     if volume is None:
         return ""

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from pagecage.cloud.notes import notes
-from pagecage.cloud.profile import Profile, cage_of
-from pagecage.cloud.volume_limits import Layer, Phase, phases
+from pagecage.cloud.profile import LimitProfile, cage_of
+from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, phases
 from pagecage.errors import PagecageError
 from pagecage.model.cage import cage_to_json
 from pagecage.units import format_both_rates, format_bytes, format_hours
@@ -35,7 +35,7 @@ def plain_table(*heads: str) -> Table:
     return table
 
 
-def show(profile: Profile, bought: str) -> None:
+def show(profile: LimitProfile, bought: str) -> None:
     """Print the page."""
     out = console()
     out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(bought)}' if bought else ''}")
@@ -70,7 +70,7 @@ def _paragraphs(out: Console, texts: list[str]) -> None:
     out.print()
 
 
-def _rows(profile: Profile) -> Iterator[tuple[str, str, str, str]]:
+def _rows(profile: LimitProfile) -> Iterator[tuple[str, str, str, str]]:
     for quantity, name in _NAMES.items():
         reads, writes = (getattr(profile.limits, f"{side}_{quantity}") for side in ("read", "write"))
         if reads == writes:
@@ -84,7 +84,9 @@ def _rows(profile: Profile) -> Iterator[tuple[str, str, str, str]]:
         yield "memory", format_bytes(profile.memory_bytes), profile.memory_by, ""
 
 
-def _speeds(name: str, quantity: str, layers: tuple[Layer, ...], start: str) -> Iterator[tuple[str, str, str, str]]:
+def _speeds(
+    name: str, quantity: str, layers: tuple[LimitLayer, ...], start: str
+) -> Iterator[tuple[str, str, str, str]]:
     """A line for each phase, so that a burst stands above what is left after it."""
     if not layers:
         yield name, "no limit", "", ""
@@ -97,11 +99,11 @@ def _rate(rate: Fraction, quantity: str) -> str:
     return format_both_rates(float(rate)) if quantity == "bandwidth" else f"{float(rate):.6g}"
 
 
-def _lasts(phase: Phase, start: str) -> str:
+def _lasts(phase: RatePeriod, start: str) -> str:
     return "for good" if phase.seconds is None else f"{format_hours(float(phase.seconds))} from {start}"
 
 
-def to_json(profile: Profile) -> dict[str, Any]:
+def to_json(profile: LimitProfile) -> dict[str, Any]:
     """The page as data (docs/FORMAT.md): figures unrounded, `seconds` null for good; `cage` as a plan would hold it."""
     return {
         "name": profile.name, "about": profile.about, "start": profile.start,
@@ -114,14 +116,14 @@ def to_json(profile: Profile) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cage(profile: Profile) -> dict[str, Any] | None:
+def _cage(profile: LimitProfile) -> dict[str, Any] | None:
     try:
         return cage_to_json(cage_of(profile, profile.name, profile.about))
     except PagecageError:
         return None  # scaled below what the kernel can count
 
 
-def _limit(layers: tuple[Layer, ...], start: str) -> dict[str, Any]:
+def _limit(layers: tuple[LimitLayer, ...], start: str) -> dict[str, Any]:
     return {
         "layers": [{key: _number(value) for key, value in asdict(layer).items()} for layer in layers],
         "phases": [{key: _number(value) for key, value in asdict(phase).items()} for phase in phases(layers, start)],

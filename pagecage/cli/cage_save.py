@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pagecage.cli.cage_options import catalogue_names
 from pagecage.cloud.offers import Provider
-from pagecage.cloud.profile import Profile, cage_of
+from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, Cage
@@ -36,7 +36,7 @@ def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
     return path
 
 
-def save_profile(profile: Profile, line: str, name: str, folder: Path) -> Path:
+def save_profile(profile: LimitProfile, line: str, name: str, folder: Path) -> Path:
     """Write what a volume allows, with its sources; `line` is what was bought."""
     comments = [f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}" for cited in profile.sources]
     return save(cage_of(profile, name, f"{profile.name} ({line}): {profile.about}."), folder, comments)

@@ -13,7 +13,7 @@ from pagecage.cli.output import Json
 from pagecage.cli.paths import Folder
 from pagecage.errors import EXIT_HOST, EXIT_OK
 from pagecage.hosts.local import LocalHost
-from pagecage.model.requirements import Missed, check_host
+from pagecage.model.requirements import MissedRequirement, check_host
 from pagecage.process import find_tool
 
 _VM_TOOLS = {
@@ -24,7 +24,7 @@ _COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "fio")
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One line of the diagnosis. `level` is ok, missing (prevents the host) or lesser (a collector less)."""
 
     host: str
@@ -34,47 +34,49 @@ class Finding:
     mend: str = ""
 
 
-def examine(data_dir: Path | None) -> list[Finding]:
+def examine(data_dir: Path | None) -> list[DoctorFinding]:
     """Everything that matters, in the order it matters."""
     facts = LocalHost(data_dir).facts()
     return [*_local(facts), *_collectors(facts), *_vm()]
 
 
-def _local(facts: dict[str, Any]) -> Iterator[Finding]:
-    missed: list[Missed] = check_host(facts)
+def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
+    missed: list[MissedRequirement] = check_host(facts)
     for miss in missed:
-        yield Finding("local", miss.requirement.value, "missing", miss.reason, miss.mend)
+        yield DoctorFinding("local", miss.requirement.value, "missing", miss.reason, miss.mend)
     if not missed:
         manager = facts["cgroup"]["manager"]
-        yield Finding("local", "limits", "ok", f"{manager} can cap memory and I/O on {facts['disk']['node']}")
+        yield DoctorFinding("local", "limits", "ok", f"{manager} can cap memory and I/O on {facts['disk']['node']}")
     if not facts["psi"]:
         mend = "boot with psi=1"
-        yield Finding("local", "psi", "lesser", "no pressure figures: which limit binds cannot be told", mend)
+        yield DoctorFinding("local", "psi", "lesser", "no pressure figures: which limit binds cannot be told", mend)
     method = "cachestat" if facts["cachestat"] else "mincore"
-    yield Finding("local", "residency", "ok", f"measured by {method}")
+    yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
 
 
-def _collectors(facts: dict[str, Any]) -> Iterator[Finding]:
+def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
     for name in _COLLECTORS:
         version = facts["tools"].get(name)
         if version:
-            yield Finding("local", name, "ok", version)
+            yield DoctorFinding("local", name, "ok", version)
         else:
-            yield Finding("local", name, "lesser", "not installed", "ansible/site.yml installs it, or apt install")
+            yield DoctorFinding(
+                "local", name, "lesser", "not installed", "ansible/site.yml installs it, or apt install"
+            )
 
 
-def _vm() -> Iterator[Finding]:
+def _vm() -> Iterator[DoctorFinding]:
     for tool, purpose in _VM_TOOLS.items():
         if find_tool(tool):
-            yield Finding("vm", tool, "ok", purpose)
+            yield DoctorFinding("vm", tool, "ok", purpose)
         else:
-            yield Finding("vm", tool, "missing", f"{tool} is not installed, which {purpose}", "make setup")
+            yield DoctorFinding("vm", tool, "missing", f"{tool} is not installed, which {purpose}", "make setup")
     kvm = Path("/dev/kvm").exists()
     detail = "present; a test boot tells whether it works" if kvm else "absent: the guest will be emulated (slow CPU)"
-    yield Finding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
+    yield DoctorFinding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
 
 
-def lines(findings: list[Finding]) -> Iterator[str]:
+def lines(findings: list[DoctorFinding]) -> Iterator[str]:
     """The diagnosis for a terminal: a line a finding, its mend beneath where there is one."""
     for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"

@@ -12,9 +12,9 @@ from pagecage.agent.system.block_device import resolve_disk
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.output import Say
 from pagecage.cli.progress import RunProgress, expected_seconds, expected_trial_seconds
-from pagecage.cli.run_options import Wishes, definitions
+from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, choose_host, with_cage, with_driver
-from pagecage.cli.stdio import PassThrough
+from pagecage.cli.stdio import StdioRelay
 from pagecage.errors import EXIT_HOST, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
 from pagecage.hosts.agent_package import make_kit, require_programs
 from pagecage.hosts.host import Host
@@ -31,7 +31,7 @@ from pagecage.units import format_bytes, format_seconds
 
 
 @dataclass(frozen=True)
-class Job:
+class PreparedRun:
     """A plan with its folder and the host it will run on."""
 
     plan: Plan
@@ -56,7 +56,7 @@ def summary_row(experiment: Experiment) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plan_for(name: str, wishes: Wishes, command: str, say: Say) -> tuple[Plan, Host]:
+def plan_for(name: str, wishes: RunOptions, command: str, say: Say) -> tuple[Plan, Host]:
     """The plan and its host; everything that can be wrong with the input is found before anything starts."""
     experiment = definitions().experiment(name)
     if wishes.cage is not None:
@@ -71,27 +71,27 @@ def plan_for(name: str, wishes: Wishes, command: str, say: Say) -> tuple[Plan, H
     return plan, host
 
 
-def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
+def new(name: str, wishes: RunOptions, command: str, yes: bool, say: Say) -> PreparedRun:
     """A run that starts now."""
     definitions().experiment(name)
     make_kit(TOP)
     return begun(*plan_for(name, wishes, command, say), yes, say)
 
 
-def begun(plan: Plan, host: Host, yes: bool, say: Say) -> Job:
+def begun(plan: Plan, host: Host, yes: bool, say: Say) -> PreparedRun:
     """The run of a plan, with its folder; asks before it changes a setting of the disk that holds /.
 
     The folder is made last: a run that is refused leaves none.
     """
     try:
         _prepare(plan, host, yes, say)
-        return Job(plan, RunFolder.create(RUNS, plan), host)
+        return PreparedRun(plan, RunFolder.create(RUNS, plan), host)
     except BaseException:
         host.stop()
         raise
 
 
-def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
+def resumed(name: str, wishes: RunOptions, yes: bool, say: Say) -> PreparedRun:
     """The newest run of an experiment, to be finished. Refuses when its definition has changed since."""
     refuse_new_wishes(wishes)
     folder = find_run(RUNS, name)
@@ -108,7 +108,7 @@ def resumed(name: str, wishes: Wishes, yes: bool, say: Say) -> Job:
     except BaseException:
         host.stop()
         raise
-    return Job(plan, folder, host)
+    return PreparedRun(plan, folder, host)
 
 
 def _prepare(plan: Plan, host: Host, yes: bool, say: Say) -> None:
@@ -119,11 +119,11 @@ def _prepare(plan: Plan, host: Host, yes: bool, say: Say) -> None:
     prepare(host, plan, kit, lambda step: say(f"{step} ..."))
 
 
-def refuse_new_wishes(wishes: Wishes) -> None:
+def refuse_new_wishes(wishes: RunOptions) -> None:
     """Refuse what would change the plan of a run that is gone on with."""
     given = [
         key for key in ("size", "cage", "repeats", "until_ci", "max_repeats", "seed", "fresh", "driver")
-        if getattr(wishes, key) != getattr(Wishes(), key)
+        if getattr(wishes, key) != getattr(RunOptions(), key)
     ]  # fmt: skip
     if given:
         option = given[0].replace("_", "-")
@@ -142,7 +142,7 @@ def require_same_definition(plan: Plan) -> None:
         )
 
 
-def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
+def carry_out(job: PreparedRun, say: Say, stdout: int = 1) -> int:
     """Run what is lacking on a host that is prepared; the exit code is 0 if every trial has its answer.
 
     What a replayed program prints on its standard output goes to the descriptor `stdout`.
@@ -157,7 +157,7 @@ def carry_out(job: Job, say: Say, stdout: int = 1) -> int:
     resume = f"pagecage run {job.plan.document['experiment']} --resume"
     try:
         with RunProgress(total, total - len(remaining), guess, bar=not job.streams_output) as progress:
-            campaign = Campaign(job.host, job.plan, job.folder, make_kit(TOP), PassThrough(progress, stdout))
+            campaign = Campaign(job.host, job.plan, job.folder, make_kit(TOP), StdioRelay(progress, stdout))
             summary = campaign.run(is_prepared=True)
     except KeyboardInterrupt:
         raise PagecageError("interrupted; what was recorded stays", resume, EXIT_INTERRUPTED) from None
@@ -209,7 +209,7 @@ _SIGNAL_BASE = 128  # how a shell tells that a signal ended a program
 _TYPED = frozenset({"workload", "data", "port", "local_disk"})
 
 
-def exit_code(job: Job, status: int, say: Say) -> int:
+def exit_code(job: PreparedRun, status: int, say: Say) -> int:
     """The program's own status where it failed, else `status`.
 
     Raises PagecageError for what the host lacks or the user can mend. Of an experiment that stands in a file it is
@@ -245,7 +245,7 @@ def _raise_for(record: Record) -> None:
         raise PagecageError(record.error or "", mend)
 
 
-def is_all_missed(job: Job) -> bool:
+def is_all_missed(job: PreparedRun) -> bool:
     """Whether no trial came to anything because each was refused, so that there is no table to show."""
     records = job.folder.last_records().values()
     return bool(records) and all(record.outcome == "requirement_missed" for record in records)

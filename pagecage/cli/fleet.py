@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.execution import refuse_new_wishes, require_same_definition, sets_knobs
-from pagecage.cli.output import Form
+from pagecage.cli.output import OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
-from pagecage.cli.run_options import HOSTS, FleetWishes, Wishes, definitions
+from pagecage.cli.run_options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, with_cage
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, HostError, PagecageError, nearest
-from pagecage.fleet.folder import Asked, FleetFolder, find_fleet
+from pagecage.fleet.folder import FleetFolder, FleetRequest, find_fleet
 from pagecage.fleet.host_plans import host_plans
-from pagecage.fleet.host_run import Lane
+from pagecage.fleet.host_run import HostRun
 from pagecage.fleet.inventory import FleetHost, find_group
-from pagecage.fleet.playbook import Stage, make_stage
-from pagecage.fleet.preflight import Look, Seen, look, unlike
+from pagecage.fleet.playbook import FleetPlaybook, make_stage
+from pagecage.fleet.preflight import Preflight, ReadyHost, look, unlike
 from pagecage.fleet.rounds import FleetCampaign
 from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.host import Progress
@@ -32,11 +32,11 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Group:
+class HostGroup:
     """A group of hosts in the place of one host, where a plan is made."""
 
     name: str
-    seen: tuple[Seen, ...]
+    seen: tuple[ReadyHost, ...]
 
     def is_emulated(self, progress: Progress) -> bool:  # noqa: ARG002 - facts have told
         """Whether any of them is, so that the size that is chosen suits all."""
@@ -44,7 +44,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Again:
+class ResumeOptions:
     """Whether a run that is there is gone on with, and whether changing settings of a disk with / was agreed to."""
 
     resume: bool
@@ -52,12 +52,12 @@ class Again:
 
 
 @dataclass(frozen=True)
-class FleetJob:
+class PreparedFleetRun:
     """A fleet run with its folder, where it plays, and the hosts that take part."""
 
-    stage: Stage
+    stage: FleetPlaybook
     folder: FleetFolder
-    seen: tuple[Seen, ...]
+    seen: tuple[ReadyHost, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -76,8 +76,8 @@ def hosts_of(group: str) -> tuple[FleetHost, ...]:
 
 
 def planned(
-    name: str, wishes: Wishes, own: FleetWishes, command: str, yes: bool, say: Say
-) -> tuple[Plan, dict[str, Plan], FleetJob]:
+    name: str, wishes: RunOptions, own: FleetOptions, command: str, yes: bool, say: Say
+) -> tuple[Plan, dict[str, Plan], PreparedFleetRun]:
     """The whole plan, each host's, and a job whose folder is not made yet; whatever is wrong is found here."""
     experiment = definitions().experiment(name)
     if wishes.until_ci is not None:
@@ -90,23 +90,23 @@ def planned(
     seen = found.seen
     if own.fleet == "spread" and not own.mixed and (differing := list(unlike(seen))):
         raise PagecageError(f"these hosts are not alike: {'; '.join(differing)}", "--fleet replicate, or --mixed")
-    plan = build_plan(wishes, with_cage(experiment, wishes.cage), Group(wishes.host, seen), command, say)
+    plan = build_plan(wishes, with_cage(experiment, wishes.cage), HostGroup(wishes.host, seen), command, say)
     check_memory_floor(plan)
     if not yes:
         _refuse_root_disks(plan, seen)
     plans = host_plans(plan, [one.host.name for one in seen], own.fleet)
     left_out = {host: error.message for host, error in found.unreachable.items()}
-    return plan, plans, FleetJob(stage, FleetFolder(RUNS / plan.run_id), seen, left_out)
+    return plan, plans, PreparedFleetRun(stage, FleetFolder(RUNS / plan.run_id), seen, left_out)
 
 
-def new(name: str, wishes: Wishes, own: FleetWishes, command: str, yes: bool, say: Say) -> FleetJob:
+def new(name: str, wishes: RunOptions, own: FleetOptions, command: str, yes: bool, say: Say) -> PreparedFleetRun:
     """A fleet run that starts now."""
     plan, plans, job = planned(name, wishes, own, command, yes, say)
-    FleetFolder.create(RUNS, plan, Asked(wishes.host, own.fleet, job.left_out), plans)
+    FleetFolder.create(RUNS, plan, FleetRequest(wishes.host, own.fleet, job.left_out), plans)
     return job
 
 
-def resumed(name: str, wishes: Wishes, own: FleetWishes, say: Say) -> FleetJob:
+def resumed(name: str, wishes: RunOptions, own: FleetOptions, say: Say) -> PreparedFleetRun:
     """The newest run of an experiment on this group, to be finished on the hosts that lack something."""
     refuse_new_wishes(wishes)
     folder = find_fleet(RUNS, f"{name}@{wishes.host}")
@@ -122,13 +122,20 @@ def resumed(name: str, wishes: Wishes, own: FleetWishes, say: Say) -> FleetJob:
     wanted = tuple(host for name, host in known.items() if name in open_hosts)
     left_working = folder.left_working()
     if not wanted:
-        return FleetJob(stage, folder, ())
-    return FleetJob(stage, folder, _able(stage, wishes.host, wanted, own.skip_unreachable, say, left_working).seen)
+        return PreparedFleetRun(stage, folder, ())
+    return PreparedFleetRun(
+        stage, folder, _able(stage, wishes.host, wanted, own.skip_unreachable, say, left_working).seen
+    )
 
 
 def _able(
-    stage: Stage, group: str, hosts: tuple[FleetHost, ...], skip: bool, say: Say, left_working: Collection[str] = ()
-) -> Look:
+    stage: FleetPlaybook,
+    group: str,
+    hosts: tuple[FleetHost, ...],
+    skip: bool,
+    say: Say,
+    left_working: Collection[str] = (),
+) -> Preflight:
     """The hosts that can serve. Refuses when one cannot, and when one does not answer unless these are skipped."""
     if hosts:
         say(f"looking at {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
@@ -144,7 +151,7 @@ def _able(
     return found
 
 
-def _refuse_root_disks(plan: Plan, seen: tuple[Seen, ...]) -> None:
+def _refuse_root_disks(plan: Plan, seen: tuple[ReadyHost, ...]) -> None:
     """Nobody can be asked on so many hosts whether a setting of the disk that holds / may be changed."""
     on_root = [one.host.name for one in seen if one.facts["disk"].get("mount_point") == "/"]
     if on_root and any(map(sets_knobs, plan.trials)):
@@ -154,7 +161,9 @@ def _refuse_root_disks(plan: Plan, seen: tuple[Seen, ...]) -> None:
         )
 
 
-def run(name: str, wishes: Wishes, own: FleetWishes, command: str, again: Again, form: Form, say: Say) -> int:
+def run(
+    name: str, wishes: RunOptions, own: FleetOptions, command: str, again: ResumeOptions, form: OutputFormat, say: Say
+) -> int:
     """Start or resume a fleet run, carry it out, and show its report."""
     job = resumed(name, wishes, own, say) if again.resume else new(name, wishes, own, command, again.yes, say)
     status = carry_out(job, say)
@@ -163,7 +172,7 @@ def run(name: str, wishes: Wishes, own: FleetWishes, command: str, again: Again,
     return status
 
 
-def show_plan(name: str, wishes: Wishes, own: FleetWishes, command: str, as_json: bool, say: Say) -> int:
+def show_plan(name: str, wishes: RunOptions, own: FleetOptions, command: str, as_json: bool, say: Say) -> int:
     """Print each host's part, and start nothing."""
     plan, plans, _ = planned(name, wishes, own, command, True, say)
     if as_json:
@@ -184,7 +193,7 @@ def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
         yield f"  {host:<{width}} {len(own.trials):>4} trials, {repeats} repeats of each treatment, about {about}"
 
 
-def carry_out(job: FleetJob, say: Say) -> int:
+def carry_out(job: PreparedFleetRun, say: Say) -> int:
     """Run what is lacking on every host that takes part; the exit code tells whether every trial has its answer."""
     folders = job.folder.host_folders()
     plans = {one.host.name: folders[one.host.name].plan() for one in job.seen}
@@ -196,7 +205,9 @@ def carry_out(job: FleetJob, say: Say) -> int:
     streams = job.folder.path / "streams"
     streams.mkdir(exist_ok=True)
     with FleetProgress(counts, guess / max(1, max(map(len, lacking.values()), default=1))) as progress:
-        lanes = [Lane(one.place, plans[one.host.name], folders[one.host.name], streams, progress) for one in job.seen]
+        lanes = [
+            HostRun(one.place, plans[one.host.name], folders[one.host.name], streams, progress) for one in job.seen
+        ]
         try:
             FleetCampaign(job.stage, job.folder, lanes, make_kit(TOP), progress).run()
         except KeyboardInterrupt:

@@ -15,9 +15,9 @@ from pagecage.cli.paths import Folder, writing
 from pagecage.cli.provision import provision, unprovision, verify
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
-from pagecage.hosts.vm.cache import DEFAULT_NAME, Cache, known_caches
+from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, known_caches
 from pagecage.hosts.vm.machine import CPUS
-from pagecage.hosts.vm.vm_host import Making
+from pagecage.hosts.vm.vm_host import GuestOptions
 
 _ABOUT = "Make hosts fit for experiments, and look after the embedded guest."
 app = App(name="host", help=_ABOUT, help_epilogue=examples("host"))
@@ -56,7 +56,7 @@ def prepare(
     A run does it too. Beforehand it can be done beside other things. A guest that is in use has all of it.
     """
     from pagecage.cli import execution
-    from pagecage.cli.run_options import Wishes
+    from pagecage.cli.run_options import RunOptions
     from pagecage.runner.campaign import need_of
 
     if guest.status().running:
@@ -65,7 +65,7 @@ def prepare(
     if experiment is None:
         guest.prepare(say_step)
         return EXIT_OK
-    plan, vm = execution.plan_for(experiment, Wishes(host=host, size=size, cage=cage), "", say_step)
+    plan, vm = execution.plan_for(experiment, RunOptions(host=host, size=size, cage=cage), "", say_step)
     try:
         vm.prepare(need_of(plan), say_step)
     finally:
@@ -79,21 +79,21 @@ def up(host: Vm = "vm", *, called: Called = DEFAULT_NAME, suite: Suite = None, c
 
     Guests of other names have a disk and an image of their own; the group `guests` of the inventory has all that run.
     """
-    guest.up(say_step, Cache.of_user(called), Making(suite, cpus))
+    guest.up(say_step, GuestCache.of_user(called), GuestOptions(suite, cpus))
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host down"))
 def down(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """End the guest that `up` left running."""
-    guest.down(say_step, Cache.of_user(called))
+    guest.down(say_step, GuestCache.of_user(called))
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host shell"))
 def shell(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """A root shell in the guest; it is brought up if it is not."""
-    return guest.shell(say_step, Cache.of_user(called))
+    return guest.shell(say_step, GuestCache.of_user(called))
 
 
 @app.command(help_epilogue=examples("host status"))
@@ -104,7 +104,7 @@ def status(
     json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
     """Say whether the guest runs, for whom, and what is stored of it."""
-    state = asdict(guest.status(Cache.of_user(called)))
+    state = asdict(guest.status(GuestCache.of_user(called)))
     if json_:
         print(json.dumps(state, default=str))
         return EXIT_OK
@@ -116,7 +116,7 @@ def status(
 @app.command(help_epilogue=examples("host rebuild"))
 def rebuild(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
     """Throw image and saved state away and make them again; datasets stay."""
-    guest.rebuild(say_step, Cache.of_user(called))
+    guest.rebuild(say_step, GuestCache.of_user(called))
     return EXIT_OK
 
 

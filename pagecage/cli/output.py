@@ -18,7 +18,7 @@ Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, a
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class OutputFormat:
     """For the terminal unless one of these is asked for.
 
     Parameters

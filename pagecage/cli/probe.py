@@ -22,7 +22,7 @@ _LEAST_BYTES, _MOST_BYTES = 16 * MIB, 1024**2 * GIB  # pcprobe's own least (size
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Probing:
+class ProbeOptions:
     """How to probe.
 
     Parameters
@@ -60,7 +60,7 @@ class Probing:
 
 def probe(
     directory: FolderThere | None = None,
-    how: Probing = Probing(),
+    how: ProbeOptions = ProbeOptions(),
     *,
     print_path: bool = False,
 ) -> int:

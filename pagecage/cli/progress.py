@@ -29,7 +29,7 @@ def expected_trial_seconds(max_seconds: float | None) -> float:
     return _OVERHEAD_SECONDS + 0.2 * (max_seconds or 10.0)
 
 
-class Pace:
+class TimeEstimate:
     """How long the rest takes: by a guess of a trial's time until one has ended, by what they took from then on."""
 
     def __init__(self, total: int, done: int, trial_seconds: float) -> None:
@@ -69,7 +69,7 @@ class RunProgress:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"), console=self._console, disable=not (bar and self._console.is_terminal),
         )  # fmt: skip
-        self._pace = Pace(total, done, guess_seconds / max(1, total))
+        self._pace = TimeEstimate(total, done, guess_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
     def __enter__(self) -> RunProgress:
@@ -142,7 +142,7 @@ class FleetProgress:
             host: self._bar.add_task("", total=total, completed=done, host=f"{host:<{self._width}}", left="")
             for host, (total, done) in hosts.items()
         }
-        self._paces = {host: Pace(total, done, trial_seconds) for host, (total, done) in hosts.items()}
+        self._paces = {host: TimeEstimate(total, done, trial_seconds) for host, (total, done) in hosts.items()}
 
     def __enter__(self) -> FleetProgress:
         self._bar.start()

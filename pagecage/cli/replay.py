@@ -10,9 +10,9 @@ from cyclopts import App, Parameter
 from pagecage.agent.preview import trial_commands
 from pagecage.cli.analyse import report, show_run
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import Job, begun, carry_out, exit_code, is_all_missed, plan_lines
-from pagecage.cli.output import Form, say, typed_command
-from pagecage.cli.replay_plan import ReplayWishes, plan_for
+from pagecage.cli.execution import PreparedRun, begun, carry_out, exit_code, is_all_missed, plan_lines
+from pagecage.cli.output import OutputFormat, say, typed_command
+from pagecage.cli.replay_plan import ReplayOptions, plan_for
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.host import Host
 from pagecage.planning.plan import Plan
@@ -27,7 +27,7 @@ def replay(
     cage: str,
     /,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    wishes: ReplayWishes = ReplayWishes(),  # noqa: B008 - frozen
+    wishes: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     as_json: Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")] = False,
 ) -> int:
@@ -64,13 +64,13 @@ def _preview(plan: Plan, host: Host) -> int:
     return EXIT_OK
 
 
-def _report(job: Job, as_json: bool) -> None:
+def _report(job: PreparedRun, as_json: bool) -> None:
     """The table and the page; below a program's own output the table alone, on standard error."""
     if is_all_missed(job):
         return
     if not job.streams_output:
-        report(job.folder.path, Form(as_json=as_json).options(), say)
+        report(job.folder.path, OutputFormat(as_json=as_json).options(), say)
         return
-    table = show_run(job.folder.path, Form(as_json=as_json).options())
+    table = show_run(job.folder.path, OutputFormat(as_json=as_json).options())
     print(table, end="", file=sys.stdout if as_json else sys.stderr)
     say(f"report: pagecage show {job.plan.run_id} --html")

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pagecage.errors import PagecageError
-from pagecage.hosts.host import Working
-from pagecage.runner.uploads import Carried, on_host
+from pagecage.hosts.host import AgentHost
+from pagecage.runner.uploads import UploadedFile, on_host
 
 Say = Callable[[str], None]
 
 
-def check_cold(cold: Sequence[str], host: Working, carried: Sequence[Carried], say: Say) -> None:
+def check_cold(cold: Sequence[str], host: AgentHost, carried: Sequence[UploadedFile], say: Say) -> None:
     """Raise PagecageError for a `--cold` that no trial on this host could find.
 
     Of what is copied, and of what lies on this machine where that is the host, there must be a file. A relative path is

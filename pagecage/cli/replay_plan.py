@@ -22,12 +22,12 @@ from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.trial import COLLECTORS, Command, DriverName
-from pagecage.planning.plan import Choices, Plan, make_plan
-from pagecage.planning.replay import SIZE, SIZE_REASON, Replay, make_experiment
+from pagecage.model.trial import COLLECTORS, CommandSpec, DriverName
+from pagecage.planning.plan import Plan, PlanOptions, make_plan
+from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.run_folder import new_run_id
 from pagecage.runner.shared_libraries import carried_program
-from pagecage.runner.uploads import FOLDER, Carried, carried_to_json, make_carried, on_host, size_of, translated
+from pagecage.runner.uploads import FOLDER, UploadedFile, carried_to_json, make_carried, on_host, size_of, translated
 
 Say = Callable[[str], None]
 Made = Mapping[str, Cage]
@@ -36,7 +36,7 @@ _TIMEOUT_SECONDS = 3600.0
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ReplayWishes:
+class ReplayOptions:
     """What the user may choose for a replay.
 
     Parameters
@@ -92,7 +92,7 @@ class ReplayWishes:
 
 
 def plan_for(
-    cage: str, typed: tuple[str, ...], wishes: ReplayWishes, command: str, say: Say, made: Made | None = None
+    cage: str, typed: tuple[str, ...], wishes: ReplayOptions, command: str, say: Say, made: Made | None = None
 ) -> tuple[Plan, Host]:
     """The plan and its host; everything that can be wrong with the input is found before anything starts.
 
@@ -108,7 +108,7 @@ def plan_for(
         _check_program(typed[0], host, carried + program)
         check_cold(wishes.cold, host, carried + program, say)
         words = (*(word.replace("{directory}", place) for word in start), *typed[1:])
-        replay = Replay(
+        replay = ReplaySpec(
             typed, translated(words, carried, place), _command(wishes, len(cages), carried, place), cages,
             wishes.cache if wishes.cold else "any", _collectors(wishes.collectors), wishes.driver,
         )  # fmt: skip
@@ -120,16 +120,16 @@ def plan_for(
 
 
 def _plan(
-    replay: Replay, wishes: ReplayWishes, host: Host, command: str, more: dict[str, Any], made: Made | None
+    replay: ReplaySpec, wishes: ReplayOptions, host: Host, command: str, more: dict[str, Any], made: Made | None
 ) -> Plan:
     cages = made or {name: definitions().cage(name, data_bytes(wishes)) for name in {*replay.cages, UNCAGED}}
     seed = wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32)
-    choices = Choices(SIZE, SIZE_REASON, wishes.repeats, seed, host.name, "never")
+    choices = PlanOptions(SIZE, SIZE_REASON, wishes.repeats, seed, host.name, "never")
     run_id = new_run_id(replay.name, host.name)
     return make_plan(run_id, make_experiment(replay), cages, choices, command, harness(), more)
 
 
-def _cages(cage: str, wishes: ReplayWishes) -> tuple[str, ...]:
+def _cages(cage: str, wishes: ReplayOptions) -> tuple[str, ...]:
     """Each cage once, the control first."""
     known = definitions().cage_names()
     for name in (cage, *wishes.others):
@@ -139,7 +139,7 @@ def _cages(cage: str, wishes: ReplayWishes) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*control, cage, *wishes.others)))
 
 
-def _check(typed: tuple[str, ...], wishes: ReplayWishes) -> None:
+def _check(typed: tuple[str, ...], wishes: ReplayOptions) -> None:
     if not typed:
         raise PagecageError("there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS")
     if wishes.ready_when is not None and wishes.ready_port is not None:
@@ -151,23 +151,23 @@ def _check(typed: tuple[str, ...], wishes: ReplayWishes) -> None:
         raise PagecageError(what, "a backslash before a character takes it as it is, as in '\\(ready\\)'") from None
 
 
-def _check_program(program: str, host: Host, carried: tuple[Carried, ...]) -> None:
+def _check_program(program: str, host: Host, carried: tuple[UploadedFile, ...]) -> None:
     """The program as far as the controller can look: a program of this machine, when it is the host."""
     if host.name == "local" and not carried and shutil.which(program) is None:
         raise PagecageError(f"there is no program {program!r}", "look whether its name is right and PATH has it")
 
 
-def _place(host: Host, carried: tuple[Carried, ...]) -> str:
+def _place(host: Host, carried: tuple[UploadedFile, ...]) -> str:
     """Where the command runs: with what was copied, else where the user is, or in the guest's data directory."""
     if carried:
         return f"{host.data_dir}/{FOLDER}"
     return str(Path.cwd()) if host.name == "local" else host.data_dir
 
 
-def _command(wishes: ReplayWishes, cages: int, carried: tuple[Carried, ...], place: str) -> Command:
+def _command(wishes: ReplayOptions, cages: int, carried: tuple[UploadedFile, ...], place: str) -> CommandSpec:
     is_single = cages * wishes.repeats == 1
     paths = (on_host(path, carried, place) or str(Path(place, path)) for path in wishes.cold)
-    return Command(
+    return CommandSpec(
         data_paths=tuple(paths), ready_when=wishes.ready_when, ready_port=wishes.ready_port,
         timeout_seconds=wishes.timeout, directory=place, is_literal=True,
         streams_output=is_single, takes_input=is_single or input_is_file(),
@@ -182,7 +182,7 @@ def _collectors(text: str) -> tuple[str, ...]:
     return names
 
 
-def data_bytes(wishes: ReplayWishes) -> int | None:
+def data_bytes(wishes: ReplayOptions) -> int | None:
     """Bytes of the data, of which a cage may be a share; None where none are named, or none are here."""
     paths = [Path(path) for path in wishes.cold or wishes.copy]
     here = [path for path in paths if os.path.lexists(path)]

@@ -7,8 +7,8 @@ import json
 from pagecage.agent.preview import trial_commands
 from pagecage.cli import execution
 from pagecage.cli.analyse import report
-from pagecage.cli.output import Form, Json, say, typed_command
-from pagecage.cli.run_options import FleetWishes, Wishes, definitions, is_group
+from pagecage.cli.output import Json, OutputFormat, say, typed_command
+from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
 from pagecage.cli.run_plan import check_wishes
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.planning.plan import plan_to_json
@@ -29,8 +29,8 @@ def list_experiments(*, as_json: Json = False) -> int:
 
 def plan(
     name: str,
-    wishes: Wishes = Wishes(),  # noqa: B008 - frozen
-    fleet_wishes: FleetWishes = FleetWishes(),  # noqa: B008 - frozen
+    wishes: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    fleet_wishes: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
     *,
     as_json: Json = False,
 ) -> int:
@@ -56,8 +56,8 @@ def plan(
 
 def run(
     name: str,
-    wishes: Wishes = Wishes(),  # noqa: B008 - frozen
-    fleet_wishes: FleetWishes = FleetWishes(),  # noqa: B008 - frozen
+    wishes: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    fleet_wishes: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
     *,
     resume: bool = False,
     dry_run: bool = False,
@@ -86,11 +86,17 @@ def run(
         from pagecage.cli import fleet
 
         return fleet.run(
-            name, wishes, fleet_wishes, typed_command(), fleet.Again(resume, yes), Form(as_json=as_json), say
+            name,
+            wishes,
+            fleet_wishes,
+            typed_command(),
+            fleet.ResumeOptions(resume, yes),
+            OutputFormat(as_json=as_json),
+            say,
         )
     job = (
         execution.resumed(name, wishes, yes, say) if resume else execution.new(name, wishes, typed_command(), yes, say)
     )
     status = execution.carry_out(job, say)
-    report(job.folder.path, Form(as_json=as_json).options(), say)
+    report(job.folder.path, OutputFormat(as_json=as_json).options(), say)
     return execution.exit_code(job, status, say)

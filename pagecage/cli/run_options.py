@@ -22,7 +22,7 @@ HOSTS = ("auto", "local", "vm")
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class RunOptions:
     """What the user may choose for a run.
 
     Parameters
@@ -63,7 +63,7 @@ class Wishes:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class FleetWishes:
+class FleetOptions:
     """What the user may choose for a run on a group of hosts.
 
     Parameters

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from pagecage.checkout import TOP
 from pagecage.cli.output import Say
-from pagecage.cli.run_options import HOSTS, FleetWishes, Wishes, definitions, is_group
+from pagecage.cli.run_options import HOSTS, FleetOptions, RunOptions, definitions, is_group
 from pagecage.errors import PagecageError, nearest
-from pagecage.hosts.host import Host, Sized
+from pagecage.hosts.host import Host, SizedHost
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.experiment import SIZES, Experiment, Level
 from pagecage.model.requirements import check_host
-from pagecage.planning.plan import Choices, Plan, make_plan
+from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.process import find_tool, run
 from pagecage.runner.run_folder import new_run_id
 from pagecage.version import VERSION
@@ -28,13 +28,13 @@ MOST_REPEATS = 30
 """The bound of --until-ci where none is given."""
 
 
-def check_wishes(wishes: Wishes, fleet: FleetWishes) -> None:
+def check_wishes(wishes: RunOptions, fleet: FleetOptions) -> None:
     """Raise PagecageError for options that no host can satisfy, before a host is asked."""
     _known_size(wishes.size)
     _check_repeats(wishes)
     until_ci(wishes)
-    if not is_group(wishes.host) and fleet != FleetWishes():
-        option = next(name for name, value in vars(fleet).items() if value != getattr(FleetWishes(), name))
+    if not is_group(wishes.host) and fleet != FleetOptions():
+        option = next(name for name, value in vars(fleet).items() if value != getattr(FleetOptions(), name))
         raise PagecageError(
             f"--{option.replace('_', '-')} is for a group of hosts, and {wishes.host} is none", "name one: --host GROUP"
         )
@@ -71,7 +71,7 @@ def _guest(say: Say) -> Host:
     return KeptGuest(kept, user)
 
 
-def choose_size(wish: str, host: Sized, say: Say) -> tuple[str, str]:
+def choose_size(wish: str, host: SizedHost, say: Say) -> tuple[str, str]:
     """The size's name and why."""
     if _known_size(wish) != "auto":
         return wish, "asked for"
@@ -111,7 +111,12 @@ def with_driver(experiment: Experiment, driver: str | None) -> Experiment:
 
 
 def build_plan(
-    wishes: Wishes, experiment: Experiment, host: Sized, command: str, say: Say, made: Mapping[str, Cage] | None = None
+    wishes: RunOptions,
+    experiment: Experiment,
+    host: SizedHost,
+    command: str,
+    say: Say,
+    made: Mapping[str, Cage] | None = None,
 ) -> Plan:
     """The whole plan, every value resolved. Its cages are those of cgroups/, or `made` ones that stand in no file."""
     size, reason = choose_size(wishes.size, host, say)
@@ -125,7 +130,7 @@ def build_plan(
         raise PagecageError(
             f'fresh = "{fresh}" needs a saved machine state, and host {host.name} has none', "use --host vm"
         )
-    choices = Choices(
+    choices = PlanOptions(
         size=size, size_reason=reason, host=host.name, fresh=fresh,
         repeats=choose_repeats(wishes, experiment, size), until_ci=until_ci(wishes),
         seed=wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32),
@@ -133,7 +138,7 @@ def build_plan(
     return make_plan(new_run_id(experiment.name, host.name), experiment, cages, choices, command, harness())
 
 
-def choose_repeats(wishes: Wishes, experiment: Experiment, size: str) -> int:
+def choose_repeats(wishes: RunOptions, experiment: Experiment, size: str) -> int:
     """How often each treatment is planned: the bound where a stopping rule may end the run before it."""
     _check_repeats(wishes)
     if wishes.until_ci is not None:
@@ -141,7 +146,7 @@ def choose_repeats(wishes: Wishes, experiment: Experiment, size: str) -> int:
     return wishes.repeats or experiment.sizes[size].repeats or experiment.repeats
 
 
-def _check_repeats(wishes: Wishes) -> None:
+def _check_repeats(wishes: RunOptions) -> None:
     if wishes.until_ci is None and wishes.max_repeats is not None:
         raise PagecageError(
             "--max-repeats bounds --until-ci, which is not given", "add --until-ci 5%, or use --repeats"
@@ -150,7 +155,7 @@ def _check_repeats(wishes: Wishes) -> None:
         raise PagecageError("--repeats fixes what --until-ci finds out", "use --max-repeats for the bound")
 
 
-def until_ci(wishes: Wishes) -> float | None:
+def until_ci(wishes: RunOptions) -> float | None:
     """The share that `--until-ci` names: 0.05 of `5%`."""
     if wishes.until_ci is None:
         return None

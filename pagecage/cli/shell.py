@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.protocol.request import ShellOrder, order_to_json
+from pagecage.agent.protocol.request import ShellRequest, order_to_json
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
 from pagecage.cli.output import say
@@ -19,13 +19,13 @@ from pagecage.cli.run_options import definitions
 from pagecage.cli.run_plan import choose_host
 from pagecage.errors import PagecageError
 from pagecage.hosts.agent_package import agent_path, make_kit
-from pagecage.hosts.host import Host, HostNeed
+from pagecage.hosts.host import Host, ResourceNeeds
 from pagecage.model.cage import Cage
 from pagecage.process import spawn
 from pagecage.units import parse_size_bytes
 
 app = App(name="shell", help_epilogue=examples("shell"))
-_ANY_NEED = HostNeed(0, 0)
+_ANY_NEED = ResourceNeeds(0, 0)
 
 
 @app.default
@@ -66,7 +66,7 @@ def shell(
 
 def _run(machine: Host, cage: Cage) -> int:
     """Hand the terminal to the agent, which hands it to the shell; the shell's exit status."""
-    order = json.dumps(order_to_json(ShellOrder(cage, machine.data_dir, machine.spool_dir, machine.user)))
+    order = json.dumps(order_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user)))
     argv = machine.interactive(["python3", agent_path(machine.spool_dir), "shell", order])
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
     before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for what runs in the shell

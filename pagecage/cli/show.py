@@ -6,7 +6,7 @@ import os
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.analyse import analyse, publish_site, render, show_answers, show_claims, show_run
-from pagecage.cli.output import Form, Json, say
+from pagecage.cli.output import Json, OutputFormat, say
 from pagecage.cli.paths import Folder, NewFile
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
@@ -23,7 +23,7 @@ def compare(
     include: list[str] | None = None,
     anyway: bool = False,
     html: NewFile | None = None,
-    form: Form = Form(),  # noqa: B008 - frozen
+    form: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
 ) -> int:
     """Compare runs with the first: ratios with intervals, the noise beside them, and what else differs.
 
@@ -57,7 +57,7 @@ def compare(
 
 def show(
     name: str,
-    form: Form = Form(),  # noqa: B008 - frozen
+    form: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
     *,
     include: list[str] | None = None,
     html: bool = False,

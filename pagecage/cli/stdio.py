@@ -22,7 +22,7 @@ def input_is_file() -> bool:
         return False
 
 
-class PassThrough:
+class StdioRelay:
     """A campaign's listener before another: it keeps output and input to itself and hands on every other event."""
 
     def __init__(self, listener: Listener, stdout: int) -> None:

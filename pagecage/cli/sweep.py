@@ -10,10 +10,10 @@ from cyclopts import App, Parameter
 from pagecage.checkout import TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import Job, begun, carry_out, exit_code, plan_lines
-from pagecage.cli.output import Form, say, typed_command
-from pagecage.cli.replay_plan import ReplayWishes
-from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
+from pagecage.cli.execution import PreparedRun, begun, carry_out, exit_code, plan_lines
+from pagecage.cli.output import OutputFormat, say, typed_command
+from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.sweep_plan import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.agent_package import make_kit
 
@@ -26,8 +26,8 @@ def sweep(
     /,
     *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
     vary: str,
-    own: ExperimentWishes = ExperimentWishes(),  # noqa: B008 - frozen
-    wishes: ReplayWishes = ReplayWishes(),  # noqa: B008 - frozen
+    own: ExperimentOptions = ExperimentOptions(),  # noqa: B008 - frozen
+    wishes: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     yes: bool = False,
     as_json: Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")] = False,
@@ -51,7 +51,7 @@ def sweep(
     """
     make_kit(TOP)
     typed = typed_command()
-    asked = SweepWishes(base, what, vary, own, wishes)
+    asked = SweepOptions(base, what, vary, own, wishes)
     plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, say)
     if not dry_run:
         return _carried_out(begun(plan, host, yes, say), as_json)
@@ -60,7 +60,7 @@ def sweep(
     return EXIT_OK
 
 
-def _carried_out(job: Job, as_json: bool) -> int:
+def _carried_out(job: PreparedRun, as_json: bool) -> int:
     status = carry_out(job, say)
-    report(job.folder.path, Form(as_json=as_json).options(), say)
+    report(job.folder.path, OutputFormat(as_json=as_json).options(), say)
     return exit_code(job, status, say)

@@ -10,20 +10,20 @@ from cyclopts import Parameter
 
 from pagecage.cli import replay_plan
 from pagecage.cli.output import Say
-from pagecage.cli.replay_plan import ReplayWishes, data_bytes
-from pagecage.cli.run_options import Wishes, definitions
+from pagecage.cli.replay_plan import ReplayOptions, data_bytes
+from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, choose_host, choose_size
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED
 from pagecage.planning.plan import Plan
-from pagecage.planning.sweep import Vary, cages_of, level_cage, parse_vary, swept
+from pagecage.planning.sweep import LimitVariation, cages_of, level_cage, parse_vary, swept
 from pagecage.runner.campaign import check_memory_floor
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ExperimentWishes:
+class ExperimentOptions:
     """What the user may choose of an experiment that is swept.
 
     Parameters
@@ -42,17 +42,17 @@ class ExperimentWishes:
 
 
 @dataclass(frozen=True)
-class SweepWishes:
+class SweepOptions:
     """What was typed. `replay` holds what both forms share, and what a command alone may have."""
 
     base: str
     what: tuple[str, ...]
     vary: str
-    own: ExperimentWishes
-    replay: ReplayWishes
+    own: ExperimentOptions
+    replay: ReplayOptions
 
 
-def plan_of_experiment(asked: SweepWishes, typed: str, say: Say) -> tuple[Plan, Host]:
+def plan_of_experiment(asked: SweepOptions, typed: str, say: Say) -> tuple[Plan, Host]:
     """One treatment of an experiment under each value."""
     _refuse(asked, of_command=False)
     if len(asked.what) != 1:
@@ -66,7 +66,7 @@ def plan_of_experiment(asked: SweepWishes, typed: str, say: Say) -> tuple[Plan, 
         size, reason = choose_size(asked.own.size or "auto", host, say)
         cage = definitions().cage(asked.base, experiment.sizes[size].total_bytes)
         vary = parse_vary(asked.vary, cage)
-        wishes = Wishes(size=size, repeats=shared.repeats, seed=shared.seed, fresh=asked.own.fresh)
+        wishes = RunOptions(size=size, repeats=shared.repeats, seed=shared.seed, fresh=asked.own.fresh)
         made = cages_of(cage, vary)
         plan = build_plan(wishes, swept(experiment, asked.base, vary, chosen), host, typed, say, made)
         check_memory_floor(plan)
@@ -77,7 +77,7 @@ def plan_of_experiment(asked: SweepWishes, typed: str, say: Say) -> tuple[Plan, 
     return _with(plan, _about(asked.base, vary, vary.property, levels), size_reason=reason), host
 
 
-def plan_of_command(asked: SweepWishes, typed: str, say: Say) -> tuple[Plan, Host]:
+def plan_of_command(asked: SweepOptions, typed: str, say: Say) -> tuple[Plan, Host]:
     """Any program under each value; an ordinary replay, whose cages are made here."""
     _refuse(asked, of_command=True)
     cage = definitions().cage(asked.base, data_bytes(asked.replay))
@@ -87,9 +87,9 @@ def plan_of_command(asked: SweepWishes, typed: str, say: Say) -> tuple[Plan, Hos
     return _with(plan, _about(asked.base, vary, "cage", levels)), host
 
 
-def _refuse(asked: SweepWishes, *, of_command: bool) -> None:
+def _refuse(asked: SweepOptions, *, of_command: bool) -> None:
     """What does not go with a sweep, or with this form of it."""
-    shared, plain = asked.replay, ReplayWishes()
+    shared, plain = asked.replay, ReplayOptions()
     if shared.others or shared.no_control:
         raise PagecageError("a sweep has one cage, its first word, and no control", "leave --cage and --no-control out")
     of_replay = ("cold", "cache", "ready_when", "ready_port", "copy", "copy_program", "timeout", "collectors")
@@ -110,7 +110,7 @@ def _chosen(treatment: Sequence[str]) -> dict[str, str]:
     return {factor: level for factor, _, level in pairs}
 
 
-def _about(base: str, vary: Vary, factor: str, levels: dict[str, str]) -> dict[str, Any]:
+def _about(base: str, vary: LimitVariation, factor: str, levels: dict[str, str]) -> dict[str, Any]:
     """What a plan says of its sweep: the values by the levels of the factor that they stand in."""
     values = {levels[word]: value for word, value in vary.values.items()}
     own = None if vary.own is None else levels[vary.own]

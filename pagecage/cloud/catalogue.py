@@ -16,22 +16,22 @@ from pagecage.cloud.catalogue_tables import (
     ProviderFile,
     TypeTable,
 )
-from pagecage.cloud.formulas import Formula, Step, Steps, formula_of, greatest
+from pagecage.cloud.formulas import Formula, SizeStep, SizeSteps, formula_of, greatest
 from pagecage.cloud.offers import (
     BurstRule,
-    Caps,
-    CountedCaps,
-    Instance,
+    InstanceCaps,
+    InstanceType,
     MachineFamily,
     Provider,
     PublishedLatency,
     SizeBounds,
-    Source,
     Tier,
+    VcpuCaps,
+    VolumeSource,
     VolumeType,
 )
 from pagecage.errors import PagecageError
-from pagecage.model.cage import Accounting
+from pagecage.model.cage import IoAccounting
 from pagecage.units import MIB
 
 _UNIT_BYTES = {"MiB": MIB, "MB": 1000**2}
@@ -53,7 +53,7 @@ def _provider(path: Path) -> Provider:
         key = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         raise PagecageError(f"{path.name}: {key or 'file'}: {message}", f"edit {path}") from None
-    known = {name: Source(told.title, told.url, told.date) for name, told in table.sources.items()}
+    known = {name: VolumeSource(told.title, told.url, told.date) for name, told in table.sources.items()}
     return Provider(
         path.stem, table.title,
         tuple(_type(path.stem, told, known) for told in table.types),
@@ -62,7 +62,7 @@ def _provider(path: Path) -> Provider:
     )  # fmt: skip
 
 
-def _type(provider: str, table: TypeTable, known: dict[str, Source]) -> VolumeType:
+def _type(provider: str, table: TypeTable, known: dict[str, VolumeSource]) -> VolumeType:
     iops, throughput = formula_of(table.iops), formula_of(table.throughput)
     iops_burst, throughput_burst = _bursts(table.burst)
     if table.tiers:
@@ -74,12 +74,12 @@ def _type(provider: str, table: TypeTable, known: dict[str, Source]) -> VolumeTy
         formula_of(table.read_iops) or iops, formula_of(table.write_iops) or iops,
         formula_of(table.read_throughput) or throughput, formula_of(table.write_throughput) or throughput,
         iops_burst, throughput_burst, tuple(Tier(name, tier.size) for name, tier in table.tiers.items()),
-        Accounting(count.io_size, count.merged, count.combined),
+        IoAccounting(count.io_size, count.merged, count.combined),
         PublishedLatency(**latency.model_dump()) if latency else None, table.remark,
     )  # fmt: skip
 
 
-def _named(names: list[str], known: dict[str, Source]) -> tuple[Source, ...]:
+def _named(names: list[str], known: dict[str, VolumeSource]) -> tuple[VolumeSource, ...]:
     return tuple(known[name] for name in names)
 
 
@@ -96,31 +96,31 @@ def _bursts(table: BurstRuleTable | None) -> tuple[BurstRule | None, BurstRule |
 def _tiers(table: TypeTable) -> tuple[Formula, Formula, BurstRule | None, BurstRule | None]:
     """A table of tiers is four steps over the size; where no tier bursts there is no rule."""
     iops, throughput, burst_iops, burst_throughput = (
-        Steps(tuple(Step(tier.size, getattr(tier, figure)) for tier in table.tiers.values()))
+        SizeSteps(tuple(SizeStep(tier.size, getattr(tier, figure)) for tier in table.tiers.values()))
         for figure in ("iops", "throughput", "burst_iops", "burst_throughput")
     )
     return iops, throughput, _tier_burst(burst_iops, table), _tier_burst(burst_throughput, table)
 
 
-def _tier_burst(rate: Steps, table: TypeTable) -> BurstRule | None:
+def _tier_burst(rate: SizeSteps, table: TypeTable) -> BurstRule | None:
     return None if greatest(rate) is None else BurstRule(rate, None, table.tier_burst_seconds)
 
 
-def _instances(table: InstancesTable, known: dict[str, Source]) -> list[Instance]:
+def _instances(table: InstancesTable, known: dict[str, VolumeSource]) -> list[InstanceType]:
     made = []
     for name, told in table.sizes.items():
-        caps = Caps(
+        caps = InstanceCaps(
             told.iops, told.iops, told.throughput, told.throughput, told.burst_iops or table.burst_iops,
             told.burst_throughput or table.burst_throughput, table.burst_seconds,
         )  # fmt: skip
-        made.append(Instance(name, told.memory, caps, _named(table.sources, known), table.remark))
+        made.append(InstanceType(name, told.memory, caps, _named(table.sources, known), table.remark))
     return made
 
 
-def _machines(table: MachinesTable, known: dict[str, Source]) -> MachineFamily:
-    caps = {kind: tuple(CountedCaps(row.vcpus, _caps(row)) for row in rows) for kind, rows in table.caps.items()}
+def _machines(table: MachinesTable, known: dict[str, VolumeSource]) -> MachineFamily:
+    caps = {kind: tuple(VcpuCaps(row.vcpus, _caps(row)) for row in rows) for kind, rows in table.caps.items()}
     return MachineFamily(table.family, caps, _named(table.sources, known), table.remark)
 
 
-def _caps(row: MachineCapsTable) -> Caps:
-    return Caps(row.read_iops, row.write_iops, row.read_throughput, row.write_throughput)
+def _caps(row: MachineCapsTable) -> InstanceCaps:
+    return InstanceCaps(row.read_iops, row.write_iops, row.read_throughput, row.write_throughput)

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pagecage.cloud.formulas import Bytes, Exact, FormulaTable, Number
-from pagecage.definitions.fields import SizeBytes, Strict
+from pagecage.cloud.formulas import Bytes, ExactTable, FormulaTable, Number
+from pagecage.definitions.fields import SizeBytes, StrictTable
 
 Microseconds = Annotated[int, Field(gt=0)]
 Seconds = Annotated[int, Field(gt=0)]
 
 
-class SourceTable(Strict):
+class SourceTable(StrictTable):
     """Where figures come from, and as of when."""
 
     title: str
@@ -21,7 +21,7 @@ class SourceTable(Strict):
     date: str | None = Field(None, description="none where the page has none")
 
 
-class SizeTable(Strict):
+class VolumeSizeTable(StrictTable):
     """The sizes that are sold."""
 
     least: SizeBytes
@@ -29,7 +29,7 @@ class SizeTable(Strict):
     step: SizeBytes
 
 
-class BurstRuleTable(Exact):
+class BurstRuleTable(ExactTable):
     """Rates above the base, and the bucket that bounds them, or the time that the provider tells instead."""
 
     iops: FormulaTable[Number] | None = None
@@ -39,7 +39,7 @@ class BurstRuleTable(Exact):
     seconds: Seconds | None = None
 
 
-class TierTable(Exact):
+class TierTable(ExactTable):
     """A size with a name of its own, and all its figures."""
 
     size: SizeBytes
@@ -49,7 +49,7 @@ class TierTable(Exact):
     burst_throughput: Bytes | None = None
 
 
-class CountingTable(Strict):
+class CountingTable(StrictTable):
     """How I/Os are counted; what the provider does not say is left out."""
 
     io_size: SizeBytes | None = None
@@ -57,7 +57,7 @@ class CountingTable(Strict):
     combined: bool | None = None
 
 
-class PublishedLatencyTable(Strict):
+class PublishedLatencyTable(StrictTable):
     """Latency in the provider's words, and its figures: `from` is the least, `below` what most I/Os stay under."""
 
     says: str
@@ -67,13 +67,13 @@ class PublishedLatencyTable(Strict):
     write_below_us: Microseconds | None = None
 
 
-class TypeTable(Exact):
+class TypeTable(ExactTable):
     """One type of volume: formulas for reads and writes together, or apart, or a table of tiers."""
 
     type: str
     about: str
     sources: Annotated[list[str], Field(min_length=1)]
-    size: SizeTable | None = None
+    size: VolumeSizeTable | None = None
     throughput_unit: Literal["MiB", "MB"]
     iops: FormulaTable[Number] | None = None
     read_iops: FormulaTable[Number] | None = None
@@ -102,7 +102,7 @@ class TypeTable(Exact):
         return self
 
 
-class InstanceTable(Exact):
+class InstanceTable(ExactTable):
     """One size of machine: its nominal memory, the caps that last and those of its burst."""
 
     memory: SizeBytes | None = None
@@ -112,7 +112,7 @@ class InstanceTable(Exact):
     burst_throughput: Bytes | None = None
 
 
-class InstancesTable(Exact):
+class InstancesTable(ExactTable):
     """Machines with the same sources and one rule of bursting; a size may have a burst of its own."""
 
     sources: Annotated[list[str], Field(min_length=1)]
@@ -123,7 +123,7 @@ class InstancesTable(Exact):
     sizes: dict[str, InstanceTable]
 
 
-class MachineCapsTable(Exact):
+class MachineCapsTable(ExactTable):
     """Caps of machines with at least so many vCPUs."""
 
     vcpus: Annotated[int, Field(gt=0)]
@@ -133,7 +133,7 @@ class MachineCapsTable(Exact):
     write_throughput: Bytes
 
 
-class MachinesTable(Exact):
+class MachinesTable(ExactTable):
     """A family of machines whose caps follow from their vCPUs, by type of volume."""
 
     family: str
@@ -150,7 +150,7 @@ class MachinesTable(Exact):
         return self
 
 
-class ProviderFile(Exact):
+class ProviderFile(ExactTable):
     """One file of cgroups/catalogue/."""
 
     title: str

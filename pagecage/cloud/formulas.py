@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from pagecage.definitions.fields import SIZE_PATTERN, SizeBytes, Strict
+from pagecage.definitions.fields import SIZE_PATTERN, SizeBytes, StrictTable
 from pagecage.errors import PagecageError
 from pagecage.units import GIB, MIB, parse_exact_bytes
 
@@ -35,7 +35,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Step:
+class SizeStep:
     """What a volume up to this size has; None is nothing, and no size any size."""
 
     up_to_bytes: int | None
@@ -43,10 +43,10 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Steps:
+class SizeSteps:
     """A table by size: the first step that the volume fits in."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[SizeStep, ...]
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class PerThroughput:
     most: Fraction | None = None
 
 
-Formula = Fixed | Linear | Steps | Provisioned | PerIops | PerThroughput
+Formula = Fixed | Linear | SizeSteps | Provisioned | PerIops | PerThroughput
 
 
 @dataclass(frozen=True)
-class Known:
+class FormulaInput:
     """What a formula may need: the size, what was bought of its quantity, and the volume's other quantity."""
 
     size_bytes: int = 0
@@ -90,7 +90,7 @@ class Known:
     other: Fraction | None = None
 
 
-def evaluate(formula: Formula, known: Known) -> Fraction | None:
+def evaluate(formula: Formula, known: FormulaInput) -> Fraction | None:
     """The figure in I/Os or bytes a second; None where the formula gives this volume nothing.
 
     Whether what was bought is allowed is not asked here: see `bounds`.
@@ -100,7 +100,7 @@ def evaluate(formula: Formula, known: Known) -> Fraction | None:
             return value
         case Linear(per_gib, base, least, most):
             return clamp(base + per_gib * Fraction(known.size_bytes, GIB), least, most)
-        case Steps(steps):
+        case SizeSteps(steps):
             fitting = [step.value for step in steps if step.up_to_bytes is None or known.size_bytes <= step.up_to_bytes]
             return fitting[0] if fitting else None
         case Provisioned(included=included):
@@ -111,7 +111,7 @@ def evaluate(formula: Formula, known: Known) -> Fraction | None:
             return None if known.other is None else clamp(per_mib * known.other / MIB, None, most)
 
 
-def bounds(formula: Provisioned, known: Known) -> tuple[Fraction, Fraction]:
+def bounds(formula: Provisioned, known: FormulaInput) -> tuple[Fraction, Fraction]:
     """The least and the most that may be bought for a volume of this size, with this much of the other quantity.
 
     What is included is allowed at any size.
@@ -130,7 +130,7 @@ def greatest(formula: Formula | None) -> Fraction | None:
     match formula:
         case Fixed(value):
             return value
-        case Steps(steps):
+        case SizeSteps(steps):
             return max((step.value for step in steps if step.value is not None), default=None)
         case Linear() | Provisioned() | PerIops() | PerThroughput():
             return formula.most
@@ -163,13 +163,13 @@ Bytes = Annotated[Fraction, BeforeValidator(_bytes, json_schema_input_type=Annot
 Amount = TypeVar("Amount", bound=Fraction)
 
 
-class Exact(Strict):
+class ExactTable(StrictTable):
     """A table with exact figures."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
 
 
-class LinearTable(Exact, Generic[Amount]):
+class LinearTable(ExactTable, Generic[Amount]):
     """`base` and so much a GiB or a TiB, kept between `least` and `most`."""
 
     per_gib: Amount | None = None
@@ -185,14 +185,14 @@ class LinearTable(Exact, Generic[Amount]):
         return self
 
 
-class StepTable(Exact, Generic[Amount]):
+class StepTable(ExactTable, Generic[Amount]):
     """What a volume up to this size has; without a size it is what any larger one has."""
 
     up_to: SizeBytes | None = None
     value: Amount
 
 
-class ProvisionedTable(Exact, Generic[Amount]):
+class ProvisionedTable(ExactTable, Generic[Amount]):
     """What was bought; see `pagecage.cloud.formulas.Provisioned`."""
 
     most: Amount
@@ -203,7 +203,7 @@ class ProvisionedTable(Exact, Generic[Amount]):
     most_per_iops: Bytes | None = None
 
 
-class PerIopsTable(Exact):
+class PerIopsTable(ExactTable):
     """Throughput that comes with the IOPS."""
 
     each: Bytes
@@ -211,14 +211,14 @@ class PerIopsTable(Exact):
     least: Bytes | None = None
 
 
-class PerThroughputTable(Exact):
+class PerThroughputTable(ExactTable):
     """IOPS that come with each MiB/s of throughput."""
 
     each_mib: Number
     most: Number | None = None
 
 
-class FormulaTable(Exact, Generic[Amount]):
+class FormulaTable(ExactTable, Generic[Amount]):
     """A formula: exactly one of the shapes."""
 
     fixed: Amount | None = None
@@ -242,7 +242,7 @@ def formula_of(table: FormulaTable[Any] | None) -> Formula | None:
     if table.fixed is not None:
         return Fixed(table.fixed)
     if table.steps is not None:
-        return Steps(tuple(Step(step.up_to, step.value) for step in table.steps))
+        return SizeSteps(tuple(SizeStep(step.up_to, step.value) for step in table.steps))
     if table.per_iops:
         return PerIops(table.per_iops.each, table.per_iops.most, table.per_iops.least)
     if table.per_throughput:

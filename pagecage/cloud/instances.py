@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from pagecage.cloud.offers import Caps, Instance, Provider, VolumeType
-from pagecage.cloud.volume_limits import Layer, Limits
+from pagecage.cloud.offers import InstanceCaps, InstanceType, Provider, VolumeType
+from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.errors import PagecageError, nearest
 
 
-def find_instance(provider: Provider, kind: VolumeType, name: str) -> Instance:
+def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceType:
     """The instance by its name, as the provider or its API writes it. Raises PagecageError with the nearest name."""
     plain = name.lower().removeprefix("standard_")
     for instance in provider.instances:
@@ -21,7 +21,7 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> Instance:
             fitting = [row.caps for row in family.caps.get(kind.type, ()) if row.least_vcpus <= vcpus]
             if not fitting:
                 raise PagecageError(f"the catalogue has no limits of {name} for {kind.name}", "leave --instance out")
-            return Instance(plain, None, fitting[-1], family.sources, family.remark)
+            return InstanceType(plain, None, fitting[-1], family.sources, family.remark)
     raise PagecageError(f"{provider.title} has no instance {name!r} in the catalogue", _known(provider, plain))
 
 
@@ -45,11 +45,11 @@ def _known(provider: Provider, name: str) -> str:
     return hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"
 
 
-def attached(volume: Limits, instance: Instance) -> Limits:
+def attached(volume: VolumeLimits, instance: InstanceType) -> VolumeLimits:
     """The volume's layers and the instance's upon them."""
     caps, name = instance.caps, instance.name
     iops, throughput = caps.burst_iops, caps.burst_throughput
-    return Limits(
+    return VolumeLimits(
         (*volume.read_iops, _layer(name, caps, "read_iops", iops)),
         (*volume.write_iops, _layer(name, caps, "write_iops", iops)),
         (*volume.read_bandwidth, _layer(name, caps, "read_throughput", throughput)),
@@ -57,8 +57,8 @@ def attached(volume: Limits, instance: Instance) -> Limits:
     )  # fmt: skip
 
 
-def _layer(name: str, caps: Caps, quantity: str, burst: Fraction | None) -> Layer:
+def _layer(name: str, caps: InstanceCaps, quantity: str, burst: Fraction | None) -> LimitLayer:
     base: Fraction = getattr(caps, quantity)
     if burst is None or caps.burst_seconds is None or burst <= base:
-        return Layer(name, base)
-    return Layer(name, base, burst, (burst - base) * caps.burst_seconds)
+        return LimitLayer(name, base)
+    return LimitLayer(name, base, burst, (burst - base) * caps.burst_seconds)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from pagecage.cloud.profile import Profile
-from pagecage.cloud.volume_limits import Layer, phases, reachable
+from pagecage.cloud.profile import LimitProfile
+from pagecage.cloud.volume_limits import LimitLayer, phases, reachable
 from pagecage.model.cage import let_through
 from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
 
@@ -17,13 +17,13 @@ WORTH_A_NOTE = 0.97
 """Less than this share of the IOPS is said; what is lost above it is within what a limit is held to."""
 
 
-def notes(profile: Profile) -> tuple[str, ...]:
+def notes(profile: LimitProfile) -> tuple[str, ...]:
     """Sentences, each about one thing, in the order in which they matter."""
     told = (_layers, _later, _combined, _counting, _grain, _latency)
     return tuple(sentence for each in told for sentence in each(profile))
 
 
-def _layers(profile: Profile) -> Iterator[str]:
+def _layers(profile: LimitProfile) -> Iterator[str]:
     """What each of volume and instance would allow alone, where there are two."""
     limits = profile.limits
     reads, writes = ((limits.read_iops, limits.read_bandwidth), (limits.write_iops, limits.write_bandwidth))
@@ -37,7 +37,7 @@ def _layers(profile: Profile) -> Iterator[str]:
             yield f"{name} alone{side}: {lasting}{f'; in a burst {burst}' if burst else ''}."
 
 
-def _alone(layers: tuple[Layer, ...], name: str, text: Callable[[Fraction], str]) -> tuple[str, str]:
+def _alone(layers: tuple[LimitLayer, ...], name: str, text: Callable[[Fraction], str]) -> tuple[str, str]:
     """What one layer allows, and in a burst; empty where it sets no limit, or has no burst."""
     for layer in layers:
         if layer.by == name:
@@ -57,7 +57,7 @@ def _count(value: Fraction) -> str:
     return f"{float(value):.6g}"
 
 
-def _later(profile: Profile) -> Iterator[str]:
+def _later(profile: LimitProfile) -> Iterator[str]:
     """Two buckets one after the other are more than a cage carries."""
     for quantity in ("read_iops", "read_bandwidth"):
         found = phases(getattr(profile.limits, quantity), profile.start)
@@ -67,7 +67,7 @@ def _later(profile: Profile) -> Iterator[str]:
             yield f"A cage carries one bucket for {what}: the drop after {format_hours(float(seconds))} is not in it."
 
 
-def _combined(profile: Profile) -> Iterator[str]:
+def _combined(profile: LimitProfile) -> Iterator[str]:
     combined = profile.accounting.combined if profile.accounting else None
     if combined:
         yield (
@@ -78,7 +78,7 @@ def _combined(profile: Profile) -> Iterator[str]:
         yield "Whether reads and writes share a limit the provider does not say."
 
 
-def _counting(profile: Profile) -> Iterator[str]:
+def _counting(profile: LimitProfile) -> Iterator[str]:
     """The provider counts by size and after merging; io.max counts what it is given, before merging."""
     accounting, limits = profile.accounting, profile.limits
     if accounting is None or accounting.io_size_bytes is None or not (limits.read_iops and limits.read_bandwidth):
@@ -99,7 +99,7 @@ def _counting(profile: Profile) -> Iterator[str]:
         )
 
 
-def _grain(profile: Profile) -> Iterator[str]:
+def _grain(profile: LimitProfile) -> Iterator[str]:
     """Whole I/Os in slices of 100 ms: much of few I/Os a second, nothing of thousands."""
     layers = profile.limits.read_iops
     base = int(phases(layers)[-1].rate) if layers else 0
@@ -108,7 +108,7 @@ def _grain(profile: Profile) -> Iterator[str]:
         yield f"The kernel lets whole I/Os through ten times a second: {base} a second are {kept:.0f} in the cage."
 
 
-def _latency(profile: Profile) -> Iterator[str]:
+def _latency(profile: LimitProfile) -> Iterator[str]:
     floor, published = profile.latency, profile.published
     if published:
         yield f"Latency at the provider: {published.says}."

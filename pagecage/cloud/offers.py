@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pagecage.cloud.formulas import Formula
-from pagecage.model.cage import Accounting
+from pagecage.model.cage import IoAccounting
 
 
 @dataclass(frozen=True)
-class Source:
+class VolumeSource:
     """Where figures come from, and as of when; None where the page has no date."""
 
     title: str
@@ -73,7 +73,7 @@ class VolumeType:
     provider: str
     type: str
     about: str
-    sources: tuple[Source, ...]
+    sources: tuple[VolumeSource, ...]
     size: SizeBounds | None
     throughput_unit_bytes: int
     read_iops: Formula | None
@@ -83,7 +83,7 @@ class VolumeType:
     iops_burst: BurstRule | None
     throughput_burst: BurstRule | None
     tiers: tuple[Tier, ...]
-    accounting: Accounting
+    accounting: IoAccounting
     latency: PublishedLatency | None
     remark: str
 
@@ -94,7 +94,7 @@ class VolumeType:
 
 
 @dataclass(frozen=True)
-class Caps:
+class InstanceCaps:
     """What an instance allows its disks; the burst, of reads and writes alike, lasts `burst_seconds` at its rate."""
 
     read_iops: Fraction
@@ -107,22 +107,22 @@ class Caps:
 
 
 @dataclass(frozen=True)
-class Instance:
+class InstanceType:
     """One size of machine with its caps and its nominal memory, None where the catalogue does not know it."""
 
     name: str
     memory_bytes: int | None
-    caps: Caps
-    sources: tuple[Source, ...]
+    caps: InstanceCaps
+    sources: tuple[VolumeSource, ...]
     remark: str
 
 
 @dataclass(frozen=True)
-class CountedCaps:
+class VcpuCaps:
     """Caps of a machine with at least so many vCPUs."""
 
     least_vcpus: int
-    caps: Caps
+    caps: InstanceCaps
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ class MachineFamily:
     """
 
     family: str
-    caps: Mapping[str, tuple[CountedCaps, ...]]
-    sources: tuple[Source, ...]
+    caps: Mapping[str, tuple[VcpuCaps, ...]]
+    sources: tuple[VolumeSource, ...]
     remark: str
 
     def vcpus(self, machine: str) -> int | None:
@@ -154,5 +154,5 @@ class Provider:
     name: str
     title: str
     types: tuple[VolumeType, ...]
-    instances: tuple[Instance, ...]
+    instances: tuple[InstanceType, ...]
     machines: tuple[MachineFamily, ...]

@@ -10,7 +10,7 @@ FULLNESS = {"full": Fraction(1), "half": Fraction(1, 2), "drained": Fraction(0)}
 
 
 @dataclass(frozen=True)
-class Layer:
+class LimitLayer:
     """What one of them allows, in I/Os or bytes a second. `credits` of None beside a burst: it lasts for ever."""
 
     by: str
@@ -27,14 +27,14 @@ class Layer:
         """What it allows with credits and without."""
         return self.burst if is_full and self.burst is not None and self.bursts else self.base
 
-    def scaled(self, factor: Fraction) -> Layer:
+    def scaled(self, factor: Fraction) -> LimitLayer:
         """The same at another speed: a bucket lasts as long as before."""
         scale = [None if value is None else value * factor for value in (self.burst, self.credits)]
-        return Layer(self.by, self.base * factor, *scale)
+        return LimitLayer(self.by, self.base * factor, *scale)
 
 
 @dataclass(frozen=True)
-class Phase:
+class RatePeriod:
     """A time of one speed under full demand, and what sets it; `seconds` of None is for good."""
 
     rate: Fraction
@@ -42,7 +42,7 @@ class Phase:
     seconds: Fraction | None
 
 
-def phases(layers: Sequence[Layer], start: str = "full") -> tuple[Phase, ...]:
+def phases(layers: Sequence[LimitLayer], start: str = "full") -> tuple[RatePeriod, ...]:
     """The speeds that a program sees which always wants more.
 
     Each layer's bucket drains by what is used above its base; `start` says how full they are at first. No layers is
@@ -53,13 +53,13 @@ def phases(layers: Sequence[Layer], start: str = "full") -> tuple[Phase, ...]:
         for number, layer in enumerate(layers)
         if layer.bursts
     }
-    found: list[Phase] = []
+    found: list[RatePeriod] = []
     while layers:
         rates = [layer.rate(left.get(number, Fraction(0)) != 0) for number, layer in enumerate(layers)]
         rate = min(rates)
         drains = {n: rate - layers[n].base for n, credit in left.items() if credit and rate > layers[n].base}
         seconds = min(((left[n] or Fraction(0)) / drain for n, drain in drains.items()), default=None)
-        _append(found, Phase(rate, layers[rates.index(rate)].by, seconds))
+        _append(found, RatePeriod(rate, layers[rates.index(rate)].by, seconds))
         if seconds is None:
             return tuple(found)
         for number, drain in drains.items():
@@ -67,27 +67,27 @@ def phases(layers: Sequence[Layer], start: str = "full") -> tuple[Phase, ...]:
     return ()
 
 
-def _append(found: list[Phase], phase: Phase) -> None:
+def _append(found: list[RatePeriod], phase: RatePeriod) -> None:
     """Two phases of one speed are one."""
     if found and found[-1].rate == phase.rate:
         before = found.pop()
         total = None if before.seconds is None or phase.seconds is None else before.seconds + phase.seconds
-        phase = Phase(phase.rate, phase.by, total)
+        phase = RatePeriod(phase.rate, phase.by, total)
     found.append(phase)
 
 
 @dataclass(frozen=True)
-class Limits:
+class VolumeLimits:
     """The layers of each quantity: none is no limit."""
 
-    read_iops: tuple[Layer, ...] = ()
-    write_iops: tuple[Layer, ...] = ()
-    read_bandwidth: tuple[Layer, ...] = ()
-    write_bandwidth: tuple[Layer, ...] = ()
+    read_iops: tuple[LimitLayer, ...] = ()
+    write_iops: tuple[LimitLayer, ...] = ()
+    read_bandwidth: tuple[LimitLayer, ...] = ()
+    write_bandwidth: tuple[LimitLayer, ...] = ()
 
-    def scaled(self, factor: Fraction) -> Limits:
+    def scaled(self, factor: Fraction) -> VolumeLimits:
         """All of them at another speed."""
-        return Limits(*(tuple(layer.scaled(factor) for layer in layers) for layers in vars(self).values()))
+        return VolumeLimits(*(tuple(layer.scaled(factor) for layer in layers) for layers in vars(self).values()))
 
 
 def reachable(bandwidth: Fraction, iops: Fraction, io_size_bytes: int | None) -> Fraction:

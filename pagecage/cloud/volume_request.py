@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pagecage.cloud.formulas import Formula, Known, PerThroughput, Provisioned, bounds, evaluate
+from pagecage.cloud.formulas import Formula, FormulaInput, PerThroughput, Provisioned, bounds, evaluate
 from pagecage.cloud.offers import BurstRule, VolumeType
-from pagecage.cloud.volume_limits import Layer, Limits
+from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.errors import PagecageError
 from pagecage.units import GIB, MIB, exact_size
 
 
 @dataclass(frozen=True)
-class Order:
+class VolumeRequest:
     """A volume as it was bought; None where nothing was said. Throughput is in bytes a second."""
 
     size_bytes: int | None = None
@@ -30,13 +30,13 @@ class _Quantities:
     throughput: Fraction | None
 
 
-def volume_limits(kind: VolumeType, order: Order) -> Limits:
+def volume_limits(kind: VolumeType, order: VolumeRequest) -> VolumeLimits:
     """The layers that the volume itself sets. Raises PagecageError for what the provider would not sell."""
     size = _size(kind, order)
     _refuse_what_it_does_not_take(kind, order)
     reads = _side(kind, order, size, kind.read_iops, kind.read_throughput)
     writes = _side(kind, order, size, kind.write_iops, kind.write_throughput)
-    return Limits(
+    return VolumeLimits(
         _layers(kind, reads, size, "iops"), _layers(kind, writes, size, "iops"),
         _layers(kind, reads, size, "throughput"), _layers(kind, writes, size, "throughput"),
     )  # fmt: skip
@@ -47,7 +47,7 @@ def in_unit(bytes_per_second: Fraction, unit_bytes: int) -> str:
     return f"{float(bytes_per_second / unit_bytes):g} {'MiB/s' if unit_bytes == MIB else 'MB/s'}"
 
 
-def _size(kind: VolumeType, order: Order) -> int:
+def _size(kind: VolumeType, order: VolumeRequest) -> int:
     if kind.size is None:
         return order.size_bytes or 0
     if order.size_bytes is None:
@@ -72,7 +72,7 @@ def _spaced(count: int) -> str:
     return exact_size(count, " ")
 
 
-def _refuse_what_it_does_not_take(kind: VolumeType, order: Order) -> None:
+def _refuse_what_it_does_not_take(kind: VolumeType, order: VolumeRequest) -> None:
     for option, asked, formula in (
         ("--iops", order.iops, kind.read_iops), ("--throughput", order.throughput, kind.read_throughput),
     ):  # fmt: skip
@@ -81,18 +81,20 @@ def _refuse_what_it_does_not_take(kind: VolumeType, order: Order) -> None:
             raise PagecageError(f"{kind.name} takes no {option}: {why} what it has", f"leave {option} out")
 
 
-def _side(kind: VolumeType, order: Order, size: int, iops: Formula | None, throughput: Formula | None) -> _Quantities:
+def _side(
+    kind: VolumeType, order: VolumeRequest, size: int, iops: Formula | None, throughput: Formula | None
+) -> _Quantities:
     """One of them may follow from the other, so that other comes first."""
     if isinstance(iops, PerThroughput):
         second = _throughput(kind, order, size, throughput, None)
-        return _Quantities(evaluate(iops, Known(size, None, second)), second)
+        return _Quantities(evaluate(iops, FormulaInput(size, None, second)), second)
     first = _iops(kind, order, size, iops)
     return _Quantities(first, _throughput(kind, order, size, throughput, first))
 
 
-def _iops(kind: VolumeType, order: Order, size: int, formula: Formula | None) -> Fraction | None:
+def _iops(kind: VolumeType, order: VolumeRequest, size: int, formula: Formula | None) -> Fraction | None:
     if isinstance(formula, Provisioned):
-        least, most = bounds(formula, Known(size))
+        least, most = bounds(formula, FormulaInput(size))
         asked = order.iops if order.iops is not None else formula.included
         if asked is None:
             raise PagecageError(f"{kind.name} has the IOPS that were bought, and none are given", f"--iops {int(most)}")
@@ -100,7 +102,7 @@ def _iops(kind: VolumeType, order: Order, size: int, formula: Formula | None) ->
             said = f"{kind.name} of {_spaced(size)} may have {math.ceil(least)} to {int(most)} IOPS"
             hint = f"--iops {math.ceil(least) if asked < least else int(most)}{_or_larger(kind, formula, asked)}"
             raise PagecageError(f"{said}, and {int(asked)} were asked for", hint)
-    return None if formula is None else evaluate(formula, Known(size, order.iops))
+    return None if formula is None else evaluate(formula, FormulaInput(size, order.iops))
 
 
 def _or_larger(kind: VolumeType, formula: Provisioned, asked: Fraction) -> str:
@@ -112,10 +114,10 @@ def _or_larger(kind: VolumeType, formula: Provisioned, asked: Fraction) -> str:
 
 
 def _throughput(
-    kind: VolumeType, order: Order, size: int, formula: Formula | None, iops: Fraction | None
+    kind: VolumeType, order: VolumeRequest, size: int, formula: Formula | None, iops: Fraction | None
 ) -> Fraction | None:
     if isinstance(formula, Provisioned):
-        least, most = bounds(formula, Known(size, None, iops))
+        least, most = bounds(formula, FormulaInput(size, None, iops))
         asked, unit = order.throughput, kind.throughput_unit_bytes
         asked = formula.included if asked is None else asked
         if asked is None:
@@ -127,7 +129,7 @@ def _throughput(
             hint = f"--throughput {float((least if asked < least else most) / unit):g}"
             more = _or_more_iops(kind, formula, size, asked)
             raise PagecageError(f"{said}, and {in_unit(asked, unit)} were asked for", hint + more)
-    return None if formula is None else evaluate(formula, Known(size, order.throughput, iops))
+    return None if formula is None else evaluate(formula, FormulaInput(size, order.throughput, iops))
 
 
 def _or_more_iops(kind: VolumeType, formula: Provisioned, size: int, asked: Fraction) -> str:
@@ -137,22 +139,22 @@ def _or_more_iops(kind: VolumeType, formula: Provisioned, size: int, asked: Frac
     ):
         return ""
     wanted = math.ceil(asked / formula.most_per_iops)
-    return f", or --iops {wanted}" if wanted <= bounds(kind.read_iops, Known(size))[1] else ""
+    return f", or --iops {wanted}" if wanted <= bounds(kind.read_iops, FormulaInput(size))[1] else ""
 
 
-def _layers(kind: VolumeType, side: _Quantities, size: int, quantity: str) -> tuple[Layer, ...]:
+def _layers(kind: VolumeType, side: _Quantities, size: int, quantity: str) -> tuple[LimitLayer, ...]:
     base = side.iops if quantity == "iops" else side.throughput
     if base is None:
         return ()
     rule = kind.iops_burst if quantity == "iops" else kind.throughput_burst
-    return (_layer(kind.name, base, rule, Known(size)),)
+    return (_layer(kind.name, base, rule, FormulaInput(size)),)
 
 
-def _layer(by: str, base: Fraction, rule: BurstRule | None, known: Known) -> Layer:
+def _layer(by: str, base: Fraction, rule: BurstRule | None, known: FormulaInput) -> LimitLayer:
     """With its bucket, where it has one and the burst is faster than the base."""
     rate = evaluate(rule.rate, known) if rule else None
     if rule is None or rate is None or rate <= base:
-        return Layer(by, base)
+        return LimitLayer(by, base)
     if rule.seconds is not None:
-        return Layer(by, base, rate, (rate - base) * rule.seconds)
-    return Layer(by, base, rate, evaluate(rule.credits, known) if rule.credits else None)
+        return LimitLayer(by, base, rate, (rate - base) * rule.seconds)
+    return LimitLayer(by, base, rate, evaluate(rule.credits, known) if rule.credits else None)

@@ -8,21 +8,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from pagecage.definitions.fields import SizeBytes, Source, Strict
+from pagecage.definitions.fields import SizeBytes, Source, StrictTable
 from pagecage.errors import PagecageError
-from pagecage.model.cage import UNCAGED, Accounting, Bucket, Burst, Cage, Latency, Volume
+from pagecage.model.cage import UNCAGED, BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.units import format_bytes, page_floor_bytes
 
 Count = Annotated[int, Field(gt=0, lt=2**63)]
 
 
-class Fraction(Strict):
+class DatasetFraction(StrictTable):
     """A size as a share of the dataset's."""
 
     dataset_fraction: Annotated[float, Field(gt=0)]
 
 
-class VolumeTable(Strict):
+class VolumeTable(StrictTable):
     """What the limits were made from, as the customer would say it; `scale` is what they were multiplied by."""
 
     provider: str | None = None
@@ -34,21 +34,21 @@ class VolumeTable(Strict):
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
 
-class IopsBucket(Strict):
+class IopsBucket(StrictTable):
     """A token bucket of I/Os: `rate` a second while credits last; it holds `credits` and refills at the base."""
 
     rate: Count
     credits: Count
 
 
-class BandwidthBucket(Strict):
+class BandwidthBucket(StrictTable):
     """A token bucket of bytes: `rate` a second while credits last; it holds `credits` and refills at the base."""
 
     rate: SizeBytes
     credits: SizeBytes
 
 
-class BurstTable(Strict):
+class BurstTable(StrictTable):
     """Token buckets over the limits, which are then the base; `start` is how full they are when a trial begins."""
 
     start: Literal["full", "half", "drained"] = "full"
@@ -62,7 +62,7 @@ class BurstTable(Strict):
         return self
 
 
-class AccountingTable(Strict):
+class AccountingTable(StrictTable):
     """How the provider counts, which is not how io.max counts; what is not given is not known."""
 
     io_size: SizeBytes | None = Field(None, description="an I/O of more than this counts as several")
@@ -70,18 +70,18 @@ class AccountingTable(Strict):
     combined: bool | None = Field(None, description="one limit for reads and writes together")
 
 
-class LatencyTable(Strict):
+class LatencyTable(StrictTable):
     """The least time that an I/O takes at the provider, which io.max cannot give."""
 
     read_us: Count | None = None
     write_us: Count | None = None
 
 
-class CageFile(Strict):
+class CageFile(StrictTable):
     """One file of cgroups/. Limits are systemd properties, verbatim (systemd.resource-control(5)); absent: no limit."""
 
     about: str
-    MemoryMax: SizeBytes | Fraction | None = None
+    MemoryMax: SizeBytes | DatasetFraction | None = None
     MemorySwapMax: SizeBytes | Literal["infinity"] | None = Field(None, description="closed (0) unless given")
     IOReadBandwidthMax: SizeBytes | None = Field(None, description="bytes per second")
     IOReadIOPSMax: Count | None = None
@@ -114,7 +114,7 @@ class CageFile(Strict):
 # The tables within a cage's file, by key: what a misspelt key is compared with.
 TABLES: dict[str, type[BaseModel]] = {
     "volume": VolumeTable, "burst": BurstTable, "burst.iops": IopsBucket, "burst.bandwidth": BandwidthBucket,
-    "accounting": AccountingTable, "latency": LatencyTable, "MemoryMax": Fraction,
+    "accounting": AccountingTable, "latency": LatencyTable, "MemoryMax": DatasetFraction,
 }  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
     """The cage; a MemoryMax that is a share of the dataset needs one, or raises PagecageError."""
     data = table.model_dump()
     limits = {k: data[k] for k in CageFile.model_fields if k[0].isupper() and data[k] is not None}
-    if isinstance(table.MemoryMax, Fraction):
+    if isinstance(table.MemoryMax, DatasetFraction):
         if dataset_bytes is None:
             raise PagecageError(
                 f"{path.name}: MemoryMax is a share of a dataset, and there is none",
@@ -141,8 +141,8 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
     return Cage(
         name, limits, {key: data[key] for key in ("about", "source") if data[key] is not None},
         volume=_volume(table.volume) if table.volume else None, burst=_burst(table.burst) if table.burst else None,
-        accounting=Accounting(count.io_size, count.merged, count.combined) if count else None,
-        latency=Latency(latency.read_us, latency.write_us) if latency else None,
+        accounting=IoAccounting(count.io_size, count.merged, count.combined) if count else None,
+        latency=LatencyFloor(latency.read_us, latency.write_us) if latency else None,
     )  # fmt: skip
 
 
@@ -157,15 +157,15 @@ def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:
         raise PagecageError(f"that is no cage: {where}: {message}", "leave --save out to see what was read") from None
 
 
-def _volume(table: VolumeTable) -> Volume:
-    return Volume(
+def _volume(table: VolumeTable) -> CloudVolume:
+    return CloudVolume(
         table.provider, table.type, table.size, table.iops, table.throughput, table.instance, table.scale
     )  # fmt: skip
 
 
-def _burst(table: BurstTable) -> Burst:
-    return Burst(table.start, _bucket(table.iops), _bucket(table.bandwidth))
+def _burst(table: BurstTable) -> BurstCredits:
+    return BurstCredits(table.start, _bucket(table.iops), _bucket(table.bandwidth))
 
 
-def _bucket(table: IopsBucket | BandwidthBucket | None) -> Bucket | None:
-    return Bucket(table.rate, table.credits) if table else None
+def _bucket(table: IopsBucket | BandwidthBucket | None) -> CreditBucket | None:
+    return CreditBucket(table.rate, table.credits) if table else None

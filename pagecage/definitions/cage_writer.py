@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pagecage.model.cage import Accounting, Bucket, Burst, Cage, Latency, Volume
+from pagecage.model.cage import BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.units import exact_size
 
 _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
@@ -47,7 +47,7 @@ def _tables(cage: Cage) -> dict[str, dict[str, Any]]:
     return {name: table for name, table in tables.items() if table is not None}
 
 
-def _volume(volume: Volume) -> dict[str, Any]:
+def _volume(volume: CloudVolume) -> dict[str, Any]:
     return {
         "provider": volume.provider, "type": volume.type, "size": _size(volume.size_bytes), "iops": volume.iops,
         "throughput": _size(volume.throughput_bytes_per_second), "instance": volume.instance,
@@ -55,7 +55,7 @@ def _volume(volume: Volume) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _burst(burst: Burst) -> dict[str, Any]:
+def _burst(burst: BurstCredits) -> dict[str, Any]:
     iops, bandwidth = burst.iops, burst.bandwidth
     return {
         "start": burst.start,
@@ -64,16 +64,16 @@ def _burst(burst: Burst) -> dict[str, Any]:
     }
 
 
-def _bytes_bucket(bucket: Bucket) -> dict[str, Any]:
+def _bytes_bucket(bucket: CreditBucket) -> dict[str, Any]:
     return {"rate": exact_size(bucket.rate), "credits": exact_size(bucket.credits)}
 
 
-def _accounting(accounting: Accounting) -> dict[str, Any]:
+def _accounting(accounting: IoAccounting) -> dict[str, Any]:
     size = _size(accounting.io_size_bytes)
     return {"io_size": size, "merged": accounting.merged, "combined": accounting.combined}
 
 
-def _latency(latency: Latency) -> dict[str, Any]:
+def _latency(latency: LatencyFloor) -> dict[str, Any]:
     return {"read_us": latency.read_us, "write_us": latency.write_us}
 
 

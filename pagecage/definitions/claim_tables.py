@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pagecage.definitions.fields import Strict
+from pagecage.definitions.fields import StrictTable
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import Row, number_or_text
+from pagecage.model.published_figures import PublishedFigureRow, number_or_text
 
 Published = float | str | list[float] | list[str]
 Rule = Literal[
@@ -21,7 +21,7 @@ _OUTCOMES = ("killed", "ran", "wrong_answer")
 _DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
 
 
-class ClaimTable(Strict):
+class ClaimTable(StrictTable):
     """A published figure and the rule by which it counts as reproduced.
 
     `says`, `published`, `unit` and `remark` come from the row of experiments/articles/*.csv with this id unless they
@@ -62,7 +62,7 @@ class ClaimTable(Strict):
         return self
 
 
-class FindingTable(Strict):
+class FindingTable(StrictTable):
     """A sentence of our own, with {value} for the measured figure, its unit and interval; `over` makes it a ratio."""
 
     question: str = Field("", description="Q01 to Q38, or nothing")
@@ -73,7 +73,7 @@ class FindingTable(Strict):
     with_wrong_answers: bool = Field(False, description="take trials whose answer was wrong as well, and say so")
 
 
-class ReportTable(Strict):
+class ReportTable(StrictTable):
     """A further table of the report: the treatments of `where` down, published beside measured across.
 
     `columns` are responses by their headings; title and `about` may hold the size's own {places}.
@@ -103,7 +103,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def complete_claim(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment: str) -> dict[str, Any]:
+def complete_claim(claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str) -> dict[str, Any]:
     """The claim with everything that its row says and it does not. Raises PagecageError naming the key."""
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
@@ -121,7 +121,9 @@ def complete_claim(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment
     return whole
 
 
-def _row_of(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment: str) -> Row | None:
+def _row_of(
+    claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str
+) -> PublishedFigureRow | None:
     if rows is None:
         return None
     row = rows.get(claim.id)
@@ -134,7 +136,7 @@ def _row_of(claim: ClaimTable, rows: Mapping[str, Row] | None, experiment: str) 
     return row
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _told(row: PublishedFigureRow) -> dict[str, Any]:
     return {
         "says": f"{row['condition']}: {row['metric']}", "published": number_or_text(row["published"]),
         "unit": row["unit"], "remark": row["remark"],

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from pagecage.definitions.cage_file import Fraction
+from pagecage.definitions.cage_file import DatasetFraction
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable
-from pagecage.definitions.fields import SizeBytes, Source, Strict
+from pagecage.definitions.fields import SizeBytes, Source, StrictTable
 from pagecage.model.trial import DriverName
 from pagecage.verdicts.median_interval import MOST_REPEATS
 
@@ -50,7 +50,7 @@ def wrong_job_option(option: str) -> str | None:
     return None
 
 
-class WorkloadTable(Strict):
+class WorkloadTable(StrictTable):
     """The program: one of workloads/ (`handshake`), fio with job options as arguments (`fio`), or any command.
 
     The keys below `min_memory_bytes` are a command's own.
@@ -86,7 +86,7 @@ class WorkloadTable(Strict):
         return self
 
 
-class SizeTable(Strict):
+class SizeTable(StrictTable):
     """How large a run of this size is: `files` files of `dataset` bytes each; `max_seconds` bounds one measured part.
 
     `treatments` is all, or covering: the fewest that hold every level once (what smoke does unless told otherwise).
@@ -109,7 +109,7 @@ class SizeTable(Strict):
         return self
 
 
-class BeforeTable(Strict):
+class SetupStepTable(StrictTable):
     """A step run to its end before the counters begin, in the trial's own slice or in a sibling with its limits."""
 
     program: str
@@ -117,7 +117,7 @@ class BeforeTable(Strict):
     slice: Literal["same", "other"] = "same"
 
 
-class LevelTable(Strict):
+class LevelTable(StrictTable):
     """What one level changes. A `workload` replaces the experiment's; `arguments` of all levels come after it."""
 
     arguments: list[str] = []
@@ -125,10 +125,10 @@ class LevelTable(Strict):
     read_ahead_kb: Annotated[int, Field(ge=0)] | None = None
     cage: str | None = None
     workload: WorkloadTable | None = None
-    before: BeforeTable | None = None
+    before: SetupStepTable | None = None
     storage: Storage | None = Field(None, description="the disk behind the data directory, or one made for the trial")
     storage_latency_us: Annotated[int, Field(gt=0)] | None = None
-    machine_memory_bytes: SizeBytes | Fraction | None = Field(
+    machine_memory_bytes: SizeBytes | DatasetFraction | None = Field(
         None, description="how much of the machine's memory is left; the rest is taken away for the trial"
     )
     dirty_bytes: SizeBytes | None = Field(None, description="vm.dirty_bytes for the trial: from here on writers wait")
@@ -147,7 +147,7 @@ class LevelTable(Strict):
         return self
 
 
-class ExperimentFile(Strict):
+class ExperimentFile(StrictTable):
     """One file of experiments/: a question, the factors varied to answer it, the sizes it can be run at, its claims."""
 
     question: str
@@ -201,7 +201,7 @@ class ExperimentFile(Strict):
 
     def _check_wheres(self) -> None:
         """What a claim or a finding names must be levels of this experiment."""
-        told: list[tuple[str, Strict]] = [(f"claims.{claim.id}", claim) for claim in self.claims]
+        told: list[tuple[str, StrictTable]] = [(f"claims.{claim.id}", claim) for claim in self.claims]
         told += [(f"findings[{number}]", finding) for number, finding in enumerate(self.findings)]
         told += [(f"tables[{number}]", table) for number, table in enumerate(self.tables)]
         for name, table in told:

@@ -27,13 +27,13 @@ SizeBytes = Annotated[
 ]
 
 
-class Strict(BaseModel):
+class StrictTable(BaseModel):
     """A table in which a key that nobody knows is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Source(Strict):
+class Source(StrictTable):
     """Where a question or a figure comes from."""
 
     title: str = ""

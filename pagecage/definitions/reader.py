@@ -11,15 +11,15 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pagecage.definitions.cage_file import TABLES as CAGE_TABLES
-from pagecage.definitions.cage_file import CageFile, Fraction, resolve_cage
+from pagecage.definitions.cage_file import CageFile, DatasetFraction, resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, check_config_key, complete_claim
 from pagecage.definitions.experiment_file import ExperimentFile, LevelTable, SizeTable, WorkloadTable
 from pagecage.definitions.fields import Source
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
-from pagecage.model.published_figures import Row, read_articles
-from pagecage.model.trial import Command, Step, Workload
+from pagecage.model.published_figures import PublishedFigureRow, read_articles
+from pagecage.model.trial import CommandSpec, SetupStep, Workload
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Definitions:
         """The same where there is no dataset: a MemoryMax that is a share stays one, and is left out of the cage."""
         path = self._path(self._cages, name, "cage", self.cage_names())
         table = _cage_file(path)
-        if not isinstance(table.MemoryMax, Fraction):
+        if not isinstance(table.MemoryMax, DatasetFraction):
             return resolve_cage(name, table, None, path), None
         cage = resolve_cage(name, table.model_copy(update={"MemoryMax": None}), None, path)
         return cage, table.MemoryMax.dataset_fraction
@@ -124,7 +124,7 @@ class Definitions:
         return folder / f"{name}.toml"
 
     @cached_property
-    def _articles(self) -> dict[str, Row] | None:
+    def _articles(self) -> dict[str, PublishedFigureRow] | None:
         """The published figures: read once, however many experiments are."""
         return read_articles(self._experiments / "articles")
 
@@ -172,10 +172,10 @@ def _level(table: LevelTable) -> Level:
     return Level(
         tuple(table.arguments), table.cache, table.read_ahead_kb, table.cage,
         workload=_workload(workload) if workload else None,
-        before=Step(step.program, tuple(step.arguments), step.slice) if step else None,
+        before=SetupStep(step.program, tuple(step.arguments), step.slice) if step else None,
         storage=table.storage, storage_latency_us=table.storage_latency_us,
         machine_memory_bytes=memory if isinstance(memory, int) else None,
-        machine_memory_fraction=memory.dataset_fraction if isinstance(memory, Fraction) else None,
+        machine_memory_fraction=memory.dataset_fraction if isinstance(memory, DatasetFraction) else None,
         dirty_bytes=table.dirty_bytes, dirty_background_bytes=table.dirty_background_bytes, driver=table.driver,
     )  # fmt: skip
 
@@ -185,10 +185,10 @@ def _workload(table: WorkloadTable) -> Workload:
     return Workload(table.program, arguments, table.kind, table.min_memory_bytes or 0, _command(table))
 
 
-def _command(table: WorkloadTable) -> Command | None:
+def _command(table: WorkloadTable) -> CommandSpec | None:
     if table.kind != "command":
         return None
-    return Command(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
+    return CommandSpec(tuple(table.data_paths), table.ready_when, table.ready_port, table.timeout_seconds)
 
 
 def known_programs(top: Path) -> list[str]:

@@ -19,7 +19,7 @@ DOCUMENT = "fleet.json"
 
 
 @dataclass(frozen=True)
-class RoundEnd:
+class RoundResult:
     """How one round ended on one host. `outcome` is `done lost refused incomplete interrupted`, `because` says why.
 
     `seconds` is from the round's first task to its last on that host.
@@ -34,7 +34,7 @@ class RoundEnd:
 
 
 @dataclass(frozen=True)
-class Asked:
+class FleetRequest:
     """What was asked for: which group, in which way (`replicate spread`), and who was left out, by name why."""
 
     group: str
@@ -50,7 +50,7 @@ class FleetFolder:
         self._ends_path = path / "rounds.jsonl"
 
     @classmethod
-    def create(cls, runs: Path, whole: Plan, asked: Asked, plans: Mapping[str, Plan]) -> FleetFolder:
+    def create(cls, runs: Path, whole: Plan, asked: FleetRequest, plans: Mapping[str, Plan]) -> FleetFolder:
         """Make it, with a run folder for each host, and point latest-<experiment>@<group> at it."""
         folder = cls(runs / whole.run_id)
         for host, plan in plans.items():
@@ -88,23 +88,23 @@ class FleetFolder:
         """Hosts with a round that was not fetched to its end, whose agent may still work at it."""
         return {path.stem for path in (self.path / "streams").glob("*")}
 
-    def add(self, end: RoundEnd) -> None:
+    def add(self, end: RoundResult) -> None:
         """Note how a round ended, forced to the disk."""
         with self._ends_path.open("a") as file:
             file.write(json.dumps(asdict(end)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def last_ends(self) -> dict[str, RoundEnd]:
+    def last_ends(self) -> dict[str, RoundResult]:
         """How the last round of each host ended; nothing of one that has had none."""
         lines = self._ends_path.read_text().splitlines() if self._ends_path.exists() else []
-        ends = [RoundEnd(**json.loads(line)) for line in lines if line.endswith("}")]
+        ends = [RoundResult(**json.loads(line)) for line in lines if line.endswith("}")]
         return {end.host: end for end in ends}
 
 
-def round_end(host: str, number: int, outcome: str, because: str, began: float) -> RoundEnd:
+def round_end(host: str, number: int, outcome: str, because: str, began: float) -> RoundResult:
     """How a round that began at `began` (time.monotonic) ended now."""
-    return RoundEnd(host, number, outcome, because, time.time(), round(time.monotonic() - began, 3))
+    return RoundResult(host, number, outcome, because, time.time(), round(time.monotonic() - began, 3))
 
 
 def find_fleet(runs: Path, name: str) -> FleetFolder | None:

@@ -12,12 +12,12 @@ from typing import Any
 
 from pagecage.agent.protocol.request import request_to_json
 from pagecage.errors import HostError
-from pagecage.fleet.playbook import Order
+from pagecage.fleet.playbook import RoundRequest
 from pagecage.hosts.host import MachineState
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import TRIES, request_for
-from pagecage.runner.frame_receiver import FrameReader, Intake
+from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder
 
 Listener = Callable[[str, Mapping[str, Any]], None]
@@ -25,7 +25,7 @@ Listener = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Place:
+class RemoteHost:
     """A host as one run sees it: its name, where it measures and works, whether its instructions are translated."""
 
     name: str
@@ -46,15 +46,15 @@ class Place:
         raise HostError(f"what is around {self.name} is not known, nor told what to do", "use HOST=vm")
 
 
-class Lane:
+class HostRun:
     """A host with its plan and its run folder. `refusal` is what its agent said when it could not work at all."""
 
-    def __init__(self, place: Place, plan: Plan, folder: RunFolder, streams: Path, listener: Listener) -> None:
+    def __init__(self, place: RemoteHost, plan: Plan, folder: RunFolder, streams: Path, listener: Listener) -> None:
         self.place, self.plan, self.folder = place, plan, folder
         self.refusal: HostError | None = None
         self._streams, self._listener = streams, listener
         self._tried: Counter[str] = Counter()
-        self._intake: Intake | None = None
+        self._intake: FrameReceiver | None = None
         self._descriptor = -1
 
     @property
@@ -75,14 +75,14 @@ class Lane:
         found = [int(path.suffix[1:]) for path in self._streams.glob(f"{self.name}.*") if path.stem == self.name]
         return max(found, default=None)
 
-    def begin(self, number: int, request: Path | None) -> Order:
+    def begin(self, number: int, request: Path | None) -> RoundRequest:
         """Open a round's stream; what was fetched of it before is taken in anew, and adds nothing twice."""
         stream = self._streams / f"{self.name}.{number}"
         self._descriptor = os.open(stream, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         state = MachineState(None, None, self.place.emulated, {})
         frames = FrameReader(self._descriptor)
-        self._intake = Intake(frames, None, self.folder, self.place, state, self._tell)
-        return Order(self.plan.run_id, number, str(request) if request else "", str(stream))
+        self._intake = FrameReceiver(frames, None, self.folder, self.place, state, self._tell)
+        return RoundRequest(self.plan.run_id, number, str(request) if request else "", str(stream))
 
     def write_request(self, path: Path, agent_sha256: str) -> None:
         """What the agent is asked for: every trial that is worth trying."""

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pagecage.ansible import Playbook, Playing
+from pagecage.ansible import Playbook, PlaybookRun
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, inventory_dir
-from pagecage.hosts.agent_package import Kit
+from pagecage.hosts.agent_package import AgentPackage
 
 _KIT = "kit"
 """The file beside the agent by which a host knows what it has."""
 
 
 @dataclass(frozen=True)
-class Order:
+class RoundRequest:
     """What one host is to do in one round (ansible/roles/campaign/README.md): files are the controller's."""
 
     run_id: str
@@ -30,7 +30,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Stage:
+class FleetPlaybook:
     """Where fleet runs play: the checkout, the inventory, the archive with agent and workloads, and who takes part."""
 
     project_dir: Path
@@ -53,17 +53,17 @@ class Stage:
         words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables}", *self.words)
         return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
 
-    def look(self, hosts: Iterable[str], left_working: Iterable[str]) -> Playing:
+    def look(self, hosts: Iterable[str], left_working: Iterable[str]) -> PlaybookRun:
         """Ask hosts what they are; those `left_working` may be busy with an earlier round of ours."""
-        return Playing(self.playbook("look", hosts, campaign_left_working=list(left_working)), apart=True)
+        return PlaybookRun(self.playbook("look", hosts, campaign_left_working=list(left_working)), apart=True)
 
-    def begin(self, tag: str, orders: Mapping[str, Order]) -> Playing:
+    def begin(self, tag: str, orders: Mapping[str, RoundRequest]) -> PlaybookRun:
         """Have hosts `run` what they are ordered, or `stop` it; apart from our terminal."""
         told = {host: asdict(order) for host, order in orders.items()}
-        return Playing(self.playbook(tag, orders, campaign_orders=told), apart=True)
+        return PlaybookRun(self.playbook(tag, orders, campaign_orders=told), apart=True)
 
 
-def make_stage(project_dir: Path, kit: Kit, scratch: Path, inventory: Path | None = None) -> Stage:
+def make_stage(project_dir: Path, kit: AgentPackage, scratch: Path, inventory: Path | None = None) -> FleetPlaybook:
     """The stage of a checkout, with the kit packed into one archive whose name is its hash."""
     content = _archive(kit)
     sha256 = hashlib.sha256(content).hexdigest()
@@ -73,10 +73,10 @@ def make_stage(project_dir: Path, kit: Kit, scratch: Path, inventory: Path | Non
         aside = archive.with_suffix(".part")
         aside.write_bytes(_with_mark(content, sha256))
         aside.replace(archive)
-    return Stage(project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256)
+    return FleetPlaybook(project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256)
 
 
-def _archive(kit: Kit) -> bytes:
+def _archive(kit: AgentPackage) -> bytes:
     """Agent and workloads as tar members; equal files make equal bytes."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.agent.system.facts import is_emulated
-from pagecage.ansible import Event
+from pagecage.ansible import TaskEvent
 from pagecage.errors import HostError, PagecageError
-from pagecage.fleet.host_run import Place
+from pagecage.fleet.host_run import RemoteHost
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.playbook import Stage, check_names
+from pagecage.fleet.playbook import FleetPlaybook, check_names
 from pagecage.model.requirements import check_host
 
 SPOOL = "/dev/shm/pagecage"
@@ -25,7 +25,7 @@ _MEMORY_ALIKE = 0.05
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReadyHost:
     """A host that can serve, and its facts as the agent tells them."""
 
     host: FleetHost
@@ -37,29 +37,29 @@ class Seen:
         return is_emulated(self.facts)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RemoteHost:
         """The host as a run sees it."""
         told = self.host.variables
         spool_dir = str(told.get("campaign_spool", SPOOL))
-        return Place(self.host.name, str(told["pagecage_data_dir"]), spool_dir, self.is_emulated)
+        return RemoteHost(self.host.name, str(told["pagecage_data_dir"]), spool_dir, self.is_emulated)
 
 
 @dataclass(frozen=True)
-class Look:
+class Preflight:
     """What a look found: hosts that can serve, in the group's order, and for each other one why it cannot."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[ReadyHost, ...]
     unreachable: Mapping[str, HostError]
     unfit: Mapping[str, PagecageError]
 
 
-def look(stage: Stage, group: str, hosts: Sequence[FleetHost], left_working: Collection[str] = ()) -> Look:
+def look(stage: FleetPlaybook, group: str, hosts: Sequence[FleetHost], left_working: Collection[str] = ()) -> Preflight:
     """Ask all hosts at once; those `left_working` may be busy with an earlier round of ours.
 
     Raises PagecageError for an empty group, or one that says too little of a host.
     """
     _check(group, hosts)
-    events: list[Event] = []
+    events: list[TaskEvent] = []
     names = [host.name for host in hosts]
     ends = stage.look(names, left_working).follow(events.append)
     log = stage.scratch / "look/fleet.log"
@@ -70,9 +70,9 @@ def look(stage: Stage, group: str, hosts: Sequence[FleetHost], left_working: Col
     unfit: dict[str, PagecageError] = {name: error for name, error in errors.items() if name not in lost}
     unfit |= {name: error for name, one in facts.items() if (error := _unfit(name, group, one))}
     seen = tuple(
-        Seen(host, one) for host in hosts if (one := facts.get(host.name)) is not None and host.name not in unfit
+        ReadyHost(host, one) for host in hosts if (one := facts.get(host.name)) is not None and host.name not in unfit
     )
-    return Look(seen, {name: error for name, error in errors.items() if name in lost}, unfit)
+    return Preflight(seen, {name: error for name, error in errors.items() if name in lost}, unfit)
 
 
 def _check(group: str, hosts: Sequence[FleetHost]) -> None:
@@ -108,7 +108,7 @@ def _unfit(name: str, group: str, facts: Mapping[str, Any] | None) -> HostError 
     return None
 
 
-def unlike(seen: Sequence[Seen]) -> Iterator[str]:
+def unlike(seen: Sequence[ReadyHost]) -> Iterator[str]:
     """What keeps hosts from being alike, a phrase for each fact that differs."""
     for name in _ALIKE:
         values = {one.host.name: str(_fact(one.facts, name)) for one in seen}

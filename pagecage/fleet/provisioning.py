@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagecage.ansible import MEND, Event, HostEnd, Playbook, play
+from pagecage.ansible import MEND, HostResult, Playbook, TaskEvent, play
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, find_group, inventory_dir
@@ -23,7 +23,7 @@ _PASSWORD = ("sudo password", "become password", "password is required")
 
 
 @dataclass(frozen=True)
-class Order:
+class ProvisionRequest:
     """Which playbook for which group. `device` replaces pagecage_data_device, which is one host's.
 
     `ask_password`: Ansible asks for sudo's password; `password_file` holds it. `erase`: unprovisioning destroys data.
@@ -47,8 +47,12 @@ class Order:
 
 
 def carry_out(
-    order: Order, scratch: Path, progress: Progress, tell: Callable[[Event], None], project_dir: Path = TOP
-) -> Mapping[str, HostEnd]:
+    order: ProvisionRequest,
+    scratch: Path,
+    progress: Progress,
+    tell: Callable[[TaskEvent], None],
+    project_dir: Path = TOP,
+) -> Mapping[str, HostResult]:
     """Run the playbook on every host of the group; how it ended on each. The guest is brought up if it is not.
 
     Raises PagecageError for a group that is unknown or empty and for a device that cannot be every host's, HostError
@@ -65,7 +69,7 @@ def carry_out(
     return {name: _with_mend(end, by_name.get(name)) for name, end in ends.items()}
 
 
-def _refuse(order: Order, hosts: Sequence[FleetHost]) -> None:
+def _refuse(order: ProvisionRequest, hosts: Sequence[FleetHost]) -> None:
     if not hosts and order.group != VM:
         raise PagecageError(f"the group {order.group!r} has no hosts", "name them in ansible/inventory (docs/HOSTS.md)")
     if order.device is not None and len(hosts) > 1:
@@ -86,7 +90,7 @@ def _reached(group: str, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _with_mend(end: HostEnd, host: FleetHost | None) -> HostEnd:
+def _with_mend(end: HostResult, host: FleetHost | None) -> HostResult:
     """Ansible's own messages end without a mend; two of them we know."""
     event = end.stopped_by
     if event is None or host is None or MEND in event.message:

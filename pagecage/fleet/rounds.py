@@ -12,34 +12,36 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from pagecage.ansible import Event, HostEnd
+from pagecage.ansible import HostResult, TaskEvent
 from pagecage.fleet.folder import FleetFolder, round_end
-from pagecage.fleet.host_run import Lane, Listener
-from pagecage.fleet.playbook import Order, Stage
-from pagecage.hosts.agent_package import Kit
+from pagecage.fleet.host_run import HostRun, Listener
+from pagecage.fleet.playbook import FleetPlaybook, RoundRequest
+from pagecage.hosts.agent_package import AgentPackage
 
 _ROUNDS = 3
 _LOOK_SECONDS = 0.2
 _FOLLOWED = "campaign : Follow the agent"
-Ends = Mapping[str, HostEnd]
+Ends = Mapping[str, HostResult]
 
 
 @dataclass(frozen=True)
 class _Round:
     """A round under way: who takes part, by name, with which order, since when (time.monotonic)."""
 
-    lanes: Mapping[str, Lane]
-    orders: Mapping[str, Order]
+    lanes: Mapping[str, HostRun]
+    orders: Mapping[str, RoundRequest]
     began: float
 
 
 class FleetCampaign:
     """One run of a fleet. `run` may be called for one that is already partly done."""
 
-    def __init__(self, stage: Stage, folder: FleetFolder, lanes: Sequence[Lane], kit: Kit, listener: Listener) -> None:
+    def __init__(
+        self, stage: FleetPlaybook, folder: FleetFolder, lanes: Sequence[HostRun], kit: AgentPackage, listener: Listener
+    ) -> None:
         self._stage, self._folder, self._lanes, self._kit = stage, folder, lanes, kit
         self._listener = listener
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[TaskEvent] = queue.SimpleQueue()
         self._said: dict[str, str] = {}
         self._gone: set[str] = set()
 
@@ -58,14 +60,14 @@ class FleetCampaign:
                 return
             self._play(lanes, {name: self._order(lane) for name, lane in lanes.items()})
 
-    def _order(self, lane: Lane) -> Order:
+    def _order(self, lane: HostRun) -> RoundRequest:
         last = self._folder.last_ends().get(lane.name)
         number = last.round + 1 if last else 1
         request = self._stage.scratch / f"request-{lane.name}.json"
         lane.write_request(request, self._kit.agent_sha256)
         return lane.begin(number, request)
 
-    def _play(self, lanes: Mapping[str, Lane], orders: Mapping[str, Order]) -> None:
+    def _play(self, lanes: Mapping[str, HostRun], orders: Mapping[str, RoundRequest]) -> None:
         """One round. Ansible plays in a thread, because frames are taken in while it waits."""
         this = _Round(lanes, orders, time.monotonic())
         interrupted = False
@@ -86,7 +88,7 @@ class FleetCampaign:
             raise KeyboardInterrupt
         ends.result()
 
-    def _watch(self, ends: Future[Ends], lanes: Mapping[str, Lane]) -> None:
+    def _watch(self, ends: Future[Ends], lanes: Mapping[str, HostRun]) -> None:
         while not ends.done():
             time.sleep(_LOOK_SECONDS)
             self._hear()
@@ -121,7 +123,7 @@ class FleetCampaign:
                 self._gone.add(name)
 
 
-def _outcome(lane: Lane, end: HostEnd | None) -> tuple[str, str]:
+def _outcome(lane: HostRun, end: HostResult | None) -> tuple[str, str]:
     """How a round ended on one host, and why where it did not end in order."""
     if lane.refusal is not None:
         return "refused", lane.refusal.message

@@ -21,7 +21,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal sources make an equal file, so its hash 
 
 
 @dataclass(frozen=True)
-class Kit:
+class AgentPackage:
     """Files for a host; `agent_sha256` stands in every record."""
 
     agent: Path
@@ -37,7 +37,7 @@ class Kit:
         return digest.hexdigest()
 
 
-def require_programs(kit: Kit, trials: Iterable[Trial]) -> None:
+def require_programs(kit: AgentPackage, trials: Iterable[Trial]) -> None:
     """Raise HostError naming the workloads that these trials start and that were not compiled."""
     wanted = {name for trial in trials for name in _programs_of(trial)}
     missing = sorted(wanted - {path.name for path in kit.programs})
@@ -64,7 +64,7 @@ class Receiving(Protocol):
         """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
 
 
-def push_kit(host: Receiving, kit: Kit) -> None:
+def push_kit(host: Receiving, kit: AgentPackage) -> None:
     """Copy the agent and the workloads to where agent_argv() and the requests expect them."""
     host.push([kit.agent], host.spool_dir)
     host.push(kit.programs, f"{host.spool_dir}/bin")
@@ -93,7 +93,7 @@ def agent_bytes(package: Path = PACKAGE) -> bytes:
     return archive.getvalue()
 
 
-def make_kit(top: Path) -> Kit:
+def make_kit(top: Path) -> AgentPackage:
     """Write the agent to build/host/ and find the workloads there. Raises HostError when they were not built."""
     build = top / "build/host"
     programs = tuple(sorted(path for path in (build / "bin").glob("*") if path.is_file()))
@@ -103,4 +103,4 @@ def make_kit(top: Path) -> Kit:
     agent = build / "agent.pyz"
     if not agent.exists() or agent.read_bytes() != content:
         agent.write_bytes(content)
-    return Kit(agent, programs, hashlib.sha256(content).hexdigest())
+    return AgentPackage(agent, programs, hashlib.sha256(content).hexdigest())

@@ -15,7 +15,7 @@ from pagecage.process import Process, spawn
 CONNECT_SECONDS = 60.0
 
 
-class Connection:
+class SharedConnection:
     """An ssh that holds the connection open until close(), or until the process that started it ends."""
 
     def __init__(

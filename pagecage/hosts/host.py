@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pagecage.hosts.agent_package import Kit
+from pagecage.hosts.agent_package import AgentPackage
 
 Progress = Callable[[str], None]
 """Called with a short present-tense sentence when a step that takes seconds begins ("booting the guest")."""
 
 
 @dataclass(frozen=True)
-class HostNeed:
+class ResourceNeeds:
     """Requirements of a plan before its first trial: working memory and room on the data disk.
 
     A host may prepare `kit` and attach `tracers` (collectors' names) in advance; it need not.
@@ -22,7 +22,7 @@ class HostNeed:
 
     memory_bytes: int
     data_bytes: int
-    kit: Kit | None = None
+    kit: AgentPackage | None = None
     tracers: tuple[str, ...] = ()
 
 
@@ -40,7 +40,7 @@ class MachineState:
     details: dict[str, Any]
 
 
-class Sized(Protocol):
+class SizedHost(Protocol):
     """What choosing a size asks of a host, or of a group of them."""
 
     @property
@@ -51,7 +51,7 @@ class Sized(Protocol):
         """Whether instructions will be translated (TCG): asked before prepare(), because the size may depend on it."""
 
 
-class Watched(Protocol):
+class ObservedHost(Protocol):
     """What taking in an agent's stream asks of a host: its name, and what the machine around it shows and does."""
 
     @property
@@ -68,7 +68,7 @@ class Watched(Protocol):
         """
 
 
-class Working(Protocol):
+class AgentHost(Protocol):
     """What asking an agent asks of a host: where it measures and works, and whether by the user's own systemd."""
 
     @property
@@ -88,10 +88,10 @@ class Working(Protocol):
         """Whether units are made by the user's own systemd instead of the system's."""
 
 
-class Host(Watched, Sized, Working, Protocol):
+class Host(ObservedHost, SizedHost, AgentHost, Protocol):
     """A machine that runs trials: prepare, start, install, command..., (restart), stop; stop is safe at any time."""
 
-    def prepare(self, need: HostNeed, progress: Progress) -> None:
+    def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         """Make everything that start() needs (image, saved state); slow once, nothing afterwards."""
 
     def start(self) -> MachineState:
@@ -100,7 +100,7 @@ class Host(Watched, Sized, Working, Protocol):
     def restart(self) -> MachineState:
         """The starting state once more: for `fresh`, or after the host or its agent died."""
 
-    def install(self, kit: Kit) -> None:
+    def install(self, kit: AgentPackage) -> None:
         """Have the agent and the workloads there; called after each start."""
 
     def agent_command(self) -> list[str]:

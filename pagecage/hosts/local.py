@@ -12,8 +12,8 @@ from typing import Any
 from pagecage.agent.system.facts import is_emulated, read_facts
 from pagecage.agent.system.systemd import runtime_dir
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.agent_package import Kit, agent_argv, push_kit
-from pagecage.hosts.host import HostNeed, MachineState, Progress
+from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_kit
+from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.model.requirements import check_host
 from pagecage.units import format_bytes
 
@@ -41,7 +41,7 @@ class LocalHost:
         """Whether this machine is itself a guest without hardware help, as its CPU model tells."""
         return is_emulated(self.facts())
 
-    def prepare(self, need: HostNeed, progress: Progress) -> None:
+    def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         """Check that the machine is fit and has room."""
         facts = self.facts()
         missed = check_host(facts)
@@ -66,7 +66,7 @@ class LocalHost:
         """The same machine once more, after an agent died on it: there is no saved state to go back to."""
         return self.start()
 
-    def install(self, kit: Kit) -> None:
+    def install(self, kit: AgentPackage) -> None:
         """Copy everything into the spool."""
         push_kit(self, kit)
 

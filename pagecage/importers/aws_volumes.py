@@ -6,7 +6,7 @@ from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
-from pagecage.importers.result import DescribedVolume, Imported, Lost, Picks
+from pagecage.importers.result import DescribedVolume, ImportResult, Selection, UnsupportedLimit
 from pagecage.units import GIB
 
 _TYPES = {"gp2", "gp3", "io1", "io2", "st1", "sc1"}
@@ -21,18 +21,19 @@ def recognise(document: Document) -> bool:
     return bool(volumes) and all("VolumeType" in volume and "Size" in volume for volume in volumes)
 
 
-def read(document: Document, picks: Picks) -> Imported:
+def read(document: Document, picks: Selection) -> ImportResult:
     """The order that one volume was bought by."""
     volumes = {
         str(row.get("VolumeId") or f"volume {n}"): row for n, row in enumerate(rows(document.tree["Volumes"]), 1)
     }
     volume = volumes[picks.choose("volume", list(volumes))]
     lost = tuple(
-        Lost("the instance that it is attached to", _INSTANCE) for _ in rows(volume.get("Attachments") or [])[:1]
+        UnsupportedLimit("the instance that it is attached to", _INSTANCE)
+        for _ in rows(volume.get("Attachments") or [])[:1]
     )
     ignored = tuple(f"Volumes.{key}" for key in volume if key not in _READ)
     about = "The limits of a customer's volume, from aws ec2 describe-volumes."
-    return Imported("aws ec2 describe-volumes", about, (), lost, ignored, _order(volume))
+    return ImportResult("aws ec2 describe-volumes", about, (), lost, ignored, _order(volume))
 
 
 def _order(volume: dict[str, Any]) -> DescribedVolume:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pagecage.importers.document import Document, rows, table
-from pagecage.importers.result import Carried, Imported, Lost, Picks
+from pagecage.importers.result import ImportedLimit, ImportResult, Selection, UnsupportedLimit
 from pagecage.units import exact_size
 
 _READ = ("name", "sku", "diskSizeGb", "diskIopsReadWrite", "diskMBpsReadWrite", "burstingEnabled", "tier", "managedBy")
@@ -23,14 +23,14 @@ def recognise(document: Document) -> bool:
     return bool(found) and all("disksizegb" in row and "sku" in row for row in found)
 
 
-def read(document: Document, picks: Picks) -> Imported:
+def read(document: Document, picks: Selection) -> ImportResult:
     """The limits of one disk."""
     disks = {str(row.get("name") or f"disk {number}"): row for number, row in enumerate(rows(document.tree), 1)}
     disk = disks[picks.choose("disk", list(disks))]
     known = {key.lower() for key in _READ}
     about = f"The limits of a customer's disk ({table(disk, 'sku').get('name', 'unknown type')}), from az disk show."
     ignored = tuple(key for key in disk if key.lower() not in known)
-    return Imported("az disk show", about, tuple(_carried(_lowered(disk))), tuple(_lost(_lowered(disk))), ignored)
+    return ImportResult("az disk show", about, tuple(_carried(_lowered(disk))), tuple(_lost(_lowered(disk))), ignored)
 
 
 def _lowered(row: dict[str, Any]) -> dict[str, Any]:
@@ -38,20 +38,20 @@ def _lowered(row: dict[str, Any]) -> dict[str, Any]:
     return {str(key).lower(): value for key, value in row.items()}
 
 
-def _carried(disk: dict[str, Any]) -> Iterator[Carried]:
+def _carried(disk: dict[str, Any]) -> Iterator[ImportedLimit]:
     iops, megabytes = disk.get("diskiopsreadwrite"), disk.get("diskmbpsreadwrite")
     for way in ("Read", "Write"):
         if megabytes:
             said = f"diskMBpsReadWrite = {megabytes} (MB of 10**6 bytes)"
-            yield Carried(f"IO{way}BandwidthMax", exact_size(int(megabytes) * 1000**2), said)
+            yield ImportedLimit(f"IO{way}BandwidthMax", exact_size(int(megabytes) * 1000**2), said)
         if iops:
-            yield Carried(f"IO{way}IOPSMax", int(iops), f"diskIopsReadWrite = {iops}")
+            yield ImportedLimit(f"IO{way}IOPSMax", int(iops), f"diskIopsReadWrite = {iops}")
     if iops or megabytes:
-        yield Carried("accounting.combined", True, "one limit for reads and writes together")
+        yield ImportedLimit("accounting.combined", True, "one limit for reads and writes together")
 
 
-def _lost(disk: dict[str, Any]) -> Iterator[Lost]:
+def _lost(disk: dict[str, Any]) -> Iterator[UnsupportedLimit]:
     if str(table(disk, "sku").get("name", "")).startswith(("Premium_", "StandardSSD_")):
-        yield Lost("bursting", _CREDITS)
+        yield UnsupportedLimit("bursting", _CREDITS)
     if disk.get("managedby"):
-        yield Lost("the machine that it is attached to", _MACHINE)
+        yield UnsupportedLimit("the machine that it is attached to", _MACHINE)

@@ -8,7 +8,14 @@ from typing import Any
 
 from pagecage.importers.document import Document, rows, table
 from pagecage.importers.quantities import cpu_percent
-from pagecage.importers.result import BlockLimit, Carried, Imported, Lost, Picks, of_one_device
+from pagecage.importers.result import (
+    BlockLimit,
+    ImportedLimit,
+    ImportResult,
+    Selection,
+    UnsupportedLimit,
+    of_one_device,
+)
 from pagecage.units import exact_size
 
 _BLOCK = {
@@ -40,15 +47,17 @@ def recognise(document: Document) -> bool:
     return bool(found) and all("HostConfig" in row and "Id" in row for row in found)
 
 
-def read(document: Document, picks: Picks) -> Imported:
+def read(document: Document, picks: Selection) -> ImportResult:
     """The limits of one container."""
     containers = {_name(row): table(row, "HostConfig") for row in rows(document.tree)}
     name = picks.choose("container", list(containers))
     host = containers[name]
     blocks, other_devices = of_one_device(list(_blocks(host)), picks)
-    lost = tuple(Lost(f"HostConfig.{key} = {host[key]}", why) for key, why in _LOST.items() if _is_set(host.get(key)))
+    lost = tuple(
+        UnsupportedLimit(f"HostConfig.{key} = {host[key]}", why) for key, why in _LOST.items() if _is_set(host.get(key))
+    )
     ignored = tuple(f"HostConfig.{key}" for key in host if key not in _LOST and key not in _READ and _is_set(host[key]))
-    return Imported(
+    return ImportResult(
         "docker inspect", "The limits of a customer's container, from docker inspect.",
         (*_memory(host), *_cpu(host), *blocks), (*lost, *other_devices), ignored,
     )  # fmt: skip
@@ -62,26 +71,26 @@ def _is_set(value: Any) -> bool:
     return value not in (None, 0, -1, "", [], {}, False)
 
 
-def _memory(host: dict[str, Any]) -> Iterator[Carried]:
+def _memory(host: dict[str, Any]) -> Iterator[ImportedLimit]:
     memory, both = int(host.get("Memory") or 0), int(host.get("MemorySwap") or 0)
     if memory <= 0:
         return
-    yield Carried("MemoryMax", exact_size(memory), f"HostConfig.Memory = {memory}")
+    yield ImportedLimit("MemoryMax", exact_size(memory), f"HostConfig.Memory = {memory}")
     if both < 0:
-        yield Carried("MemorySwapMax", "infinity", f"HostConfig.MemorySwap = {both}, which is no limit")
+        yield ImportedLimit("MemorySwapMax", "infinity", f"HostConfig.MemorySwap = {both}, which is no limit")
     elif swap := (both or 2 * memory) - memory:
         said = f"HostConfig.MemorySwap = {both}, memory and swap together" if both else "not told, so as much as memory"
-        yield Carried("MemorySwapMax", exact_size(swap), said)
+        yield ImportedLimit("MemorySwapMax", exact_size(swap), said)
 
 
-def _cpu(host: dict[str, Any]) -> Iterator[Carried]:
+def _cpu(host: dict[str, Any]) -> Iterator[ImportedLimit]:
     nano, quota = int(host.get("NanoCpus") or 0), int(host.get("CpuQuota") or 0)
     period = int(host.get("CpuPeriod") or 0) or 100_000
     if nano > 0:
-        yield Carried("CPUQuota", cpu_percent(Decimal(nano) / 10**9), f"HostConfig.NanoCpus = {nano}")
+        yield ImportedLimit("CPUQuota", cpu_percent(Decimal(nano) / 10**9), f"HostConfig.NanoCpus = {nano}")
     elif quota > 0:
         said = f"HostConfig.CpuQuota = {quota} us of every {period} us"
-        yield Carried("CPUQuota", cpu_percent(Decimal(quota) / period), said)
+        yield ImportedLimit("CPUQuota", cpu_percent(Decimal(quota) / period), said)
 
 
 def _blocks(host: dict[str, Any]) -> Iterator[BlockLimit]:

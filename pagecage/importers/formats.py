@@ -18,10 +18,10 @@ from pagecage.importers import (
     systemd_unit,
 )
 from pagecage.importers.document import KNOWN, Document, read_document
-from pagecage.importers.result import Imported, Picks
+from pagecage.importers.result import ImportResult, Selection
 
 Recognise = Callable[[Document], bool]
-Read = Callable[[Document, Picks], Imported]
+Read = Callable[[Document, Selection], ImportResult]
 FORMATS: tuple[tuple[Recognise, Read], ...] = (
     (docker.recognise, docker.read),
     (kubernetes.recognise, kubernetes.read),
@@ -34,7 +34,7 @@ FORMATS: tuple[tuple[Recognise, Read], ...] = (
 )
 
 
-def import_text(text: str, name: str, picks: Picks, rounding: probe.Rounding) -> Imported:
+def import_text(text: str, name: str, picks: Selection, rounding: probe.Rounding) -> ImportResult:
     """What a customer's file says, whichever tool wrote it. `name` is the file's, for errors.
 
     Raises PagecageError for a file that none of the formats fits, for a broken one, and where there are several
@@ -48,7 +48,7 @@ def import_text(text: str, name: str, picks: Picks, rounding: probe.Rounding) ->
     raise PagecageError(f"{name} is none of the files that can be imported", f"one of: {KNOWN}")
 
 
-def _read(read: Read, document: Document, name: str, picks: Picks) -> Imported:
+def _read(read: Read, document: Document, name: str, picks: Selection) -> ImportResult:
     """A file that begins like its format and goes on unlike it is a broken file, not a defect of ours."""
     try:
         found = read(document, picks)

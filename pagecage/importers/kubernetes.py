@@ -11,7 +11,7 @@ from typing import Any
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
 from pagecage.importers.quantities import cpu_percent, kubernetes_quantity, plain, whole_bytes
-from pagecage.importers.result import Carried, Imported, Lost, Picks
+from pagecage.importers.result import ImportedLimit, ImportResult, Selection, UnsupportedLimit
 from pagecage.units import exact_size
 
 _TEMPLATES = ((), ("template", "spec"), ("jobTemplate", "spec", "template", "spec"))
@@ -25,7 +25,7 @@ def recognise(document: Document) -> bool:
     return bool(found) and all("apiVersion" in row and "kind" in row for row in found)
 
 
-def read(document: Document, picks: Picks) -> Imported:
+def read(document: Document, picks: Selection) -> ImportResult:
     """The limits of one container of one pod."""
     pods = dict(_pods(document))
     if not pods:
@@ -38,7 +38,7 @@ def read(document: Document, picks: Picks) -> Imported:
     limits = table(container, "resources", "limits")
     whole = table(spec, "resources", "limits")
     lost = (*_lost_limits("resources.limits", limits), *_lost_volumes(spec), *_lost_neighbours(containers, container))
-    return Imported(
+    return ImportResult(
         "a pod of Kubernetes", "The limits of a customer's pod, from kubectl get pod.",
         tuple(_carried(limits, whole)), lost, tuple(_ignored(spec, container)),
     )  # fmt: skip
@@ -52,7 +52,7 @@ def _pods(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from ((name, spec) for spec in found if "containers" in spec)
 
 
-def _carried(limits: dict[str, Any], whole: dict[str, Any]) -> Iterator[Carried]:
+def _carried(limits: dict[str, Any], whole: dict[str, Any]) -> Iterator[ImportedLimit]:
     """The container's limit, or the tighter one that the pod has as a whole (Kubernetes 1.32)."""
     for key in ("memory", "cpu"):
         places = (("resources.limits", limits), ("spec.resources.limits", whole))
@@ -62,30 +62,32 @@ def _carried(limits: dict[str, Any], whole: dict[str, Any]) -> Iterator[Carried]
         where, written = min(given, key=lambda pair: kubernetes_quantity(pair[1]))
         amount = kubernetes_quantity(written)
         if key == "memory" and amount:
-            yield Carried("MemoryMax", exact_size(whole_bytes(amount)), f"{where}.memory = {written}")
+            yield ImportedLimit("MemoryMax", exact_size(whole_bytes(amount)), f"{where}.memory = {written}")
         elif amount:
-            yield Carried("CPUQuota", cpu_percent(amount), f"{where}.cpu = {written} ({plain(amount)} CPUs)")
+            yield ImportedLimit("CPUQuota", cpu_percent(amount), f"{where}.cpu = {written} ({plain(amount)} CPUs)")
 
 
-def _lost_limits(where: str, limits: dict[str, Any]) -> Iterator[Lost]:
+def _lost_limits(where: str, limits: dict[str, Any]) -> Iterator[UnsupportedLimit]:
     why = {"ephemeral-storage": "a cage limits no disk space"}
     for key in limits:
         if key not in ("memory", "cpu"):
-            yield Lost(f"{where}.{key} = {limits[key]}", why.get(key, _NO_SUCH))
+            yield UnsupportedLimit(f"{where}.{key} = {limits[key]}", why.get(key, _NO_SUCH))
 
 
-def _lost_volumes(spec: dict[str, Any]) -> Iterator[Lost]:
+def _lost_volumes(spec: dict[str, Any]) -> Iterator[UnsupportedLimit]:
     for row in rows(spec.get("volumes") or []):
         if "persistentVolumeClaim" in row or "ephemeral" in row:
-            yield Lost(f"volume {row.get('name')}", _CLAIM)
+            yield UnsupportedLimit(f"volume {row.get('name')}", _CLAIM)
         elif table(row, "emptyDir").get("medium") == "Memory":
-            yield Lost(f"volume {row.get('name')} in memory", "what is written there counts as the container's memory")
+            yield UnsupportedLimit(
+                f"volume {row.get('name')} in memory", "what is written there counts as the container's memory"
+            )
 
 
-def _lost_neighbours(containers: dict[str, dict[str, Any]], taken: dict[str, Any]) -> Iterator[Lost]:
+def _lost_neighbours(containers: dict[str, dict[str, Any]], taken: dict[str, Any]) -> Iterator[UnsupportedLimit]:
     for name, container in containers.items():
         if container is not taken:
-            yield Lost(f"container {name}", "it runs beside this one, with limits of its own")
+            yield UnsupportedLimit(f"container {name}", "it runs beside this one, with limits of its own")
 
 
 def _ignored(spec: dict[str, Any], container: dict[str, Any]) -> Iterator[str]:

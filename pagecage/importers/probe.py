@@ -11,7 +11,7 @@ from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.importers.document import Document, rows, table
-from pagecage.importers.result import Carried, Imported, Lost, Picks
+from pagecage.importers.result import ImportedLimit, ImportResult, Selection, UnsupportedLimit
 from pagecage.model.cage import IO_MAX_KEY
 from pagecage.units import exact_size
 
@@ -45,7 +45,7 @@ def recognise(document: Document) -> bool:
     return table(document.tree).get("type") == "probe" and "probe_version" in document.tree
 
 
-def read(document: Document, picks: Picks, rounding: Rounding) -> Imported:  # noqa: ARG001 - as all read
+def read(document: Document, picks: Selection, rounding: Rounding) -> ImportResult:  # noqa: ARG001 - as all read
     """The cage of one probe. Raises PagecageError for a version that this program does not know."""
     tree = table(document.tree)
     if tree["probe_version"] != VERSION:
@@ -54,7 +54,7 @@ def read(document: Document, picks: Picks, rounding: Rounding) -> Imported:  # n
         )
     phases = {str(phase.get("name")): phase for phase in rows(tree.get("phases") or []) if _counts(phase)}
     carried = (*_caps(tree, rounding), *_bursts(phases, rounding), *_latency(tree, rounding), *_cgroup(tree))
-    return Imported(
+    return ImportResult(
         "a probe", "What a probe measured on a customer's disk.", carried, tuple(_lost(tree, phases)),
         ("machine", "storage", "engine", "rates"),
     )  # fmt: skip
@@ -65,22 +65,24 @@ def _counts(phase: dict[str, Any]) -> bool:
     return phase.get("name") not in ("random_read", "random_write")
 
 
-def _caps(tree: dict[str, Any], rounding: Rounding) -> Iterator[Carried]:
+def _caps(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
     known = table(tree, "cgroup", "io")
     for key, figure, _ in _CAPS:
         measured, cap = table(tree, "summary").get(figure), known.get(IO_MAX_KEY[key])
         if measured and cap and measured >= REACHED * cap:
             value = exact_size(cap) if figure.endswith("bytes_per_second") else int(cap)
-            yield Carried(key, value, f"the cgroup's own limit, of which {100 * measured / cap:.1f} % were measured")
+            yield ImportedLimit(
+                key, value, f"the cgroup's own limit, of which {100 * measured / cap:.1f} % were measured"
+            )
         elif measured:
             rounded = rounding(measured)
             is_bytes = figure.endswith("bytes_per_second")
             value = exact_size(rounded) if is_bytes else rounded
             said = f"{measured / 1e6:.2f} MB/s" if is_bytes else f"{measured:.1f} I/Os a second"
-            yield Carried(key, value, f"measured {said}, rounded to {rounding.digits} digits")
+            yield ImportedLimit(key, value, f"measured {said}, rounded to {rounding.digits} digits")
 
 
-def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[Carried]:
+def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[ImportedLimit]:
     """A bucket held at least what was taken out of it, and began the phase less full than it may be."""
     if burst := table(phases.get("random_read_sustained"), "burst"):
         yield from _bucket("iops", burst, "ios_per_second", "credits_at_least", rounding)
@@ -88,39 +90,41 @@ def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[C
         yield from _bucket("bandwidth", burst, "bytes_per_second", "credits_at_least_bytes", rounding)
 
 
-def _bucket(name: str, burst: dict[str, Any], unit: str, held: str, rounding: Rounding) -> Iterator[Carried]:
+def _bucket(name: str, burst: dict[str, Any], unit: str, held: str, rounding: Rounding) -> Iterator[ImportedLimit]:
     rate, credits_ = rounding(burst[f"burst_{unit}"]), rounding(burst[held])
     if rate <= rounding(burst[f"base_{unit}"]):
         return
     said = f"it fell after {burst['seconds']:.1f} s; the bucket held at least that much"
     as_bytes = name == "bandwidth"
-    yield Carried(f"burst.{name}.rate", exact_size(rate) if as_bytes else rate, said)
-    yield Carried(f"burst.{name}.credits", exact_size(credits_) if as_bytes else credits_, said)
+    yield ImportedLimit(f"burst.{name}.rate", exact_size(rate) if as_bytes else rate, said)
+    yield ImportedLimit(f"burst.{name}.credits", exact_size(credits_) if as_bytes else credits_, said)
 
 
-def _latency(tree: dict[str, Any], rounding: Rounding) -> Iterator[Carried]:
+def _latency(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
     """The median of a lone I/O; what its cap delays is in the percentiles above."""
     for way in ("read", "write"):
         median = table(tree, "summary", f"{way}_latency_us").get("p50")
         if median:
-            yield Carried(f"latency.{way}_us", rounding(median), f"median of a lone 4 KiB {way}, {median:.0f} us")
+            yield ImportedLimit(f"latency.{way}_us", rounding(median), f"median of a lone 4 KiB {way}, {median:.0f} us")
 
 
-def _cgroup(tree: dict[str, Any]) -> Iterator[Carried]:
+def _cgroup(tree: dict[str, Any]) -> Iterator[ImportedLimit]:
     for key, name in _LIMITS:
         value = table(tree, "cgroup").get(name)
         if value:
             is_bytes = name.endswith("bytes")
-            yield Carried(key, exact_size(value) if is_bytes else max(1, round(value)), f"cgroup {name} = {value:g}")
+            yield ImportedLimit(
+                key, exact_size(value) if is_bytes else max(1, round(value)), f"cgroup {name} = {value:g}"
+            )
 
 
-def _lost(tree: dict[str, Any], phases: dict[str, dict[str, Any]]) -> Iterator[Lost]:
+def _lost(tree: dict[str, Any], phases: dict[str, dict[str, Any]]) -> Iterator[UnsupportedLimit]:
     if not tree.get("complete"):
-        yield Lost("the rest of the probe", "it was interrupted")
+        yield UnsupportedLimit("the rest of the probe", "it was interrupted")
     for key, _, name in _CAPS:
         reason = table(phases.get(name)).get("reason")
         if reason:
-            yield Lost(key, str(reason))
+            yield UnsupportedLimit(key, str(reason))
     if table(tree, "cgroup").get("memory_high_bytes"):
-        yield Lost("memory.high", "it slows a program down before its limit, and a cage has only the limit")
-    yield Lost("whether reads and writes share one limit", "the probe never does both at a time")
+        yield UnsupportedLimit("memory.high", "it slows a program down before its limit, and a cage has only the limit")
+    yield UnsupportedLimit("whether reads and writes share one limit", "the probe never does both at a time")

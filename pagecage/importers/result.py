@@ -11,7 +11,7 @@ from pagecage.units import exact_size
 
 
 @dataclass(frozen=True)
-class Carried:
+class ImportedLimit:
     """One key of the cage (`MemoryMax`, `burst.iops`), its value as a cage's file has it, and what the source said."""
 
     key: str
@@ -20,7 +20,7 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class Lost:
+class UnsupportedLimit:
     """Something that limits the customer and that a cage cannot say, with the reason."""
 
     what: str
@@ -48,7 +48,7 @@ class DescribedVolume:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """A customer's file as read.
 
     `origin` names the format and the part that was taken. `volume` is what a provider describes, whose limits follow
@@ -57,8 +57,8 @@ class Imported:
 
     origin: str
     about: str
-    carried: tuple[Carried, ...] = ()
-    lost: tuple[Lost, ...] = ()
+    carried: tuple[ImportedLimit, ...] = ()
+    lost: tuple[UnsupportedLimit, ...] = ()
     ignored: tuple[str, ...] = ()
     volume: DescribedVolume | None = None
 
@@ -75,7 +75,7 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class Picks:
+class Selection:
     """What the user said to take where a file offers several (`--pick NAME`)."""
 
     names: tuple[str, ...] = ()
@@ -104,7 +104,9 @@ class BlockLimit:
     said: str
 
 
-def of_one_device(limits: Sequence[BlockLimit], picks: Picks) -> tuple[tuple[Carried, ...], tuple[Lost, ...]]:
+def of_one_device(
+    limits: Sequence[BlockLimit], picks: Selection
+) -> tuple[tuple[ImportedLimit, ...], tuple[UnsupportedLimit, ...]]:
     """The limits of the single device, or of the one picked; a cage has one disk, so the others are lost.
 
     A later limit of the same kind replaces an earlier one. A rate of 0 means no limit, to Docker as to the kernel.
@@ -115,9 +117,9 @@ def of_one_device(limits: Sequence[BlockLimit], picks: Picks) -> tuple[tuple[Car
         return (), ()
     chosen = picks.choose("limited device", devices)
     kept: Mapping[str, BlockLimit] = {limit.key: limit for limit in limits if limit.device == chosen}
-    carried = tuple(Carried(key, _value(limit), limit.said) for key, limit in kept.items())
+    carried = tuple(ImportedLimit(key, _value(limit), limit.said) for key, limit in kept.items())
     others = tuple(
-        Lost(limit.said, f"a cage limits one disk, and {chosen} was taken")
+        UnsupportedLimit(limit.said, f"a cage limits one disk, and {chosen} was taken")
         for limit in limits
         if limit.device != chosen
     )

@@ -8,7 +8,14 @@ from decimal import Decimal
 
 from pagecage.errors import PagecageError
 from pagecage.importers.quantities import cpu_percent, systemd_bytes, systemd_seconds
-from pagecage.importers.result import BlockLimit, Carried, Imported, Lost, Picks, of_one_device
+from pagecage.importers.result import (
+    BlockLimit,
+    ImportedLimit,
+    ImportResult,
+    Selection,
+    UnsupportedLimit,
+    of_one_device,
+)
 from pagecage.units import exact_size
 
 MEMORY, IO = 1024, 1000
@@ -39,7 +46,7 @@ _READ = ("MemoryMax", "MemorySwapMax", "CPUQuota", *BLOCK)
 
 
 @dataclass
-class Properties:
+class UnitProperties:
     """Assignments of one unit; an I/O limit is one for each device, and of anything else the last that was given."""
 
     single: dict[str, str] = field(default_factory=dict)
@@ -66,24 +73,32 @@ class Properties:
         self.block[key, device.strip()] = rate.strip()
 
 
-def imported(properties: Properties, origin: str, picks: Picks) -> Imported:
+def imported(properties: UnitProperties, origin: str, picks: Selection) -> ImportResult:
     """The cage's keys of one unit."""
     blocks, others = of_one_device(list(_blocks(properties)), picks)
-    lost = [Lost(f"{key}={value}", _LOST[key]) for key, value in properties.single.items() if key in _LOST and value]
+    lost = [
+        UnsupportedLimit(f"{key}={value}", _LOST[key])
+        for key, value in properties.single.items()
+        if key in _LOST and value
+    ]
     limits, unclear = _limits(properties.single)
-    return Imported(
+    return ImportResult(
         origin, f"The limits of a customer's unit, from {origin}.", (*limits, *blocks), (*lost, *unclear, *others),
         tuple(properties.ignored),
     )  # fmt: skip
 
 
-def _limits(single: dict[str, str]) -> tuple[list[Carried], list[Lost]]:
-    carried: list[Carried] = []
-    lost: list[Lost] = []
+def _limits(single: dict[str, str]) -> tuple[list[ImportedLimit], list[UnsupportedLimit]]:
+    carried: list[ImportedLimit] = []
+    lost: list[UnsupportedLimit] = []
     for key in ("MemoryMax", "MemorySwapMax"):
         value = single.get(key, "")
         if value.endswith("%"):
-            lost.append(Lost(f"{key}={value}", "a share of the customer's memory, whose size the file does not tell"))
+            lost.append(
+                UnsupportedLimit(
+                    f"{key}={value}", "a share of the customer's memory, whose size the file does not tell"
+                )
+            )
         elif value:
             carried += _memory(key, value)
     if all(item.key != "MemoryMax" for item in carried):
@@ -93,32 +108,32 @@ def _limits(single: dict[str, str]) -> tuple[list[Carried], list[Lost]]:
     return carried, lost
 
 
-def _memory(key: str, value: str) -> Iterator[Carried]:
+def _memory(key: str, value: str) -> Iterator[ImportedLimit]:
     size = systemd_bytes(value, MEMORY)
     if size:
-        yield Carried(key, exact_size(size), f"{key}={value}")
+        yield ImportedLimit(key, exact_size(size), f"{key}={value}")
     elif key == "MemorySwapMax" and size is None:
-        yield Carried(key, "infinity", f"{key}={value}")
+        yield ImportedLimit(key, "infinity", f"{key}={value}")
 
 
-def _cpu(value: str) -> Iterator[Carried]:
+def _cpu(value: str) -> Iterator[ImportedLimit]:
     """A percentage, or the CPU time for each second that `systemctl show` tells (CPUQuotaPerSecUSec)."""
     if value.endswith("%"):
         cpus: Decimal | None = (systemd_seconds(value.removesuffix("%").strip()) or Decimal()) / 100
     else:
         cpus = systemd_seconds(value)
     if cpus:
-        yield Carried("CPUQuota", cpu_percent(cpus), f"CPUQuota={value}")
+        yield ImportedLimit("CPUQuota", cpu_percent(cpus), f"CPUQuota={value}")
 
 
-def _blocks(properties: Properties) -> Iterator[BlockLimit]:
+def _blocks(properties: UnitProperties) -> Iterator[BlockLimit]:
     for (key, device), written in properties.block.items():
         rate = systemd_bytes(written, IO)
         if rate is not None:
             yield BlockLimit(key, device, rate, f"{key}={device} {written}")
 
 
-def pick_unit(units: dict[str, Properties], picks: Picks) -> Properties:
+def pick_unit(units: dict[str, UnitProperties], picks: Selection) -> UnitProperties:
     """The single unit, or the one that was picked."""
     names: Sequence[str] = list(units)
     return units[picks.choose("unit", names)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pagecage.importers.document import Document
 from pagecage.importers.quantities import NO_LIMIT
-from pagecage.importers.result import Imported, Picks
-from pagecage.importers.systemd_properties import BLOCK, OLDER, Properties, imported, pick_unit
+from pagecage.importers.result import ImportResult, Selection
+from pagecage.importers.systemd_properties import BLOCK, OLDER, UnitProperties, imported, pick_unit
 
 # Shown under another name than the one it is set by.
 _SHOWN = {"CPUQuotaPerSecUSec": "CPUQuota", "IODeviceLatencyTargetUSec": "IODeviceLatencyTargetSec"}
@@ -21,9 +21,9 @@ def recognise(document: Document) -> bool:
     return bool(keys & _LIMITS)
 
 
-def read(document: Document, picks: Picks) -> Imported:
+def read(document: Document, picks: Selection) -> ImportResult:
     """The limits of one unit. What was not set is not told: systemd prints every property it knows."""
-    units: dict[str, Properties] = {}
+    units: dict[str, UnitProperties] = {}
     for number, block in enumerate(document.text.strip().replace("\r\n", "\n").split("\n\n"), 1):
         lines = [line.partition("=")[::2] for line in block.splitlines() if "=" in line]
         name = dict(lines).get("Id") or f"unit {number}"
@@ -31,11 +31,11 @@ def read(document: Document, picks: Picks) -> Imported:
     return imported(pick_unit(units, picks), "systemctl show", picks)
 
 
-def _properties(lines: list[tuple[str, str]]) -> Properties:
+def _properties(lines: list[tuple[str, str]]) -> UnitProperties:
     """What was set; where an older name stands beside the newer one, the newer one counts."""
     told = [(_SHOWN.get(key, key), value) for key, value in lines if _is_set(key, value)]
     names = {key for key, _ in told}
-    properties = Properties()
+    properties = UnitProperties()
     for key, value in told:
         if OLDER.get(key) not in names:
             properties.assign(key, value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from pagecage.importers.document import Document
-from pagecage.importers.result import Imported, Picks
-from pagecage.importers.systemd_properties import Properties, imported, pick_unit
+from pagecage.importers.result import ImportResult, Selection
+from pagecage.importers.systemd_properties import UnitProperties, imported, pick_unit
 
 _WITH_LIMITS = ("Service", "Slice", "Scope", "Socket", "Mount", "Swap")
 _SECTION = re.compile(r"^\[([A-Za-z-]+)\]$")
@@ -19,9 +19,9 @@ def recognise(document: Document) -> bool:
     return document.is_unit
 
 
-def read(document: Document, picks: Picks) -> Imported:
+def read(document: Document, picks: Selection) -> ImportResult:
     """The limits of one unit. A later assignment replaces an earlier one, an empty one takes it back."""
-    units: dict[str, Properties] = {}
+    units: dict[str, UnitProperties] = {}
     name, section = "the unit", ""
     for line in _joined(document.text):
         if found := _FILE.match(line):
@@ -31,8 +31,8 @@ def read(document: Document, picks: Picks) -> Imported:
             section = found[1]
         elif section in _WITH_LIMITS and "=" in line and not line.startswith(("#", ";")):
             key, _, value = line.partition("=")
-            units.setdefault(name, Properties()).assign(key.strip(), value.strip())
-    units = units or {name: Properties()}
+            units.setdefault(name, UnitProperties()).assign(key.strip(), value.strip())
+    units = units or {name: UnitProperties()}
     return imported(pick_unit(units, picks), "a systemd unit", picks)
 
 

@@ -28,7 +28,7 @@ shows. Others count by it what they wrote, took, or only announced (workloads/RE
 
 
 @dataclass(frozen=True)
-class Look:
+class CacheCheck:
     """The trial's files, its slice and the host at one moment; None is what this kernel does not tell.
 
     `charged_bytes` is the page cache that the slice is charged for; `read_bytes` what it has read from the trial's disk
@@ -96,9 +96,9 @@ def why_broken(cache: Mapping[str, Any], asked: int | None = None) -> str | None
     return why
 
 
-def _look(cache: Mapping[str, Any], moment: str) -> Look | None:
+def _look(cache: Mapping[str, Any], moment: str) -> CacheCheck | None:
     found = cache.get(moment)
-    return Look(**found) if found else None
+    return CacheCheck(**found) if found else None
 
 
 def _evidence(cache: Mapping[str, Any], asked: int | None) -> _Evidence:
@@ -111,7 +111,7 @@ def _evidence(cache: Mapping[str, Any], asked: int | None) -> _Evidence:
     )  # fmt: skip
 
 
-def _cold_at_start(evidence: _Evidence, start: Look) -> str | None:
+def _cold_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
     """Nothing of the trial has run since the proof, or since the step before, which may still have read ahead."""
     foreign = start.resident_bytes - evidence.proven_bytes
     if foreign <= (evidence.tolerance_bytes if evidence.after_step else 0):
@@ -119,7 +119,7 @@ def _cold_at_start(evidence: _Evidence, start: Look) -> str | None:
     return f"before the program started another process had read {format_bytes(foreign)} of the files"
 
 
-def _cold_at_go(evidence: _Evidence, start: Look, go: Look) -> str | None:
+def _cold_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> str | None:
     """Pages that arrived since the start belong to the trial as far as its slice is charged for them or has read them.
 
     Where the slice has read nothing at all, none of it is.
@@ -134,7 +134,7 @@ def _cold_at_go(evidence: _Evidence, start: Look, go: Look) -> str | None:
     return f"before `go` another process had read {format_bytes(foreign)} of the files"
 
 
-def _cold_at_end(evidence: _Evidence, start: Look, _go: Look, end: Look) -> str | None:
+def _cold_at_end(evidence: _Evidence, start: CacheCheck, _go: CacheCheck, end: CacheCheck) -> str | None:
     read = _grown(start, end, "read_bytes")
     if foreign := _charged_elsewhere(evidence, start, end):
         return f"another process has read {format_bytes(foreign)} of the files, as it is charged for these pages"
@@ -149,7 +149,7 @@ def _cold_at_end(evidence: _Evidence, start: Look, _go: Look, end: Look) -> str 
     return None
 
 
-def _charged_elsewhere(evidence: _Evidence, start: Look, end: Look) -> int:
+def _charged_elsewhere(evidence: _Evidence, start: CacheCheck, end: CacheCheck) -> int:
     """Resident bytes beyond those at the start that are charged to no process of the trial; 0 where that is not known.
 
     A page is charged to the cgroup that brought it in, and stays so (cgroup-v2.rst, "Memory Ownership").
@@ -161,11 +161,11 @@ def _charged_elsewhere(evidence: _Evidence, start: Look, end: Look) -> int:
     return foreign if foreign > evidence.tolerance_bytes + evidence.lag_bytes else 0
 
 
-def _resident_at_start(evidence: _Evidence, start: Look) -> str | None:
+def _resident_at_start(evidence: _Evidence, start: CacheCheck) -> str | None:
     return _gone(evidence, evidence.proven_bytes - start.resident_bytes, "before the program started")
 
 
-def _resident_at_go(evidence: _Evidence, start: Look, go: Look) -> str | None:
+def _resident_at_go(evidence: _Evidence, start: CacheCheck, go: CacheCheck) -> str | None:
     """A workload may drop pages itself and say so; its own limit may, where its own slice loaded the files."""
     own = evidence.evicted_bytes + min(_grown(start, go, "reclaimed_bytes") or 0, start.charged_bytes or 0)
     return _gone(evidence, evidence.proven_bytes - go.resident_bytes - own, "before `go`")
@@ -178,7 +178,7 @@ def _gone(evidence: _Evidence, missing: int, when: str) -> str | None:
     return told if missing > evidence.tolerance_bytes else None
 
 
-def _resident_at_end(evidence: _Evidence, _start: Look, go: Look, end: Look) -> str | None:
+def _resident_at_end(evidence: _Evidence, _start: CacheCheck, go: CacheCheck, end: CacheCheck) -> str | None:
     """Bytes that had to be read again, less those that reclaim accounts for.
 
     Reads alone show nothing: direct ones leave a resident file as it is. So pages must have been seen to go; or the
@@ -196,15 +196,15 @@ def _resident_at_end(evidence: _Evidence, _start: Look, go: Look, end: Look) -> 
     return f"{format_bytes(again)} of the files had to be read again: another process dropped them from the page cache"
 
 
-def _grown(before: Look, after: Look, key: str) -> int | None:
+def _grown(before: CacheCheck, after: CacheCheck, key: str) -> int | None:
     first, last = getattr(before, key), getattr(after, key)
     return None if first is None or last is None else last - first
 
 
 _Rules = tuple[
-    Callable[[_Evidence, Look], str | None],
-    Callable[[_Evidence, Look, Look], str | None],
-    Callable[[_Evidence, Look, Look, Look], str | None],
+    Callable[[_Evidence, CacheCheck], str | None],
+    Callable[[_Evidence, CacheCheck, CacheCheck], str | None],
+    Callable[[_Evidence, CacheCheck, CacheCheck, CacheCheck], str | None],
 ]
 _RULES: Mapping[str, _Rules] = {
     "cold": (_cold_at_start, _cold_at_go, _cold_at_end),

@@ -42,7 +42,7 @@ def let_through(name: str, cap: float) -> float:
 
 
 @dataclass(frozen=True)
-class Volume:
+class CloudVolume:
     """The cloud volume that a cage's limits were made from, and what they were multiplied by; None is not told."""
 
     provider: str | None = None
@@ -55,7 +55,7 @@ class Volume:
 
 
 @dataclass(frozen=True)
-class Bucket:
+class CreditBucket:
     """A token bucket: `rate` a second while its `credits` last, in I/Os or in bytes.
 
     It drains by what is used above the base (the cage's own limit) and refills by what is left of the base.
@@ -66,16 +66,16 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Burst:
+class BurstCredits:
     """The buckets over a cage's limits, and how full they are when a trial begins: full, half or drained."""
 
     start: str
-    iops: Bucket | None = None
-    bandwidth: Bucket | None = None
+    iops: CreditBucket | None = None
+    bandwidth: CreditBucket | None = None
 
 
 @dataclass(frozen=True)
-class Accounting:
+class IoAccounting:
     """How the provider counts I/Os; None where that is not known.
 
     An I/O above `io_size_bytes` counts as several; `merged` is whether neighbours are merged before they are counted,
@@ -88,7 +88,7 @@ class Accounting:
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyFloor:
     """The least time of an I/O at the provider, which io.max cannot give; None where there is no floor."""
 
     read_us: int | None = None
@@ -106,10 +106,10 @@ class Cage:
     name: str
     properties: Mapping[str, int]
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    volume: Volume | None = None
-    burst: Burst | None = None
-    accounting: Accounting | None = None
-    latency: Latency | None = None
+    volume: CloudVolume | None = None
+    burst: BurstCredits | None = None
+    accounting: IoAccounting | None = None
+    latency: LatencyFloor | None = None
 
     @property
     def limits_io(self) -> bool:
@@ -182,10 +182,10 @@ def cage_to_json(cage: Cage) -> dict[str, Any]:
 
 def cage_from_json(data: Mapping[str, Any]) -> Cage:
     """The inverse of `cage_to_json`; a plan from before clouds has none of theirs."""
-    burst, told = data.get("burst"), {"volume": Volume, "accounting": Accounting, "latency": Latency}
+    burst, told = data.get("burst"), {"volume": CloudVolume, "accounting": IoAccounting, "latency": LatencyFloor}
     return Cage(
         data["name"], dict(data["properties"]), dict(data.get("provenance", {})),
-        burst=Burst(burst["start"], _bucket(burst["iops"]), _bucket(burst["bandwidth"])) if burst else None,
+        burst=BurstCredits(burst["start"], _bucket(burst["iops"]), _bucket(burst["bandwidth"])) if burst else None,
         **{key: kind(**data[key]) for key, kind in told.items() if data.get(key)},
     )  # fmt: skip
 
@@ -199,5 +199,5 @@ def _cloud(cage: Cage) -> dict[str, Any]:
     return {"volume": cage.volume, "burst": cage.burst, "accounting": cage.accounting, "latency": cage.latency}
 
 
-def _bucket(data: Mapping[str, int] | None) -> Bucket | None:
-    return Bucket(**data) if data else None
+def _bucket(data: Mapping[str, int] | None) -> CreditBucket | None:
+    return CreditBucket(**data) if data else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagecage.model.trial import Command, Step, Workload
+from pagecage.model.trial import CommandSpec, SetupStep, Workload
 
 SIZES = ("full", "default", "emulated", "smoke")
 
@@ -20,7 +20,7 @@ class Level:
     read_ahead_kb: int | None = None
     cage: str | None = None
     workload: Workload | None = None
-    before: Step | None = None
+    before: SetupStep | None = None
     storage: str | None = None
     storage_latency_us: int | None = None
     machine_memory_bytes: int | None = None
@@ -81,7 +81,7 @@ class Experiment:
     definition_sha256: str
     definition: Mapping[str, Any] = field(default_factory=dict)
     fill: str = "random"
-    command: Command | None = None
+    command: CommandSpec | None = None
     driver: str | None = None
 
     def cage_names(self) -> set[str]:

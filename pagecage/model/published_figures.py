@@ -12,16 +12,16 @@ from typing import Any
 
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 
-Row = Mapping[str, str]
+PublishedFigureRow = Mapping[str, str]
 _NUMBER = re.compile(r"^[~<>]?(?P<number>-?[0-9]+(?:\.[0-9]+)?)(?P<scale>[kKMG]?)$")
 # As iostat -h and free -h print them: steps of 1024 (sysstat, human-readable units).
 _SCALE = {"": 1, "k": 1024, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-def read_articles(directory: Path) -> dict[str, Row] | None:
+def read_articles(directory: Path) -> dict[str, PublishedFigureRow] | None:
     """Every row by its id; None where the checkout has no articles. Raises PagecageError when an id stands twice."""
     paths = sorted(directory.glob("*.csv"))
-    rows: dict[str, Row] = {}
+    rows: dict[str, PublishedFigureRow] = {}
     for path in paths:
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):

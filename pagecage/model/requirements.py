@@ -39,7 +39,7 @@ class Requirement(StrEnum):
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedRequirement:
     """One unmet requirement: why, and what mends it."""
 
     requirement: Requirement
@@ -65,41 +65,49 @@ def delegation_command(uid: int, *, is_running: bool = True) -> str:
     return f"{written} | sudo install -D -m 644 /dev/stdin {_DROP_IN} && sudo systemctl daemon-reload && sudo {start}"
 
 
-def check_host(facts: Mapping[str, Any]) -> list[Missed]:
+def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     """What keeps a host from serving any caged trial; empty when it is fit. `facts` are the agent's."""
     missed = []
     systemd, cgroup = facts["systemd"], facts["cgroup"]
     if not systemd["pid1"]:
-        missed.append(Missed(Requirement.SYSTEMD_PID1, "systemd is not the first process here", "use HOST=vm"))
+        missed.append(
+            MissedRequirement(Requirement.SYSTEMD_PID1, "systemd is not the first process here", "use HOST=vm")
+        )
     elif systemd["version"] < _MIN_SYSTEMD:
         reason = f"systemd {systemd['version']} is older than {_MIN_SYSTEMD}"
-        missed.append(Missed(Requirement.SYSTEMD_VERSION, reason, "use HOST=vm"))
+        missed.append(MissedRequirement(Requirement.SYSTEMD_VERSION, reason, "use HOST=vm"))
     if not cgroup["v2"]:
         reason = "/sys/fs/cgroup is not the unified (v2) hierarchy"
         missed.append(
-            Missed(Requirement.CGROUP_V2, reason, "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm")
+            MissedRequirement(
+                Requirement.CGROUP_V2, reason, "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm"
+            )
         )
     missed += _unreachable(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
     if "error" in facts["disk"]:
-        missed.append(Missed(Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"))
+        missed.append(MissedRequirement(Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"))
     return missed
 
 
-def _unreachable(facts: Mapping[str, Any]) -> list[Missed]:
+def _unreachable(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     """Whether systemd runs, but no manager of this user, as after `su` and where nobody logs in by PAM."""
     if not facts["systemd"]["pid1"] or facts["systemd"].get("user_manager") is not False:
         return []
     uid = facts["uid"]
     mend = f"use HOST=vm, which needs none, or start it: {delegation_command(uid, is_running=False)}"
-    return [Missed(Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", mend)]
+    return [
+        MissedRequirement(
+            Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", mend
+        )
+    ]
 
 
-def _controller(name: str, facts: Mapping[str, Any]) -> Missed | None:
+def _controller(name: str, facts: Mapping[str, Any]) -> MissedRequirement | None:
     cgroup = facts["cgroup"]
     if name in cgroup["controllers"]:
         return None
     reason = f"the {name} controller is not available to {cgroup['manager']}"
-    return Missed(Requirement(f"{name}_controller"), reason, _controller_mend(name, facts))
+    return MissedRequirement(Requirement(f"{name}_controller"), reason, _controller_mend(name, facts))
 
 
 def _controller_mend(name: str, facts: Mapping[str, Any]) -> str:
@@ -109,7 +117,7 @@ def _controller_mend(name: str, facts: Mapping[str, Any]) -> str:
     return "use HOST=vm, or boot with cgroup_enable=memory" if name == "memory" else "use HOST=vm"
 
 
-def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
+def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
     """What keeps a host from serving this trial, beyond `check_host`."""
     missed = check_host(facts)
     if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts)):
@@ -117,16 +125,16 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
     if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
         mend = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
-        missed.append(Missed(Requirement.KNOBS, reason, mend))
+        missed.append(MissedRequirement(Requirement.KNOBS, reason, mend))
     if trial.cage.burst and not may_rewrite_io_max(facts):
         reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
-        missed.append(Missed(Requirement.LIMITS, reason, "use HOST=vm"))
+        missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
     if trial.driver in OWN_LIMITS and trial.cage.burst:
         reason = f"burst credits are played on a slice of ours, and {trial.driver} keeps its limits elsewhere"
-        missed.append(Missed(Requirement.DRIVER, reason, "use --driver docker or systemd-scope"))
+        missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope"))
     if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
         reason = f"{trial.driver} makes no container in whose layer the data could lie"
-        missed.append(Missed(Requirement.DRIVER, reason, "use --driver docker"))
+        missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker"))
     if facts["uid"] != 0:
         missed += _needs_root(trial)
     limit = trial.cage.properties.get("MemoryMax")
@@ -135,7 +143,7 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[Missed]:
             f"MemoryMax of {format_bytes(limit)} is below the {format_bytes(trial.workload.min_memory_bytes)} "
             f"that {trial.workload.program} needs"
         )
-        missed.append(Missed(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
+        missed.append(MissedRequirement(Requirement.WORKLOAD_MEMORY, reason, "choose a larger SIZE or cage"))
     return missed
 
 
@@ -150,16 +158,18 @@ def _kernel(facts: Mapping[str, Any]) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def _needs_root(trial: Trial) -> list[Missed]:
+def _needs_root(trial: Trial) -> list[MissedRequirement]:
     """What a trial asks that only root may do."""
     missed = []
     if trial.storage != "data":
-        missed.append(Missed(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm"))
+        missed.append(
+            MissedRequirement(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm")
+        )
     if trial.machine_memory_bytes is not None:
-        missed.append(Missed(Requirement.MACHINE_MEMORY, "only root may take memory away", "use HOST=vm"))
+        missed.append(MissedRequirement(Requirement.MACHINE_MEMORY, "only root may take memory away", "use HOST=vm"))
     if trial.dirty_limits:
         names = ", ".join(f"vm.{name}" for name in trial.dirty_limits)
-        missed.append(Missed(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm"))
+        missed.append(MissedRequirement(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm"))
     return missed
 
 

@@ -49,11 +49,11 @@ class Workload:
     arguments: tuple[str, ...]
     kind: str = "handshake"
     min_memory_bytes: int = 0
-    command: Command | None = None
+    command: CommandSpec | None = None
 
 
 @dataclass(frozen=True)
-class Step:
+class SetupStep:
     """A program of workloads/ run to its end before the counters begin; `slice` is the trial's own or another."""
 
     program: str
@@ -86,7 +86,7 @@ class Trial:
     max_seconds: float | None = None
     timeout_seconds: float = 600.0
     files: int = 1
-    before: Step | None = None
+    before: SetupStep | None = None
     storage: str = "data"
     storage_latency_us: int | None = None
     machine_memory_bytes: int | None = None
@@ -143,12 +143,12 @@ def trial_from_json(data: Mapping[str, Any]) -> Trial:
     )
 
 
-def _step(data: Mapping[str, Any] | None) -> Step | None:
-    return Step(data["program"], tuple(data["arguments"]), data["slice"]) if data else None
+def _step(data: Mapping[str, Any] | None) -> SetupStep | None:
+    return SetupStep(data["program"], tuple(data["arguments"]), data["slice"]) if data else None
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandSpec:
     """How a `command` is measured: from its start to its exit, or until it serves.
 
     `data_paths` are files, or directories for all files below, whose cache state is set and measured. It serves when a
@@ -172,11 +172,11 @@ class Command:
         return self.ready_when is not None or self.ready_port is not None
 
 
-def command_to_json(command: Command | None) -> dict[str, Any] | None:
+def command_to_json(command: CommandSpec | None) -> dict[str, Any] | None:
     """The command as it stands in a plan."""
     return None if command is None else {**asdict(command), "data_paths": list(command.data_paths)}
 
 
-def command_from_json(data: Mapping[str, Any] | None) -> Command | None:
+def command_from_json(data: Mapping[str, Any] | None) -> CommandSpec | None:
     """The inverse of `command_to_json`."""
-    return None if data is None else Command(**{**data, "data_paths": tuple(data["data_paths"])})
+    return None if data is None else CommandSpec(**{**data, "data_paths": tuple(data["data_paths"])})

@@ -37,7 +37,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Choices:
+class PlanOptions:
     """What was chosen for one run: size and why, repeats, seed of the order, host, how often to start afresh.
 
     With `until_ci`, a share of the median, `repeats` is the most there may be (pagecage/verdicts/stopping.py).
@@ -52,7 +52,7 @@ class Choices:
     until_ci: float | None = None
 
 
-def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: Choices) -> tuple[Trial, ...]:
+def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: PlanOptions) -> tuple[Trial, ...]:
     """All trials in the order they will run. A block holds one repeat of every chosen treatment, shuffled."""
     shuffle = random.Random(choices.seed)
     size = experiment.sizes[choices.size]
@@ -159,7 +159,7 @@ def make_plan(
     run_id: str,
     experiment: Experiment,
     cages: Mapping[str, Cage],
-    choices: Choices,
+    choices: PlanOptions,
     command: str,
     harness: Mapping[str, Any],
     replay: Mapping[str, Any] | None = None,

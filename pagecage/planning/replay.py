@@ -12,14 +12,14 @@ from typing import Any
 
 from pagecage.model.cage import UNCAGED
 from pagecage.model.experiment import Experiment, Level, Size
-from pagecage.model.trial import Command, command_to_json
+from pagecage.model.trial import CommandSpec, command_to_json
 
 SIZE = "default"
 SIZE_REASON = "a replay takes the data as they are"
 
 
 @dataclass(frozen=True)
-class Replay:
+class ReplaySpec:
     """What is replayed. `typed` is the command as the user wrote it; `argv` as it runs on the host.
 
     `cages` has the control among them where there is one.
@@ -27,7 +27,7 @@ class Replay:
 
     typed: tuple[str, ...]
     argv: tuple[str, ...]
-    command: Command
+    command: CommandSpec
     cages: tuple[str, ...]
     cache: str
     collectors: tuple[str, ...]
@@ -45,7 +45,7 @@ class Replay:
         return "ready_seconds" if self.command.serves else "wall_seconds"
 
 
-def make_experiment(replay: Replay) -> Experiment:
+def make_experiment(replay: ReplaySpec) -> Experiment:
     """The replay as an experiment, with the definition that a file of experiments/ would hold."""
     definition = _definition(replay)
     levels = {cage: Level(cage=cage, cache=replay.cache) for cage in replay.cages}
@@ -59,7 +59,7 @@ def make_experiment(replay: Replay) -> Experiment:
     )  # fmt: skip
 
 
-def _definition(replay: Replay) -> dict[str, Any]:
+def _definition(replay: ReplaySpec) -> dict[str, Any]:
     until = "until it serves" if replay.command.serves else "to its end"
     command = command_to_json(replay.command) or {}
     return {
@@ -78,7 +78,7 @@ def _listed(cages: tuple[str, ...]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _findings(replay: Replay) -> list[dict[str, Any]]:
+def _findings(replay: ReplaySpec) -> list[dict[str, Any]]:
     """Each cage's time, beside the control's where there is one."""
     if UNCAGED not in replay.cages:
         return []

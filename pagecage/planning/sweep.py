@@ -19,7 +19,7 @@ VARIED = ("MemoryMax", *IO_MAX_KEY, "CPUQuota")
 
 
 @dataclass(frozen=True)
-class Vary:
+class LimitVariation:
     """A systemd property and its values by the words that name them, the cage's own (`own`) among them."""
 
     property: str
@@ -27,7 +27,7 @@ class Vary:
     own: str | None
 
 
-def parse_vary(text: str, cage: Cage) -> Vary:
+def parse_vary(text: str, cage: Cage) -> LimitVariation:
     """What `--vary IOReadIOPSMax=500,1000` asks of a cage. Raises PagecageError for what is no such thing."""
     prop, equals, listed = text.partition("=")
     if not equals or prop not in VARIED:
@@ -42,7 +42,7 @@ def parse_vary(text: str, cage: Cage) -> Vary:
         raise PagecageError(f"--vary: {len(values)} values are too many", f"give {_MOST_VALUES} at most")
     if len(values) < 2 or len(set(values.values())) < len(values):
         raise PagecageError(f"--vary: {text!r} gives too few values", f"give two or more, as in {_example(prop)}")
-    return Vary(prop, dict(sorted(values.items(), key=lambda item: item[1])), own)
+    return LimitVariation(prop, dict(sorted(values.items(), key=lambda item: item[1])), own)
 
 
 def _example(prop: str) -> str:
@@ -65,7 +65,7 @@ def _value(prop: str, word: str) -> int:
     return int(word)
 
 
-def cages_of(cage: Cage, vary: Vary) -> dict[str, Cage]:
+def cages_of(cage: Cage, vary: LimitVariation) -> dict[str, Cage]:
     """The cage with each value, by a name that says which."""
     return {
         level_cage(cage.name, vary.property, word): replace(
@@ -89,7 +89,7 @@ def level_cage(name: str, prop: str, word: str) -> str:
     return f"{name}, {prop} {word}"
 
 
-def swept(experiment: Experiment, cage: str, vary: Vary, chosen: Mapping[str, str]) -> Experiment:
+def swept(experiment: Experiment, cage: str, vary: LimitVariation, chosen: Mapping[str, str]) -> Experiment:
     """The experiment with one treatment of its own, run under each value; no claims, no control."""
     pinned = _pinned(experiment, chosen)
     names = {word: level_cage(cage, vary.property, word) for word in vary.values}
@@ -119,7 +119,7 @@ def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]
 
 
 def _definition(
-    experiment: Experiment, factors: Mapping[str, tuple[str, ...]], vary: Vary, cage: str
+    experiment: Experiment, factors: Mapping[str, tuple[str, ...]], vary: LimitVariation, cage: str
 ) -> dict[str, Any]:
     """What a file of experiments/ would hold for this."""
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)

@@ -10,16 +10,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.agent.protocol.request import Request, request_to_json
+from pagecage.agent.protocol.request import RunRequest, request_to_json
 from pagecage.errors import HostDied, HostError, PagecageError
-from pagecage.hosts.agent_package import Kit
-from pagecage.hosts.host import Host, HostNeed, MachineState, Progress, Working
+from pagecage.hosts.agent_package import AgentPackage
+from pagecage.hosts.host import AgentHost, Host, MachineState, Progress, ResourceNeeds
 from pagecage.model.trial import TRACERS, Trial
 from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
-from pagecage.runner.frame_receiver import FrameReader, Intake
+from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.uploads import Carried, carried_from_json, carry
+from pagecage.runner.uploads import UploadedFile, carried_from_json, carry
 from pagecage.units import GIB, MIB
 from pagecage.verdicts.median_interval import FEWEST
 
@@ -36,14 +36,14 @@ _SAID_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """How many trials of the plan have their answer, and how many lack one."""
 
     answered: int
     lacking: int
 
 
-def need_of(plan: Plan, kit: Kit | None = None) -> HostNeed:
+def need_of(plan: Plan, kit: AgentPackage | None = None) -> ResourceNeeds:
     """Memory and disk that the plan asks of a host: room for every distinct file, and for a trial's own in memory.
 
     A null_blk device holds the files in memory once more, and what is written to it.
@@ -54,7 +54,7 @@ def need_of(plan: Plan, kit: Kit | None = None) -> HostNeed:
     written = max((t.writes_bytes for t in plan.trials), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
     tracers = tuple(name for name in TRACERS if any(name in trial.collectors for trial in plan.trials))
-    return HostNeed(memory, sum(sizes.values()) + carried + written + _SPARE_DATA_BYTES, kit, tracers)
+    return ResourceNeeds(memory, sum(sizes.values()) + carried + written + _SPARE_DATA_BYTES, kit, tracers)
 
 
 def _memory_bytes(trial: Trial) -> int:
@@ -63,7 +63,7 @@ def _memory_bytes(trial: Trial) -> int:
     return trial.dataset_bytes + in_memory
 
 
-def _carried(plan: Plan) -> tuple[Carried, ...]:
+def _carried(plan: Plan) -> tuple[UploadedFile, ...]:
     """What the host gets of the controller's files; nothing in an experiment that stands in a file."""
     return carried_from_json((plan.document.get("replay") or {}).get("carried", ()))
 
@@ -73,7 +73,7 @@ def _lies_in_memory(trial: Trial) -> bool:
     return trial.storage in ("null_blk", "dm_delay") or trial.cage.latency is not None
 
 
-def prepare(host: Host, plan: Plan, kit: Kit, progress: Progress) -> None:
+def prepare(host: Host, plan: Plan, kit: AgentPackage, progress: Progress) -> None:
     """Check that the host can serve the plan, and make what it needs to start.
 
     It comes before a run's folder and before what is said of a run, so that a refusal leaves neither. Raises
@@ -86,7 +86,7 @@ def prepare(host: Host, plan: Plan, kit: Kit, progress: Progress) -> None:
 class Campaign:
     """One run of a plan on one host. `run` may be called for a plan that is already partly done."""
 
-    def __init__(self, host: Host, plan: Plan, folder: RunFolder, kit: Kit, listener: Listener) -> None:
+    def __init__(self, host: Host, plan: Plan, folder: RunFolder, kit: AgentPackage, listener: Listener) -> None:
         self._host, self._plan, self._folder, self._kit, self._listener = host, plan, folder, kit, listener
         self._state: MachineState | None = None
         self._started = False
@@ -94,7 +94,7 @@ class Campaign:
         self._idle_starts = 0
         self._tries: Counter[str] = Counter()
 
-    def run(self, *, is_prepared: bool = False) -> Summary:
+    def run(self, *, is_prepared: bool = False) -> RunSummary:
         """Run all trials without an answer. A host that dies is started again; a trial is tried three times at most.
 
         `is_prepared`: prepare() was called for this host and plan.
@@ -112,7 +112,7 @@ class Campaign:
         finally:
             self._host.stop()
         answered = sum(record.is_final for record in self._folder.last_records().values())
-        return Summary(answered, len(self._folder.remaining(self._plan)))
+        return RunSummary(answered, len(self._folder.remaining(self._plan)))
 
     def _worth_trying(self) -> tuple[Trial, ...]:
         remaining = self._folder.remaining(self._plan)
@@ -178,7 +178,7 @@ class Campaign:
             process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=said, new_session=True)
             assert process.stdout is not None
             frames = FrameReader(process.stdout.fileno())
-            intake = Intake(frames, process.stdin, self._folder, self._host, state, self._listener)
+            intake = FrameReceiver(frames, process.stdin, self._folder, self._host, state, self._listener)
             try:
                 _send(process, request_for(self._plan, self._folder, self._host, state, group, self._kit.agent_sha256))
                 intake.take_all()
@@ -193,7 +193,7 @@ class Campaign:
             said.seek(0)
             self._settle(intake, status, said.read().decode(errors="replace")[-_SAID_CHARACTERS:].strip())
 
-    def _settle(self, intake: Intake, status: int, said: str) -> None:
+    def _settle(self, intake: FrameReceiver, status: int, said: str) -> None:
         """After the agent has gone: a trial that it left open gets a record, and a broken host a new start."""
         if status == 0 and intake.open_trial is None:
             return
@@ -204,11 +204,11 @@ class Campaign:
 
 
 def request_for(
-    plan: Plan, folder: RunFolder, where: Working, state: MachineState, trials: tuple[Trial, ...], agent_sha256: str
-) -> Request:
+    plan: Plan, folder: RunFolder, where: AgentHost, state: MachineState, trials: tuple[Trial, ...], agent_sha256: str
+) -> RunRequest:
     """What an agent is asked for: these trials of a plan, each with the number of its next attempt."""
     harness = {key: plan.document["harness"][key] for key in ("version", "git_revision")}
-    return Request(
+    return RunRequest(
         run_id=plan.run_id, plan_sha256=plan.sha256, host=where.name, data_dir=where.data_dir,
         spool_dir=where.spool_dir, records_path=f"{where.spool_dir}/{plan.run_id}.jsonl",
         programs_dir=f"{where.spool_dir}/bin", user=where.user, machine=vars(state),
@@ -216,7 +216,7 @@ def request_for(
     )  # fmt: skip
 
 
-def _send(process: Process[bytes], request: Request) -> None:
+def _send(process: Process[bytes], request: RunRequest) -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it died at once; what it printed tells why
         process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")

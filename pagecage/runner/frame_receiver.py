@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.host import MachineState, Watched
+from pagecage.hosts.host import MachineState, ObservedHost
 from pagecage.model.record import Record, record_from_json
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
@@ -64,7 +64,7 @@ def _header(line: bytes) -> dict[str, Any]:
     raise HostError(f"the host answered with something that is no frame: {text!r}", "its login must print nothing")
 
 
-class Intake:
+class FrameReceiver:
     """One agent's stream, from its first frame to its last. `tried` counts the trials begun.
 
     `answers` is the agent's standard input, None where nobody can answer it. A stream that is read once more adds
@@ -76,7 +76,7 @@ class Intake:
         frames: FrameReader,
         answers: IO[bytes] | None,
         folder: RunFolder,
-        host: Watched,
+        host: ObservedHost,
         state: MachineState,
         listener: Callable[[Mapping[str, Any]], None],
     ) -> None:

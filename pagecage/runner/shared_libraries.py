@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pagecage.errors import PagecageError
 from pagecage.process import run
-from pagecage.runner.uploads import Carried
+from pagecage.runner.uploads import UploadedFile
 
 _LINKED = re.compile(r"^\s*(?P<name>\S+)(?: => (?P<path>/\S+|not found))?(?: \(0x[0-9a-f]+\))?$")
 _FOLDER = "program"
@@ -32,7 +32,7 @@ def parse_ldd(text: str) -> dict[str, str | None]:
     return found
 
 
-def carried_program(program: str) -> tuple[tuple[Carried, ...], tuple[str, ...]]:
+def carried_program(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
     """What to carry, and the words that start it there, with {directory} for the place.
 
     Raises PagecageError for a script, a missing library, and what is no program.
@@ -52,8 +52,8 @@ def carried_program(program: str) -> tuple[tuple[Carried, ...], tuple[str, ...]]
     return tuple(parts), start
 
 
-def _part(typed: str, source: str, name: str) -> Carried:
-    return Carried(typed, source, name, Path(source).stat().st_size)
+def _part(typed: str, source: str, name: str) -> UploadedFile:
+    return UploadedFile(typed, source, name, Path(source).stat().st_size)
 
 
 def _require_elf(path: Path) -> None:

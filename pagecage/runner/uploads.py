@@ -22,7 +22,7 @@ FOLDER = "replay"
 
 
 @dataclass(frozen=True)
-class Carried:
+class UploadedFile:
     """One file or directory: `typed` by the user, `source` here, `name` in the replay's directory on the host."""
 
     typed: str
@@ -31,16 +31,16 @@ class Carried:
     size_bytes: int
 
 
-def make_carried(paths: Sequence[str]) -> tuple[Carried, ...]:
+def make_carried(paths: Sequence[str]) -> tuple[UploadedFile, ...]:
     """What `--copy` names, each under its own last name. Raises PagecageError for what is missing or named twice."""
-    found: dict[str, Carried] = {}
+    found: dict[str, UploadedFile] = {}
     for path in paths:
         source = Path(path).absolute()
         if not path or not os.path.exists(source):  # noqa: PTH110 - Path.exists() raises for a name that is too long
             raise PagecageError(f"--copy: there is no {path}", f"ls -d {shlex.quote(path)}")
         if source.name in found:
             raise PagecageError(f"--copy: two things are named {source.name!r}", "rename one of them")
-        found[source.name] = Carried(path, str(source), source.name, size_of(source))
+        found[source.name] = UploadedFile(path, str(source), source.name, size_of(source))
     return tuple(found.values())
 
 
@@ -52,7 +52,7 @@ def size_of(path: Path) -> int:
     return sum(file.lstat().st_size for file in files if not file.is_symlink())
 
 
-def on_host(path: str, carried: Sequence[Carried], directory: str) -> str | None:
+def on_host(path: str, carried: Sequence[UploadedFile], directory: str) -> str | None:
     """Where a path of the controller lies on the host; None when it is not carried."""
     here = os.path.abspath(path)  # noqa: PTH100 - symbolic links stay: the names that were typed count
     for one in carried:
@@ -61,23 +61,23 @@ def on_host(path: str, carried: Sequence[Carried], directory: str) -> str | None
     return None
 
 
-def translated(argv: Sequence[str], carried: Sequence[Carried], directory: str) -> tuple[str, ...]:
+def translated(argv: Sequence[str], carried: Sequence[UploadedFile], directory: str) -> tuple[str, ...]:
     """The command with each word that is exactly a carried path, as it was typed there, replaced by its copy's."""
     places = {one.typed: f"{directory}/{one.name}" for one in carried}
     return tuple(places.get(word, word) for word in argv)
 
 
-def carried_to_json(carried: Sequence[Carried]) -> list[dict[str, Any]]:
+def carried_to_json(carried: Sequence[UploadedFile]) -> list[dict[str, Any]]:
     """As it stands in a plan."""
     return [asdict(one) for one in carried]
 
 
-def carried_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[Carried, ...]:
+def carried_from_json(data: Sequence[Mapping[str, Any]]) -> tuple[UploadedFile, ...]:
     """The inverse of `carried_to_json`."""
-    return tuple(Carried(**one) for one in data)
+    return tuple(UploadedFile(**one) for one in data)
 
 
-def carry(host: Host, carried: Sequence[Carried], directory: str, progress: Progress) -> None:
+def carry(host: Host, carried: Sequence[UploadedFile], directory: str, progress: Progress) -> None:
     """Put everything into a new directory on the host, through one tar stream. Raises HostError saying why it cannot.
 
     What is there already is removed: it is an earlier replay's.
@@ -97,7 +97,7 @@ def carry(host: Host, carried: Sequence[Carried], directory: str, progress: Prog
             raise HostError(f"--copy could not write to {directory} on the {host.name} host: {reason}", "copy less")
 
 
-def _pack(carried: Sequence[Carried], raw: IO[bytes]) -> None:
+def _pack(carried: Sequence[UploadedFile], raw: IO[bytes]) -> None:
     """Write the archive; a pipe of ours is unbuffered and may take less than it is given, so it is opened again."""
     with (
         raw,

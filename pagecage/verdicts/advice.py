@@ -10,7 +10,7 @@ from pagecage.verdicts.amplification import amplification
 from pagecage.verdicts.binding import DISK_WAITING
 from pagecage.verdicts.caps import SharedLimit, requested_caps, shared_limits
 from pagecage.verdicts.counters import SECTOR_BYTES, difference, io_difference, last_known
-from pagecage.verdicts.evidence import Case, percent
+from pagecage.verdicts.evidence import Evidence, percent
 from pagecage.verdicts.traffic import Traffic, total
 
 FULL = 0.9
@@ -26,14 +26,14 @@ _IN_WORDS = {
 }  # fmt: skip
 
 
-def sentence_of(case: Case) -> str:
+def sentence_of(case: Evidence) -> str:
     """What held, what helps, what else took time, the provider's ways, what reading in order would take."""
     remarks = (merged(case), drained(case), together(case), short_of_memory(case))
     parts = (_TOLD[case.binding.verdict](case), _another(case), *remarks, _in_order(case))
     return " ".join(part for part in parts if part)
 
 
-def _iops(case: Case) -> str:
+def _iops(case: Evidence) -> str:
     went, cap = case.traffic, case.traffic.iops_cap or 0.0
     with_what = f"{_size(went)} {case.direction}s ({_beside(went.bytes_per_second, went.bandwidth_cap)})"
     helps = f"more IOPS or larger {case.direction}s help"
@@ -43,7 +43,7 @@ def _iops(case: Case) -> str:
     return f"{_held(case, _count, cap, went.ios_per_second)} with {with_what}: {helps}."
 
 
-def _bandwidth(case: Case) -> str:
+def _bandwidth(case: Evidence) -> str:
     went, cap = case.traffic, case.traffic.bandwidth_cap or 0.0
     beside = f" of {went.iops_cap:,.0f}" if went.iops_cap else ""
     with_what = f"{_size(went)} {case.direction}s ({went.ios_per_second:,.0f}{beside} I/Os a second)"
@@ -56,7 +56,7 @@ def _count(ios_per_second: float) -> str:
     return f"{ios_per_second:,.0f} IOPS"
 
 
-def _held(case: Case, text: Callable[[float], str], in_force: float, rate: float) -> str:
+def _held(case: Evidence, text: Callable[[float], str], in_force: float, rate: float) -> str:
     """Which cap, for how long, and whether it was full; "97 % of the time the 5,000 IOPS cap on reads was full"."""
     state = "was full" if rate >= FULL * in_force else f"held it ({percent(rate / in_force)} of it used)"
     cap = f"{text(case.base_cap or in_force)} cap on {case.direction}s{why_changed(case, text(in_force), in_force)}"
@@ -71,7 +71,7 @@ def _beside(rate: float, cap: float | None) -> str:
     return f"{format_rate(rate)} of {format_rate(cap)}" if cap else format_rate(rate)
 
 
-def _wasted(case: Case) -> str:
+def _wasted(case: Evidence) -> str:
     """How much of what the disk delivered was not asked for, where that is much."""
     times = amplification(case.record).per_distinct_byte
     if case.direction == "write" or times is None or times < WASTEFUL:
@@ -91,14 +91,14 @@ def _memory_max(record: Record) -> str:
     return f"MemoryMax of {format_bytes(limit)}" if isinstance(limit, int) else "the memory limit"
 
 
-def _memory(case: Case) -> str:
+def _memory(case: Evidence) -> str:
     cost = read_before(case) if case.read_again else ""
     reclaim = f"{percent(case.of_time('waited_memory'))} of it went into reclaim"
     told = " and ".join(part for part in (cost, reclaim) if part)
     return f"{percent(case.share)} of the time {_memory_max(case.record)} held it ({told}): more memory helps."
 
 
-def _device(case: Case) -> str:
+def _device(case: Evidence) -> str:
     went = case.traffic
     rates = f"{format_rate(went.bytes_per_second)}, {went.ios_per_second:,.0f} I/Os a second"
     below = "below every cap" if requested_caps(case.record) else "without any cap"
@@ -106,7 +106,7 @@ def _device(case: Case) -> str:
     return f"{busy}: a faster disk or fewer {case.direction}s help, higher caps do not."
 
 
-def _cpu(case: Case) -> str:
+def _cpu(case: Evidence) -> str:
     if case.of_time("throttled") >= 0.1:
         quota = (case.record.cage.get("requested") or {}).get("CPUQuota")
         named = f"CPUQuota of {quota} %" if quota else "a CPU quota"
@@ -117,7 +117,7 @@ def _cpu(case: Case) -> str:
     return f"{percent(case.share)} of the time {busy}{slack}: a faster disk does not help.{translated}"
 
 
-def _none(case: Case) -> str:
+def _none(case: Evidence) -> str:
     waited, went = case.of_time("waited_io"), case.traffic
     if waited < DISK_WAITING or not went.ios:
         rest = f"{percent(waited)} waiting for the disk, {percent(case.of_time('waited_memory'))} for memory"
@@ -128,12 +128,12 @@ def _none(case: Case) -> str:
     return f"{waits}. Several {case.direction}s at once or a disk that answers sooner help, higher caps do not."
 
 
-_TOLD: dict[str, Callable[[Case], str]] = {
+_TOLD: dict[str, Callable[[Evidence], str]] = {
     "iops": _iops, "bandwidth": _bandwidth, "memory": _memory, "device": _device, "cpu": _cpu, "none": _none,
 }  # fmt: skip
 
 
-def _another(case: Case) -> str:
+def _another(case: Evidence) -> str:
     """The limit that held most of the rest."""
     others = {name: share for name, share in case.binding.shares.items() if name != case.binding.verdict}
     name = max(others, key=lambda n: others[n], default="none")
@@ -142,7 +142,7 @@ def _another(case: Case) -> str:
     return f"Another {percent(others[name])} of the time went to {_IN_WORDS[name]}."
 
 
-def _in_order(case: Case) -> str:
+def _in_order(case: Evidence) -> str:
     """What the fix would give, where reading is what the time went into."""
     if case.in_order_seconds is None or case.direction != "read" or case.binding.verdict not in _BY_LIMITS:
         return ""
@@ -162,7 +162,7 @@ AGAIN = 0.25
 _KEYS = {"read": ("reads", "sectors_read", "rios"), "write": ("writes", "sectors_written", "wios")}
 
 
-def why_changed(case: Case, amount: str, in_force: float) -> str:
+def why_changed(case: Evidence, amount: str, in_force: float) -> str:
     """In brackets what was in force on average, where that is not what the cage asks for; empty elsewhere."""
     base = case.base_cap
     if not base or 1 / CHANGED <= in_force / base <= CHANGED:
@@ -170,7 +170,7 @@ def why_changed(case: Case, amount: str, in_force: float) -> str:
     return f" ({amount} with its credits)" if in_force > base else f" ({amount} beside the other direction)"
 
 
-def drained(case: Case) -> str:
+def drained(case: Evidence) -> str:
     """When credits ran out, or that there were none to begin with."""
     burst = case.record.cage.get("burst") or {}
     if burst.get("start") == "drained":
@@ -180,7 +180,7 @@ def drained(case: Case) -> str:
     return f"Its burst credits ran out after {format_seconds(case.drained_seconds)}; only the base was left then."
 
 
-def together(case: Case) -> str:
+def together(case: Evidence) -> str:
     """That reads and writes shared a limit, or what they took of one that they would share at the provider."""
     most = max(shared_limits(case.record), key=lambda one: one.used, default=None)
     if most is None or (most.was_split and most.used < 1 / TOGETHER):
@@ -196,7 +196,7 @@ def _named(limit: SharedLimit) -> str:
     return f"{limit.base:,.0f} IOPS" if limit.kind == "iops" else format_rate(limit.base)
 
 
-def merged(case: Case) -> str:
+def merged(case: Evidence) -> str:
     """What iostat shows where neighbours are merged after io.max has counted them."""
     requests, sectors, ios = _KEYS[case.direction]
     found, moved, counted = (
@@ -213,7 +213,7 @@ def merged(case: Case) -> str:
     )
 
 
-def short_of_memory(case: Case) -> str:
+def short_of_memory(case: Evidence) -> str:
     """That a cap is full of what had been read before, and had to leave memory."""
     limited = "MemoryMax" in (case.record.cage.get("requested") or {})
     if not limited or case.binding.verdict not in ("iops", "bandwidth") or case.read_again < AGAIN:
@@ -221,6 +221,6 @@ def short_of_memory(case: Case) -> str:
     return f"{read_before(case)}: more memory helps as well."
 
 
-def read_before(case: Case) -> str:
+def read_before(case: Evidence) -> str:
     """How much of what was read had been read before, in words."""
     return f"{percent(case.read_again)} of the bytes read had been in memory before"

@@ -10,7 +10,7 @@ from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_seconds
 from pagecage.verdicts.caps import bucket_of, requested_caps
 from pagecage.verdicts.counters import io_difference, measured_seconds
-from pagecage.verdicts.verdict import Amplification, Floor
+from pagecage.verdicts.verdict import Amplification, TimeFloor
 
 
 def amplification(record: Record) -> Amplification:
@@ -26,16 +26,16 @@ def amplification(record: Record) -> Amplification:
     return Amplification("known", because, per_requested, per_distinct)
 
 
-def floor(record: Record) -> Floor:
+def floor(record: Record) -> TimeFloor:
     """The largest of bytes / bandwidth cap and I/Os / IOPS cap, burst credits spent first; unknown without caps."""
     seconds, caps = measured_seconds(record), requested_caps(record)
     moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
     times = [(_least_of_group(record, name, moved), name) for name, count in moved.items() if count is not None]
     if not seconds or not times:
-        return Floor("unknown", "Without a measured part and an I/O cap there is no least time.")
+        return TimeFloor("unknown", "Without a measured part and an I/O cap there is no least time.")
     least, name = max(times)
     because = f"{name} allows it in {format_seconds(least)}; it took {format_seconds(seconds)}."
-    return Floor("known", because, least, least / seconds)
+    return TimeFloor("known", because, least, least / seconds)
 
 
 def least_seconds(record: Record, name: str, moved: float) -> float:

@@ -37,7 +37,7 @@ NAMES = ("bandwidth", "iops", "memory", "device", "cpu", "none")
 
 
 @dataclass(frozen=True)
-class Bound:
+class BindingLimit:
     """What held one window: one of NAMES, and for a cap its systemd property, which tells reads from writes."""
 
     name: str
@@ -68,19 +68,19 @@ def _shares(named: Sequence[tuple[str | None, float]]) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share}
 
 
-def bound(window: Window, requested: Mapping[str, Any]) -> Bound:
+def bound(window: Window, requested: Mapping[str, Any]) -> BindingLimit:
     """What held one window, by the first rule that applies: a cap, memory, the device, the CPU."""
     closeness, prop = _nearest_cap(window)
     if closeness >= FULL_CAP or (closeness >= NEAR_CAP and _share(window.waited_io, window) >= WAITING):
-        return Bound("bandwidth" if "Bandwidth" in prop else "iops", prop)
+        return BindingLimit("bandwidth" if "Bandwidth" in prop else "iops", prop)
     if "MemoryMax" in requested and _reclaims(window):
-        return Bound("memory")
+        return BindingLimit("memory")
     if _share(window.disk_busy, window) >= DISK_BUSY and _share(window.waited_io, window) >= DISK_WAITING:
-        return Bound("device")
+        return BindingLimit("device")
     computing = _share(window.cpu, window) + _share(window.waited_cpu, window)
     if _share(window.throttled, window) >= WAITING or computing >= CPU_BUSY:
-        return Bound("cpu")
-    return Bound("none")
+        return BindingLimit("cpu")
+    return BindingLimit("none")
 
 
 def _share(value: float | None, window: Window) -> float:

@@ -13,8 +13,8 @@ from pagecage.verdicts.amplification import least_seconds
 from pagecage.verdicts.binding import bound
 from pagecage.verdicts.caps import drained_after_seconds, requested_caps
 from pagecage.verdicts.counters import measured_seconds
-from pagecage.verdicts.evidence import Case
-from pagecage.verdicts.traffic import Second, Traffic, second_by_second, traffic
+from pagecage.verdicts.evidence import Evidence
+from pagecage.verdicts.traffic import Traffic, TrafficSecond, second_by_second, traffic
 from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window
 
@@ -39,7 +39,7 @@ class Diagnosis:
     read: Traffic | None = None
     write: Traffic | None = None
     sequential_seconds: float | None = None
-    seconds: tuple[Second, ...] = ()
+    seconds: tuple[TrafficSecond, ...] = ()
 
 
 def diagnose(record: Record, binding: BindingVerdict, cut: Sequence[Window]) -> Diagnosis:
@@ -49,7 +49,7 @@ def diagnose(record: Record, binding: BindingVerdict, cut: Sequence[Window]) -> 
     requested = record.cage.get("requested") or {}
     prop = _most(binding, cut, requested)
     held = [window for window in cut if bound(window, requested).name == binding.verdict] or list(cut)
-    case = Case(
+    case = Evidence(
         binding, prop, record, tuple(cut), tuple(held), in_order_seconds=_worth_saying(record),
         drained_seconds=drained_after_seconds(record),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from pagecage.verdicts.binding import judge_binding_limit
 from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
 from pagecage.verdicts.diagnosis import Diagnosis, diagnose
 from pagecage.verdicts.limits import judge_limits
-from pagecage.verdicts.verdict import Amplification, BindingVerdict, Floor, LimitVerdict, Verdict
+from pagecage.verdicts.verdict import Amplification, BindingVerdict, LimitVerdict, TimeFloor, Verdict
 from pagecage.verdicts.windows import windows
 
 DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
@@ -29,7 +29,7 @@ class Verdicts:
     emulated: Verdict
     binding_limit: BindingVerdict
     amplification: Amplification
-    floor: Floor
+    floor: TimeFloor
     diagnosis: Diagnosis
     is_data_point: bool
     excluded: bool

@@ -18,7 +18,7 @@ def percent(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Case:
+class Evidence:
     """What a sentence is made from. `held` are the windows that the verdict's limit held, at least one."""
 
     binding: BindingVerdict

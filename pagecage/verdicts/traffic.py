@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY
-from pagecage.verdicts.binding import Bound, bound
+from pagecage.verdicts.binding import BindingLimit, bound
 from pagecage.verdicts.windows import Window
 
 _CAPS = {
@@ -30,7 +30,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Second:
+class TrafficSecond:
     """One second of the measured part: what held it (for a cap its property too), and the traffic each way."""
 
     start_seconds: float
@@ -67,7 +67,7 @@ def total(key: str, cut: Sequence[Window]) -> float | None:
     return sum(known) if known else None
 
 
-def second_by_second(cut: Sequence[Window], requested: Mapping[str, Any]) -> tuple[Second, ...]:
+def second_by_second(cut: Sequence[Window], requested: Mapping[str, Any]) -> tuple[TrafficSecond, ...]:
     """Every second of the measured part, from the windows that begin in it."""
     groups: dict[int, list[Window]] = {}
     for window in cut:
@@ -75,9 +75,9 @@ def second_by_second(cut: Sequence[Window], requested: Mapping[str, Any]) -> tup
     return tuple(_second(group, requested) for _, group in sorted(groups.items()))
 
 
-def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> Second:
+def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSecond:
     held = _longest([(bound(window, requested), window.seconds) for window in group])
-    return Second(
+    return TrafficSecond(
         start_seconds=group[0].start_seconds, seconds=sum(window.seconds for window in group),
         bound_by=held.name, property=held.property, read=traffic("read", group), write=traffic("write", group),
         waited_io_seconds=total("waited_io", group), waited_memory_seconds=total("waited_memory", group),
@@ -85,9 +85,9 @@ def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> Second:
     )  # fmt: skip
 
 
-def _longest(held: Sequence[tuple[Bound, float]]) -> Bound:
+def _longest(held: Sequence[tuple[BindingLimit, float]]) -> BindingLimit:
     """What held for the longest; of equals the first."""
-    times: dict[Bound, float] = {}
+    times: dict[BindingLimit, float] = {}
     for one, seconds in held:
         times[one] = times.get(one, 0.0) + seconds
     return max(times, key=lambda one: times[one])

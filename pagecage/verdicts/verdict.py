@@ -46,7 +46,7 @@ class Amplification(Verdict):
 
 
 @dataclass(frozen=True)
-class Floor(Verdict):
+class TimeFloor(Verdict):
     """The least time the caps allow for what the disk delivered; `closeness`: that over the time taken."""
 
     floor_seconds: float | None = None

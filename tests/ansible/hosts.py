@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.ansible import HostEnd, Playbook, play
+from pagecage.ansible import HostResult, Playbook, play
 from pagecage.process import run
 from tests.tree import ROOT
 
@@ -56,7 +56,7 @@ def by_chroot(root: Path, **settings: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def played(scratch: Path, variables: dict[str, Any], playbook: str = "site.yml", *words: str) -> HostEnd:
+def played(scratch: Path, variables: dict[str, Any], playbook: str = "site.yml", *words: str) -> HostResult:
     """How one of our playbooks ended on one host."""
     inventory = scratch / "hosts.json"
     inventory.write_text(json.dumps({"all": {"hosts": {HOST: variables}}}))

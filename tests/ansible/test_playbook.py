@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.ansible import Event, HostEnd, Playbook, message_of, play
+from pagecage.ansible import HostResult, Playbook, TaskEvent, message_of, play
 from pagecage.errors import HostError
 from tests.tree import ROOT
 
@@ -35,8 +35,8 @@ def playbook(top: Path, *tasks: dict[str, Any], hosts: tuple[str, ...] = ("here"
 class Played:
     """How a playbook ended on each host, what was told of it meanwhile, and its log."""
 
-    ends: Mapping[str, HostEnd]
-    told: list[Event]
+    ends: Mapping[str, HostResult]
+    told: list[TaskEvent]
     log: Path
 
 
@@ -51,7 +51,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 
 def test_a_failure_that_was_expected_stops_nothing(played: Played) -> None:
-    assert played.ends["whole"] == HostEnd(1, None)
+    assert played.ends["whole"] == HostResult(1, None)
     told = [(event.task, event.outcome, event.changed) for event in played.told if event.host == "whole"]
     assert told == [("Fail, and go on", "failed", False), ("Change", "ok", True)]
     assert played.ends["whole"].error(played.log) is None

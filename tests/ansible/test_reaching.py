@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pagecage.ansible import HostEnd
+from pagecage.ansible import HostResult
 from pagecage.cli.provision import provision
 from pagecage.errors import HostError, PagecageError
-from pagecage.fleet.provisioning import Order, carry_out
+from pagecage.fleet.provisioning import ProvisionRequest, carry_out
 from pagecage.process import run, spawn
 from tests.ansible.hosts import FOR_ROOT, root_file_system
 from tests.tree import ROOT
@@ -86,8 +86,8 @@ def project(tmp_path: Path, port: int, key: Path, **settings: Any) -> Path:
     return tmp_path
 
 
-def ends(top: Path, group: str = "rack", playbook: str = "site.yml", **order: Any) -> Mapping[str, HostEnd]:
-    return carry_out(Order(group, playbook, **order), top / "log", print, lambda _: None, top)
+def ends(top: Path, group: str = "rack", playbook: str = "site.yml", **order: Any) -> Mapping[str, HostResult]:
+    return carry_out(ProvisionRequest(group, playbook, **order), top / "log", print, lambda _: None, top)
 
 
 def refused(top: Path, **order: Any) -> HostError:

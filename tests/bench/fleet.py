@@ -18,9 +18,9 @@ from pagecage.cli import fleet
 from pagecage.cli.progress import FleetProgress
 from pagecage.cli.run_plan import harness
 from pagecage.errors import PagecageError
-from pagecage.fleet.folder import Asked, FleetFolder
+from pagecage.fleet.folder import FleetFolder, FleetRequest
 from pagecage.fleet.host_plans import host_plans
-from pagecage.fleet.host_run import Lane
+from pagecage.fleet.host_run import HostRun
 from pagecage.fleet.inventory import FleetHost
 from pagecage.fleet.playbook import make_stage
 from pagecage.fleet.preflight import look
@@ -44,11 +44,11 @@ def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> fl
     stage = make_stage(TOP, kit, TOP / "build" / "fleet")
     seen = look(stage, "bench", hosts).seen
     plans = host_plans(_plan(trials, name), [one.host.name for one in seen], "replicate")
-    folder = FleetFolder.create(scratch(), _plan(trials, name), Asked("bench", "replicate"), plans)
+    folder = FleetFolder.create(scratch(), _plan(trials, name), FleetRequest("bench", "replicate"), plans)
     runs, streams = folder.host_folders(), folder.path / "streams"
     streams.mkdir()
     with FleetProgress(dict.fromkeys(plans, (trials, 0)), 1.0) as progress:
-        lanes = [Lane(one.place, plans[one.host.name], runs[one.host.name], streams, progress) for one in seen]
+        lanes = [HostRun(one.place, plans[one.host.name], runs[one.host.name], streams, progress) for one in seen]
         FleetCampaign(stage, folder, lanes, kit, progress).run()
     whole = time.monotonic() - began
     worked = [_agent_seconds(run, trials) for run in runs.values()]

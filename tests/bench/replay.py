@@ -14,7 +14,7 @@ from pagecage.cli.run_plan import choose_host, harness
 from pagecage.hosts.agent_package import make_kit
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
-from pagecage.model.trial import Command, Trial, Workload
+from pagecage.model.trial import CommandSpec, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
@@ -100,7 +100,7 @@ def _plan(file: str) -> Plan:
 
 def _trial(file: str, cage: Cage, number: int) -> Trial:
     name, *arguments = program(file, cage.name)
-    command = Command(data_paths=(file,), is_literal=True)
+    command = CommandSpec(data_paths=(file,), is_literal=True)
     return Trial(
         trial_id=f"{cage.name.replace('-', '_')}_{number}", experiment="bench-replay", treatment={}, repeat=1, block=1,
         position=0, workload=Workload(name, tuple(arguments), "command", command=command), cage=cage, cache="cold",

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
-from pagecage.hosts.agent_package import Kit, push_kit
-from pagecage.hosts.host import HostNeed, MachineState, Progress
+from pagecage.hosts.agent_package import AgentPackage, push_kit
+from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from tests.fake_host.machine import Machine
 
 
@@ -35,7 +35,7 @@ class TestHost:
     def is_emulated(self, progress: Progress) -> bool:
         return True
 
-    def prepare(self, need: HostNeed, progress: Progress) -> None:
+    def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         self.calls.append("prepare")
         progress("preparing")
 
@@ -52,7 +52,7 @@ class TestHost:
             raise HostDied("the guest did not come up")
         return MachineState("state", self.starts, True, {"accel": "tcg"})
 
-    def install(self, kit: Kit) -> None:
+    def install(self, kit: AgentPackage) -> None:
         push_kit(self, kit)
 
     def agent_command(self) -> list[str]:

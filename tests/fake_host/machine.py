@@ -15,24 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent import session, shell
-from pagecage.agent.collectors.blocklat import Blocklat
-from pagecage.agent.collectors.bpftrace import Bpftrace
+from pagecage.agent.collectors.blocklat import BlockLatencyTracer
+from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.data_files import GENERATOR_VERSION
-from pagecage.agent.drivers.engine import Engines
-from pagecage.agent.host_session import Bench
+from pagecage.agent.drivers.engine import ContainerEngines
+from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits import fidelity
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.programs import command_prepare
-from pagecage.agent.protocol.request import Request
-from pagecage.agent.protocol.rpc import Inbox
-from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.protocol.request import RunRequest
+from pagecage.agent.protocol.rpc import AnswerQueue
+from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system import block_device, cgroupfs, facts, settings, systemd
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.interruption import Interruption
 from pagecage.agent.system.kernel_text import read_text
-from pagecage.agent.system.memory_reservation import MachineMemory
-from pagecage.agent.system.settings import DirtyLimits, KnobJournal
+from pagecage.agent.system.memory_reservation import MemoryReservation
+from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
 from pagecage.agent.system.systemd import Systemd
 from pagecage.model.cage import Cage
 from pagecage.model.trial import Dataset, Trial, Workload
@@ -182,8 +182,8 @@ def make_trial(program: str = "good.py", **changes: Any) -> Trial:
     return replace(trial, **changes)
 
 
-def make_request(machine: Machine, *trials: Trial) -> Request:
-    return Request(
+def make_request(machine: Machine, *trials: Trial) -> RunRequest:
+    return RunRequest(
         run_id="20261121T100000Z-test-local", plan_sha256="0" * 64, host="local", data_dir=str(machine.data),
         spool_dir=str(machine.spool), records_path=str(machine.records), programs_dir=str(WORKLOADS), user=False,
         machine={"state_id": None, "restore_seq": None, "emulated": False, "details": {}},
@@ -193,19 +193,28 @@ def make_request(machine: Machine, *trials: Trial) -> Request:
 
 def make_bench(
     machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None,
-    inbox: Inbox | None = None,
-) -> Bench:  # fmt: skip
+    inbox: AnswerQueue | None = None,
+) -> HostSession:  # fmt: skip
     """What session.serve makes before the first trial; the tracer is not started."""
     manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
-    disk, children = facts.resolve_disk(machine.data), Children(machine.spool)
-    return Bench(
-        request=make_request(machine, *trials), facts=facts.read_facts(machine.data, False), disk=disk, systemd=manager,
-        calibrator=Calibrator(manager, disk, machine.data, heard), tracer=Bpftrace(machine.spool, children),
-        block_tracer=Blocklat(machine.spool, children),
-        knobs=KnobJournal(machine.spool), memory=MachineMemory(machine.spool), dirty_limits=DirtyLimits(machine.spool),
-        children=children, engines=Engines(manager, machine.spool),
-        interruption=heard, stream=Stream(out), inbox=inbox or Inbox(),
-    )  # fmt: skip
+    disk, children = facts.resolve_disk(machine.data), ToolProcesses(machine.spool)
+    return HostSession(
+        request=make_request(machine, *trials),
+        facts=facts.read_facts(machine.data, False),
+        disk=disk,
+        systemd=manager,
+        calibrator=Calibrator(manager, disk, machine.data, heard),
+        tracer=FaultTracer(machine.spool, children),
+        block_tracer=BlockLatencyTracer(machine.spool, children),
+        knobs=QueueSettingsJournal(machine.spool),
+        memory=MemoryReservation(machine.spool),
+        dirty_limits=DirtyLimits(machine.spool),
+        children=children,
+        engines=ContainerEngines(manager, machine.spool),
+        interruption=heard,
+        stream=FrameStream(out),
+        inbox=inbox or AnswerQueue(),
+    )
 
 
 def frames_of(written: bytes) -> list[dict[str, Any]]:

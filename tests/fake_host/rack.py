@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pagecage.fleet.folder import Asked, FleetFolder
+from pagecage.fleet.folder import FleetFolder, FleetRequest
 from pagecage.fleet.host_plans import host_plans
-from pagecage.fleet.host_run import Lane
+from pagecage.fleet.host_run import HostRun
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.playbook import Stage, make_stage
-from pagecage.fleet.preflight import Seen
+from pagecage.fleet.playbook import FleetPlaybook, make_stage
+from pagecage.fleet.preflight import ReadyHost
 from pagecage.fleet.rounds import FleetCampaign
-from pagecage.hosts.agent_package import Kit
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.planning.plan import Plan
 from tests.tree import ROOT
 
@@ -75,26 +75,30 @@ class Rack:
         patience = {"campaign_dir": f"{self.top / name}/fleet", "campaign_patience_seconds": 0}
         return FleetHost(name, name, {**local, **own, **patience})
 
-    def kit(self) -> Kit:
-        return Kit(agent_archive(self.top / "agent.pyz"), (), "0" * 64)
+    def kit(self) -> AgentPackage:
+        return AgentPackage(agent_archive(self.top / "agent.pyz"), (), "0" * 64)
 
-    def stage(self) -> Stage:
+    def stage(self) -> FleetPlaybook:
         return make_stage(ROOT, self.kit(), self.top / "scratch", self.top / "inventory.json")
 
-    def seen(self) -> tuple[Seen, ...]:
+    def seen(self) -> tuple[ReadyHost, ...]:
         """What a look finds where every host can serve."""
         facts = (self.top / host.name / "spool/facts.json" for host in self.hosts())
-        return tuple(Seen(host, json.loads(path.read_text())) for host, path in zip(self.hosts(), facts, strict=True))
+        return tuple(
+            ReadyHost(host, json.loads(path.read_text())) for host, path in zip(self.hosts(), facts, strict=True)
+        )
 
     def begin(self, plan: Plan, mode: str = "replicate") -> FleetFolder:
-        return FleetFolder.create(self.top / "runs", plan, Asked("rack", mode), host_plans(plan, self.names, mode))
+        return FleetFolder.create(
+            self.top / "runs", plan, FleetRequest("rack", mode), host_plans(plan, self.names, mode)
+        )
 
     def go(self, folder: FleetFolder, *names: str) -> None:
         """Carry out what is lacking on these hosts, or on all."""
         runs, streams = folder.host_folders(), folder.path / "streams"
         streams.mkdir(exist_ok=True)
         lanes = [
-            Lane(one.place, runs[one.host.name].plan(), runs[one.host.name], streams, self.hear)
+            HostRun(one.place, runs[one.host.name].plan(), runs[one.host.name], streams, self.hear)
             for one in self.seen() if one.host.name in (names or self.names)
         ]  # fmt: skip
         FleetCampaign(self.stage(), folder, lanes, self.kit(), self.hear).run()

@@ -12,7 +12,7 @@ from pagecage.agent import cache_checks
 from pagecage.agent.system.page_cache import measure_residency
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
-from pagecage.model.trial import Command, Dataset, Trial, Workload
+from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.units import MIB
 from pagecage.verdicts.conditions import judge_cache_state
 from tests.fake_host.machine import LIGHT, Machine, make_dataset, make_trial
@@ -45,7 +45,7 @@ def reads(*arguments: str, **changes: Any) -> Trial:
 
 def runs(script: str, **changes: Any) -> Trial:
     """The same of a command."""
-    command = Command(is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes})
+    command = CommandSpec(is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes})
     workload = Workload("sh", ("-c", script), "command", command=command)
     return reads(**{"workload": workload, "cage": MEMORY, **changes})
 

@@ -13,17 +13,17 @@ import pytest
 from pagecage.cli import execution
 from pagecage.cli.progress import RunProgress
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.agent_package import Kit
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import Campaign, Summary, check_memory_floor, need_of
+from pagecage.runner.campaign import Campaign, RunSummary, check_memory_floor, need_of
 from pagecage.runner.run_folder import RunFolder
 from tests.fake_host.hosts import TestHost, scripted
 from tests.record_schema import breaches_under
 from tests.unit.test_plan import BASE, CHOICES, plan_of
 
-KIT = Kit(Path("/nowhere/agent.pyz"), (), "0" * 64)
+KIT = AgentPackage(Path("/nowhere/agent.pyz"), (), "0" * 64)
 THREE = replace(BASE, factors={"level": ("a", "b", "c")})
 ONE_BLOCK = replace(CHOICES, repeats=1)
 
@@ -46,7 +46,7 @@ class Run:
     def host(self, **more: Any) -> TestHost:
         return scripted(self.script, self.script.parent / "spool", **more)
 
-    def go(self, host: TestHost | None = None) -> Summary:
+    def go(self, host: TestHost | None = None) -> RunSummary:
         return Campaign(host or self.host(), self.plan, self.folder, KIT, self.listener).run()
 
     def records(self) -> list[Record]:
@@ -65,7 +65,7 @@ def three(tmp_path: Path) -> Iterator[Run]:
 
 def test_every_trial_in_order_by_one_agent(three: Run) -> None:
     host = three.host()
-    assert three.go(host) == Summary(3, 0)
+    assert three.go(host) == RunSummary(3, 0)
     assert [record.trial_id for record in three.records()] == three.ids
     assert three.agent_calls() == [three.ids]
     assert host.calls == ["prepare", "start", "push 1", "push 0", "stop"]
@@ -91,7 +91,7 @@ def test_the_listener_hears_of_every_record(three: Run) -> None:
 def test_how_often_the_host_starts_afresh(tmp_path: Path, fresh: str, groups: int, restarts: int) -> None:
     six = Run(tmp_path, fresh, repeats=2)
     host = six.host()
-    assert six.go(host) == Summary(6, 0)
+    assert six.go(host) == RunSummary(6, 0)
     assert len(six.agent_calls()) == groups
     assert host.calls.count("restart") == restarts
     assert [trial for call in six.agent_calls() for trial in call] == six.ids
@@ -103,14 +103,14 @@ def test_only_what_lacks_an_answer_is_run(three: Run) -> None:
     three.folder.records_path.unlink()
     for record in kept:
         three.folder.append(record)
-    assert three.go() == Summary(3, 0)
+    assert three.go() == RunSummary(3, 0)
     assert three.agent_calls()[-1] == [three.ids[1]]
 
 
 def test_a_finished_plan_starts_nothing(three: Run) -> None:
     three.go()
     host = three.host()
-    assert three.go(host) == Summary(3, 0)
+    assert three.go(host) == RunSummary(3, 0)
     assert "start" not in host.calls
 
 
@@ -118,7 +118,7 @@ def test_a_finished_plan_starts_nothing(three: Run) -> None:
 def test_a_host_that_dies_mid_trial_is_started_again(three: Run, way: str) -> None:
     three.tell({three.ids[1]: [way]})
     host = three.host()
-    assert three.go(host) == Summary(3, 0)
+    assert three.go(host) == RunSummary(3, 0)
     told = [(record.trial_id, record.attempt, record.outcome) for record in three.records()]
     first, second, third = three.ids
     assert told == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
@@ -130,7 +130,7 @@ def test_a_host_that_dies_mid_trial_is_started_again(three: Run, way: str) -> No
 
 def test_a_trial_is_tried_three_times_and_the_others_still_run(three: Run) -> None:
     three.tell({three.ids[0]: ["dies"] * 9})
-    assert three.go() == Summary(2, 1)
+    assert three.go() == RunSummary(2, 1)
     attempts = [record.attempt for record in three.records() if record.trial_id == three.ids[0]]
     assert attempts == [1, 2, 3]
     assert {record.trial_id for record in three.records() if record.is_final} == set(three.ids[1:])
@@ -138,7 +138,7 @@ def test_a_trial_is_tried_three_times_and_the_others_still_run(three: Run) -> No
 
 def test_a_failed_trial_is_tried_again_with_the_next_number(three: Run) -> None:
     three.tell({three.ids[2]: ["failed", "not_prepared"]})
-    assert three.go() == Summary(3, 0)
+    assert three.go() == RunSummary(3, 0)
     tries = [(r.attempt, r.outcome) for r in three.records() if r.trial_id == three.ids[2]]
     assert tries == [(1, "failed"), (2, "not_prepared"), (3, "ok")]
 
@@ -146,7 +146,7 @@ def test_a_failed_trial_is_tried_again_with_the_next_number(three: Run) -> None:
 @pytest.mark.parametrize("outcome", ["oom_killed", "timed_out", "wrong_answer", "requirement_missed"])
 def test_an_answer_is_not_asked_for_twice(three: Run, outcome: str) -> None:
     three.tell({three.ids[0]: [outcome]})
-    assert three.go() == Summary(3, 0)
+    assert three.go() == RunSummary(3, 0)
     assert len(three.records()) == 3
 
 
@@ -168,7 +168,7 @@ def test_a_half_pair_around_the_guest_is_none(three: Run) -> None:
 @pytest.mark.parametrize("deaths", [(1,), (1, 2), (2, 3)])
 def test_a_host_that_does_not_come_up_gets_another_start(three: Run, deaths: tuple[int, ...]) -> None:
     three.tell({three.ids[0]: ["dies"]})
-    assert three.go(three.host(deaths=deaths)) == Summary(3, 0)
+    assert three.go(three.host(deaths=deaths)) == RunSummary(3, 0)
 
 
 def test_a_host_that_never_comes_up_is_given_up(three: Run) -> None:
@@ -220,7 +220,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(three: Run) -> None:
     told = [(record.trial_id, record.outcome) for record in three.records()]
     assert told == [(three.ids[0], "ok"), (three.ids[1], "interrupted")]
     three.listener = three.heard.append
-    assert three.go() == Summary(3, 0)
+    assert three.go() == RunSummary(3, 0)
     assert three.agent_calls()[-1] == three.ids[1:]
     assert three.records()[-2].attempt == 2
 
@@ -246,7 +246,7 @@ def test_a_run_whose_last_line_was_cut_off_goes_on(three: Run) -> None:
     three.go()
     whole = three.folder.records_path.read_bytes()
     three.folder.records_path.write_bytes(whole[:-40])
-    assert three.go() == Summary(3, 0)
+    assert three.go() == RunSummary(3, 0)
     assert three.agent_calls()[-1] == [three.ids[2]]
     assert [record.trial_id for record in three.records()] == three.ids
 
@@ -273,7 +273,7 @@ def test_the_command_line_tells_how_an_interrupted_run_goes_on(three: Run, monke
     monkeypatch.setattr(RunProgress, "__call__", interrupt_at_go)
     said: list[str] = []
     with pytest.raises(PagecageError) as caught:
-        execution.carry_out(execution.Job(three.plan, three.folder, three.host()), said.append)
+        execution.carry_out(execution.PreparedRun(three.plan, three.folder, three.host()), said.append)
     assert caught.value.exit_code == 130
     assert caught.value.hint == "pagecage run test --resume"
     assert "3 of 3 trials to run" in said[0]
@@ -288,7 +288,7 @@ def test_a_run_with_trials_unanswered_ends_with_its_own_status(three: Run, monke
     three.tell({three.ids[0]: ["failed"] * 9})
     monkeypatch.setattr(execution, "make_kit", lambda _: KIT)
     said: list[str] = []
-    job = execution.Job(three.plan, three.folder, three.host())
+    job = execution.PreparedRun(three.plan, three.folder, three.host())
     assert execution.carry_out(job, said.append) == 4
     assert said[-1] == "1 trials have no answer\n  mend: pagecage run test --resume"
     three.tell({})

@@ -11,12 +11,12 @@ import pytest
 
 from pagecage.agent import phases
 from pagecage.agent.session import run_trial
-from pagecage.agent.system.trial_storage import MadeStorage
+from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.cli import execution as carry_out_module
 from pagecage.cli.execution import begun
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
-from pagecage.model.cage import Accounting, Bucket, Burst, Cage, Latency
+from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan
@@ -24,8 +24,10 @@ from pagecage.runner.campaign import need_of
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_trial
 from tests.record_schema import breaches
 
-BURSTING = replace(LIGHT, burst=Burst("full", iops=Bucket(2000, 100_000)), accounting=Accounting(262_144, True, True))
-SLOW = replace(LIGHT, latency=Latency(1000, 1000))
+BURSTING = replace(
+    LIGHT, burst=BurstCredits("full", iops=CreditBucket(2000, 100_000)), accounting=IoAccounting(262_144, True, True)
+)
+SLOW = replace(LIGHT, latency=LatencyFloor(1000, 1000))
 
 
 def carry_out(machine: Machine, trial: Trial, out: io.BytesIO | None = None, **facts: object) -> Record:
@@ -57,7 +59,7 @@ def test_credits_are_played_and_recorded(machine: Machine) -> None:
 
 
 def test_what_a_cloud_does_besides_stands_in_the_record(machine: Machine) -> None:
-    burst = Burst("drained", Bucket(1000, 18000))
+    burst = BurstCredits("drained", CreditBucket(1000, 18000))
     record = carry_out(machine, make_trial(cage=replace(LIGHT, burst=burst), collectors=()))
     assert record.outcome == "ok"
     assert record.cage["burst"] == {"start": "drained", "iops": {"rate": 1000, "credits": 18000}, "bandwidth": None}
@@ -81,7 +83,7 @@ def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Mac
 
 def test_a_limit_that_both_ways_share_is_divided_without_credits_too(machine: Machine) -> None:
     both = {**LIGHT.properties, **dict.fromkeys(("IOReadIOPSMax", "IOWriteIOPSMax"), 500)}
-    cage = Cage("shared", both, accounting=Accounting(None, None, True))
+    cage = Cage("shared", both, accounting=IoAccounting(None, None, True))
     record = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="6.12.0")
     assert carried(record) == {"combined": "exact"}
     assert record.cage["credits"]["buckets"][0]["properties"] == ["IOReadIOPSMax", "IOWriteIOPSMax"]
@@ -94,9 +96,9 @@ def test_a_limit_that_both_ways_share_is_divided_without_credits_too(machine: Ma
 def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[object, ...]] = []
 
-    def make(*asked: object) -> MadeStorage:
+    def make(*asked: object) -> TrialStorage:
         made.append(asked)
-        return MadeStorage(phases_disk, machine.data)
+        return TrialStorage(phases_disk, machine.data)
 
     phases_disk = make_bench(machine, io.BytesIO(), make_trial()).disk
     monkeypatch.setattr(phases, "OF_OURS", machine.root)
@@ -113,7 +115,7 @@ def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch:
 def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
-    def refuse(*_: object) -> MadeStorage:
+    def refuse(*_: object) -> TrialStorage:
         raise HostError("null_blk cannot be set up: no such module", "")
 
     monkeypatch.setattr(phases, "OF_OURS", machine.root if ours else Path("/nowhere"))

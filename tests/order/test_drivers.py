@@ -13,13 +13,13 @@ import pytest
 
 from pagecage.agent import phases
 from pagecage.agent.drivers.container import limit_options
-from pagecage.agent.host_session import Bench
-from pagecage.agent.protocol.rpc import Inbox
-from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.host_session import HostSession
+from pagecage.agent.protocol.rpc import AnswerQueue
+from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.session import run_trial
-from pagecage.model.cage import Bucket, Burst, Cage
+from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial import Command, Trial, Workload
+from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.fake_host.docker_api import docker_api
 from tests.fake_host.machine import CAGE, NODE, Machine, make_bench, make_trial
 from tests.record_schema import breaches
@@ -29,7 +29,7 @@ RUN = "pagecage-run-r1_tight.1"
 DOCKER_UNITS = "docker.socket docker.service containerd.service"
 
 
-def carry_out(machine: Machine, trial: Trial, bench: Bench | None = None) -> Record:
+def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
     bench = bench or make_bench(machine, io.BytesIO(), trial)
     try:
         run_trial(bench, trial, 1)
@@ -123,7 +123,7 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that is over at once has no cage left to be read
     monkeypatch.setattr("pagecage.agent.programs.workload_run.missing_engine", lambda _: None)
-    command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=Command())
+    command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
     record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
     assert record.outcome == "requirement_missed", record.error
@@ -237,16 +237,16 @@ def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch:
 
 
 def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:
-    burst = Cage("b", {"IOReadIOPSMax": 500}, burst=Burst("full", iops=Bucket(1000, 10)))
+    burst = Cage("b", {"IOReadIOPSMax": 500}, burst=BurstCredits("full", iops=CreditBucket(1000, 10)))
     record = carry_out(machine, by("docker-flags", cage=burst))
     assert record.outcome == "requirement_missed"
     assert "docker-flags keeps its limits elsewhere" in (record.error or "")
 
 
-class Answering(Stream):
+class Answering(FrameStream):
     """A stream whose reader answers every question at once."""
 
-    def __init__(self, inbox: Inbox, answer: dict[str, Any] | None) -> None:
+    def __init__(self, inbox: AnswerQueue, answer: dict[str, Any] | None) -> None:
         super().__init__(io.BytesIO())
         self.asked: list[dict[str, int]] = []
         self._inbox, self._answer = inbox, answer
@@ -261,9 +261,9 @@ class Answering(Stream):
 
 
 def with_qemu(machine: Machine, trial: Trial, answer: dict[str, Any] | None = None) -> tuple[Record, Answering]:
-    inbox = Inbox()
+    inbox = AnswerQueue()
     stream, bench = Answering(inbox, answer), make_bench(machine, io.BytesIO(), trial, inbox=inbox)
-    return carry_out(machine, trial, Bench(**{**vars(bench), "stream": stream})), stream
+    return carry_out(machine, trial, HostSession(**{**vars(bench), "stream": stream})), stream
 
 
 def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:

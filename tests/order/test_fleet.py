@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from pagecage.errors import PagecageError
-from pagecage.fleet.folder import FleetFolder, RoundEnd, find_fleet
+from pagecage.fleet.folder import FleetFolder, RoundResult, find_fleet
 from pagecage.fleet.host_plans import host_plans
 from pagecage.model.record import Record
 from tests.fake_host.rack import Rack
@@ -36,7 +36,7 @@ class Fleet:
     rack: Rack
     folder: FleetFolder
     outcomes: Mapping[str, list[str]]
-    ends: Mapping[str, RoundEnd]
+    ends: Mapping[str, RoundResult]
     streams: list[str]
 
     @property

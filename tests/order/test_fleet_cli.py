@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from pagecage.cli import analyse, fleet
-from pagecage.cli.output import Form
-from pagecage.cli.run_options import FleetWishes, Wishes
+from pagecage.cli.output import OutputFormat
+from pagecage.cli.run_options import FleetOptions, RunOptions
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK, HostError, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.preflight import Look
+from pagecage.fleet.preflight import Preflight
 from pagecage.process import Completed
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
-SMOKE = Wishes(host="rack", size="smoke")
-GO_ON = Wishes(host="rack")
-WAYS = FleetWishes()
-START, AGAIN = fleet.Again(resume=False, yes=False), fleet.Again(resume=True, yes=False)
+SMOKE = RunOptions(host="rack", size="smoke")
+GO_ON = RunOptions(host="rack")
+WAYS = FleetOptions()
+START, AGAIN = fleet.ResumeOptions(resume=False, yes=False), fleet.ResumeOptions(resume=True, yes=False)
 
 
 @pytest.fixture
@@ -55,11 +55,13 @@ def reported(verb: str, folder: Path, *options: str) -> Completed:
 @pytest.fixture
 def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a look would find of the two; that it finds it is told by test_fleet_look.py."""
-    monkeypatch.setattr(fleet, "look", lambda *_: Look(rack.seen()[:2], {}, {}))
+    monkeypatch.setattr(fleet, "look", lambda *_: Preflight(rack.seen()[:2], {}, {}))
 
 
-def go(said: list[str], again: fleet.Again = START, wishes: Wishes = SMOKE, ways: FleetWishes = WAYS) -> int:
-    return fleet.run("smoke", wishes, ways, "pagecage run smoke --host rack", again, Form(), said.append)
+def go(
+    said: list[str], again: fleet.ResumeOptions = START, wishes: RunOptions = SMOKE, ways: FleetOptions = WAYS
+) -> int:
+    return fleet.run("smoke", wishes, ways, "pagecage run smoke --host rack", again, OutputFormat(), said.append)
 
 
 def refusal(call: Callable[[], object]) -> PagecageError:
@@ -77,7 +79,7 @@ def test_from_hosts_that_do_not_answer_to_one_report_over_all(
     assert gone.hint == "bring silent back, or leave such hosts out: --skip-unreachable"
     assert not (rack.top / "runs").exists()
     (rack.top / "units/lost").write_text("-right-")
-    assert go(said, ways=FleetWishes(skip_unreachable=True)) == EXIT_INCOMPLETE
+    assert go(said, ways=FleetOptions(skip_unreachable=True)) == EXIT_INCOMPLETE
     assert any(line.startswith("left out: silent: ") for line in said)
     assert any(line.startswith("8 trials to run on 2 hosts") for line in said)
     assert any("right: 4 trials have no answer (lost: " in line for line in said)
@@ -100,7 +102,7 @@ def test_from_hosts_that_do_not_answer_to_one_report_over_all(
 def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
     rack: Rack, said: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
-    spread = FleetWishes(fleet="spread")
+    spread = FleetOptions(fleet="spread")
     fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, said.append)
     told = capsys.readouterr().out
     assert "left     8 trials, 2 repeats" in told
@@ -118,7 +120,7 @@ def test_bad_wishes_are_refused_before_anything_starts(
     assert "--data-dir" in refusal(lambda: go(said, wishes=replace(SMOKE, data_dir=tmp_path))).message
     assert "saved machine state" in refusal(lambda: go(said, wishes=replace(SMOKE, fresh="block"))).message
     rack.is_like("right", **{**FIT, "kernel": "6.1"})
-    unlike = refusal(lambda: go(said, wishes=replace(SMOKE, repeats=2), ways=FleetWishes(fleet="spread")))
+    unlike = refusal(lambda: go(said, wishes=replace(SMOKE, repeats=2), ways=FleetOptions(fleet="spread")))
     assert "not alike: kernel is 6.12 on left, 6.1 on right" in unlike.message
     rack.is_like("right", **{**FIT, "disk": {"mount_point": "/"}})
     assert "the disk that holds / would be changed on right" in refusal(lambda: go(said)).message

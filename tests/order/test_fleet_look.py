@@ -13,7 +13,7 @@ import pytest
 from pagecage.agent.system.facts import read_facts
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.preflight import Look, look, unlike
+from pagecage.fleet.preflight import Preflight, look, unlike
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
@@ -43,47 +43,47 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
 
 
 @pytest.fixture(scope="module")
-def found(hosts: Rack) -> Look:
+def found(hosts: Rack) -> Preflight:
     """What one look finds of all of them."""
     with used_by_another(hosts, "busy"):
         return look(hosts.stage(), "rack", hosts.hosts())
 
 
-def test_a_look_tells_who_can_serve(found: Look) -> None:
+def test_a_look_tells_who_can_serve(found: Preflight) -> None:
     [fit] = found.seen
     assert (fit.host.name, fit.facts) == ("fit", FIT)
     assert list(found.unreachable) == ["gone"]
     assert set(found.unfit) == set(HOSTS) - {"fit", "gone"}
 
 
-def test_a_host_that_was_never_made_fit(found: Look) -> None:
+def test_a_host_that_was_never_made_fit(found: Preflight) -> None:
     assert "unfitted: it was never made fit for experiments (no-data-dir)" in found.unfit["unfitted"].message
     assert found.unfit["unfitted"].hint == "make provision HOST=unfitted"
 
 
-def test_a_host_of_another_architecture(found: Look) -> None:
+def test_a_host_of_another_architecture(found: Preflight) -> None:
     assert "foreign is riscv64" in found.unfit["foreign"].message
 
 
-def test_a_host_without_limits(found: Look) -> None:
+def test_a_host_without_limits(found: Preflight) -> None:
     assert "the io controller is not available" in found.unfit["limitless"].message
     assert found.unfit["limitless"].hint == "make provision HOST=rack"
 
 
-def test_a_host_that_greets_is_told_to_be_quiet(found: Look) -> None:
+def test_a_host_that_greets_is_told_to_be_quiet(found: Preflight) -> None:
     assert found.unfit["greeting"].hint == "its login must print nothing"
 
 
-def test_a_host_that_does_not_answer(found: Look) -> None:
+def test_a_host_that_does_not_answer(found: Preflight) -> None:
     assert isinstance(found.unreachable["gone"], HostError)
     assert "Connection refused" in found.unreachable["gone"].message
 
 
-def test_a_host_that_another_run_uses(found: Look) -> None:
+def test_a_host_that_another_run_uses(found: Preflight) -> None:
     assert found.unfit["busy"].message == "busy: another run is using this host"
 
 
-def test_our_own_agent_may_use_it_where_its_kit_is(hosts: Rack, found: Look) -> None:
+def test_our_own_agent_may_use_it_where_its_kit_is(hosts: Rack, found: Preflight) -> None:
     """`fit` got its kit at the first look; `busy` has none, and gets none while it is busy."""
     working = ["fit", "busy"]
     with used_by_another(hosts, *working):

@@ -14,7 +14,7 @@ from pagecage.agent.session import run_trial
 from pagecage.agent.system import settings
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.trial_run import Attempt
+from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
@@ -22,7 +22,7 @@ from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench,
 
 NAMES = [name for name, _ in PHASES]
 NO_LIMITS = Cage("uncaged", {})
-Phase = Callable[[Attempt], None]
+Phase = Callable[[TrialRun], None]
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: Ba
     """Let one phase raise before it began or after it was done."""
 
     def raising(phase: Phase) -> Phase:
-        def instead(attempt: Attempt) -> None:
+        def instead(attempt: TrialRun) -> None:
             if moment == "after":
                 phase(attempt)
             raise error

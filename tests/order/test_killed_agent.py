@@ -10,7 +10,7 @@ import pytest
 
 from pagecage.agent.protocol.request import request_to_json
 from pagecage.agent.session import run_trial
-from pagecage.hosts.agent_package import Kit
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import read_records
 from pagecage.process import PIPE, spawn
 from tests.fake_host.hosts import on_fakes
@@ -21,7 +21,7 @@ __all__ = ["kit"]
 EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]
 
 
-def serve(kit: Kit, machine: Machine) -> tuple[int, bytes]:
+def serve(kit: AgentPackage, machine: Machine) -> tuple[int, bytes]:
     """One agent from its request to its end: status, and what it streamed."""
     agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
     assert agent.stdin is not None
@@ -36,7 +36,7 @@ def serve(kit: Kit, machine: Machine) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_the_next_start_takes_away_what_a_killed_agent_left(
-    machine: Machine, kit: Kit, monkeypatch: pytest.MonkeyPatch, event: str
+    machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNALS", event)
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
@@ -54,7 +54,7 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
 
 
 def test_a_trial_after_a_killed_one_finds_the_knobs_as_they_were(
-    machine: Machine, kit: Kit, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is put back is what was there before the first agent, not what the killed one had set."""
     monkeypatch.setenv("FAKE_SIGNALS", "scope")

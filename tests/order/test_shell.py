@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import ShellOrder, order_to_json
+from pagecage.agent.protocol.request import ShellRequest, order_to_json
 from pagecage.hosts.agent_package import agent_bytes
-from pagecage.model.cage import Bucket, Burst, Cage
+from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.process import Process, spawn
 from tests.fake_host.machine import CAGE, Machine
@@ -29,7 +29,7 @@ class Terminal:
     def __init__(self, machine: Machine, cage: Cage = CAGE) -> None:
         agent = machine.root / "agent.pyz"
         agent.write_bytes(agent_bytes())
-        order = json.dumps(order_to_json(ShellOrder(cage, str(machine.data), str(machine.spool), False)))
+        order = json.dumps(order_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
         self._master, slave = pty.openpty()
         # setsid -c: the pty becomes the controlling terminal, as a terminal window's is.
         argv = ["setsid", "-cw", sys.executable, "-S", str(ON_FAKES), str(agent), str(machine.root), "shell", order]
@@ -76,7 +76,7 @@ def test_limits_are_shown_and_leaving_removes_them(machine: Machine) -> None:
 
 def test_credits_are_played_while_it_is_open(machine: Machine) -> None:
     base = {**CAGE.properties, "IOReadIOPSMax": 500}
-    burst = replace(CAGE, properties=base, burst=Burst("full", iops=Bucket(2000, 100_000)))
+    burst = replace(CAGE, properties=base, burst=BurstCredits("full", iops=CreditBucket(2000, 100_000)))
     terminal = Terminal(machine, burst)
     terminal.wait_for("removed when you leave")
     terminal.type(f"cat {machine.cgroups}/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli.run_options import Wishes
+from pagecage.cli.run_options import RunOptions
 from pagecage.cli.run_plan import choose_repeats, until_ci
 from pagecage.errors import PagecageError
-from pagecage.runner.campaign import Summary
+from pagecage.runner.campaign import RunSummary
 from pagecage.verdicts.median_interval import half_width
 from pagecage.verdicts.stopping import enough_blocks, too_wide
 from tests.order.test_campaign import THREE, Run
@@ -42,21 +42,21 @@ def steady(block: int, level: str) -> float:
 
 def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: Path) -> None:
     run = Stopping(tmp_path, steady)
-    assert run.go() == Summary(18, 0)
+    assert run.go() == RunSummary(18, 0)
     assert run.blocks() == [1, 2, 3, 4, 5, 6]
     assert len(run.agent_calls()) == 1
 
 
 def test_one_treatment_that_spreads_keeps_the_run_going(tmp_path: Path) -> None:
     run = Stopping(tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level))
-    assert run.go() == Summary(27, 0)
+    assert run.go() == RunSummary(27, 0)
     assert run.blocks() == list(range(1, 10))  # of nine values the interval leaves out the highest
     assert [len(call) for call in run.agent_calls()] == [18, 3, 3, 3]
 
 
 def test_the_bound_ends_what_never_becomes_narrow(tmp_path: Path) -> None:
     run = Stopping(tmp_path, lambda block, level: 10.0 + block if level == "c" else 10.0)
-    assert run.go() == Summary(36, 0)
+    assert run.go() == RunSummary(36, 0)
     last = run.folder.last_records()
     assert enough_blocks(run.plan.document, last) is None
     assert list(too_wide(run.plan.document, last)) == [("c",)]
@@ -71,7 +71,7 @@ def test_a_run_that_is_resumed_ends_at_the_same_block(tmp_path: Path) -> None:
         for record in kept[:count]:
             run.folder.append(record)
         assert len(run.folder.remaining(run.plan)) >= 27 - count
-        assert run.go() == Summary(27, 0)
+        assert run.go() == RunSummary(27, 0)
         assert {record.trial_id for record in run.records()} == {record.trial_id for record in kept}
 
 
@@ -80,13 +80,13 @@ def test_a_treatment_that_is_killed_each_time_does_not_hold_a_run_up(tmp_path: P
     killed = {t.trial_id: ["oom_killed"] for t in run.plan.trials if t.treatment["level"] == "a"}
     figures = {t.trial_id: {"read_seconds": 10.0} for t in run.plan.trials if t.treatment["level"] != "a"}
     run.tell({"figures": figures, **killed})
-    assert run.go() == Summary(18, 0)
+    assert run.go() == RunSummary(18, 0)
 
 
 def test_a_plan_without_the_rule_runs_as_it_stands(tmp_path: Path) -> None:
     run = Run(tmp_path, repeats=8)
     assert run.plan.document["until_ci"] is None
-    assert run.go() == Summary(24, 0)
+    assert run.go() == RunSummary(24, 0)
     assert len(run.agent_calls()) == 1
 
 
@@ -101,14 +101,14 @@ def test_half_widths(values: list[float], width: float | None) -> None:
 @pytest.mark.parametrize("text", ["5", "0%", "%", "-5%", "5 %%", "five%", "100%", "0.0%", ""])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(PagecageError, match="is no share"):
-        until_ci(Wishes(until_ci=text))
+        until_ci(RunOptions(until_ci=text))
 
 
 def test_the_bound_is_the_number_of_repeats() -> None:
-    assert until_ci(Wishes(until_ci="2.5%")) == pytest.approx(0.025)
-    assert choose_repeats(Wishes(until_ci="5%"), BASE, "smoke") == 30
-    assert choose_repeats(Wishes(until_ci="5%", max_repeats=9), BASE, "smoke") == 9
-    assert choose_repeats(Wishes(repeats=4), BASE, "smoke") == 4
-    for wrong in (Wishes(max_repeats=9), Wishes(until_ci="5%", repeats=4)):
+    assert until_ci(RunOptions(until_ci="2.5%")) == pytest.approx(0.025)
+    assert choose_repeats(RunOptions(until_ci="5%"), BASE, "smoke") == 30
+    assert choose_repeats(RunOptions(until_ci="5%", max_repeats=9), BASE, "smoke") == 9
+    assert choose_repeats(RunOptions(repeats=4), BASE, "smoke") == 4
+    for wrong in (RunOptions(max_repeats=9), RunOptions(until_ci="5%", repeats=4)):
         with pytest.raises(PagecageError, match="until-ci"):
             choose_repeats(wrong, BASE, "smoke")

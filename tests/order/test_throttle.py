@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagecage.hosts.agent_package import Kit, agent_bytes
+from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.record import Record, read_records
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
@@ -21,7 +21,7 @@ HELD = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
 def carry_out(machine: Machine, host: str) -> tuple[Record, list[str]]:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
-    kit = Kit(agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64)
+    kit = AgentPackage(agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64)
     trial = make_trial(driver="qemu-throttle", collectors=())
     plan = Plan("20261121T100000Z-throttle-vm", (trial,), {"fresh": "never", "experiment": "t", "harness": HARNESS})
     whole = replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []})

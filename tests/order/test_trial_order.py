@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.host_session import Bench
+from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.agent.session import run_trial
@@ -37,7 +37,7 @@ ORDER = [
 ]  # fmt: skip
 
 
-def carry_out(machine: Machine, trial: Trial, bench: Bench | None = None) -> Record:
+def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
     """Run one trial; its record as it stands in the host's file."""
     run_trial(bench or make_bench(machine, io.BytesIO(), trial), trial, 1)
     return list(read_records(machine.records))[-1]

@@ -11,13 +11,13 @@ import pytest
 from pagecage.agent import phases
 from pagecage.agent.host_session import sweep
 from pagecage.agent.system import facts
-from pagecage.agent.system.memory_reservation import MachineMemory
+from pagecage.agent.system.memory_reservation import MemoryReservation
 from pagecage.agent.system.page_cache import measure_residency
 from pagecage.agent.system.settings import DirtyLimits
 from pagecage.agent.system.systemd import Systemd
-from pagecage.agent.system.trial_storage import MadeStorage
+from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.errors import HostError
-from pagecage.model.trial import Step, Trial, Workload
+from pagecage.model.trial import SetupStep, Trial, Workload
 from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
 from tests.order.test_trial_order import carry_out
 
@@ -56,7 +56,7 @@ def test_one_file_that_is_not_there_is_told(machine: Machine, two: Trial) -> Non
 def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
     machine: Machine, where: str, unit: str
 ) -> None:
-    step = Step("loads.py", ("{file}",), where)
+    step = SetupStep("loads.py", ("{file}",), where)
     record = carry_out(machine, make_trial(cage=LIGHT, before=step, collectors=()))
     told = machine.told()
     assert record.outcome == "ok"
@@ -72,14 +72,14 @@ def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
 
 
 def test_a_sibling_slice_has_the_trials_limits(machine: Machine) -> None:
-    carry_out(machine, make_trial(cage=LIGHT, before=Step("loads.py", ("{file}",), "other"), collectors=()))
+    carry_out(machine, make_trial(cage=LIGHT, before=SetupStep("loads.py", ("{file}",), "other"), collectors=()))
     assert [line for line in machine.told() if "before.slice" in line and not line.startswith("scope")] == [
         f"set-property {UNIT}.before.slice", f"start {UNIT}.before.slice", f"stop {UNIT}.before.slice",
     ]  # fmt: skip
 
 
 def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
-    step = Step("loads.py", ("{file}",), "same")
+    step = SetupStep("loads.py", ("{file}",), "same")
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=()))
     assert record.outcome == "ok"
     assert record.cache["resident_bytes_before"] == DATASET.size_bytes
@@ -98,7 +98,7 @@ def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
     ],
 )
 def test_a_step_that_fails_starts_no_workload(machine: Machine, flag: str, outcome: str, word: str) -> None:
-    record = carry_out(machine, make_trial(cage=LIGHT, before=Step("loads.py", (flag,), "other"), collectors=()))
+    record = carry_out(machine, make_trial(cage=LIGHT, before=SetupStep("loads.py", (flag,), "other"), collectors=()))
     assert (record.outcome, record.phase) == (outcome, "before")
     assert word in (record.error or "")
     assert "workload ready" not in machine.told()
@@ -111,7 +111,7 @@ def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeyp
     make_dataset(other)
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     gone: list[Path] = []
-    monkeypatch.setattr(phases, "make_storage", lambda *_: MadeStorage(disk, other))
+    monkeypatch.setattr(phases, "make_storage", lambda *_: TrialStorage(disk, other))
     monkeypatch.setattr(phases, "remove_storage", gone.append)
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=()))
     assert record.outcome == "ok"
@@ -129,7 +129,7 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     other.mkdir()
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     asked: list[object] = []
-    monkeypatch.setattr(phases, "make_storage", lambda *told: asked.extend(told) or MadeStorage(disk, other))
+    monkeypatch.setattr(phases, "make_storage", lambda *told: asked.extend(told) or TrialStorage(disk, other))
     monkeypatch.setattr(phases, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
@@ -141,7 +141,7 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
 
 
 def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> MadeStorage:
+    def refuse(*_: object) -> TrialStorage:
         raise HostError("modprobe: FATAL: Module null_blk not found", "")
 
     monkeypatch.setattr(phases, "make_storage", refuse)
@@ -174,7 +174,7 @@ def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str
 
 def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phases, "OF_OURS", machine.root / "no-such-port")
-    monkeypatch.setattr(MachineMemory, "leave", lambda *_: pytest.fail("nothing may be taken"))
+    monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
     assert (record.outcome, record.phase) == ("requirement_missed", "memory")
     assert record.missed_requirements[0]["requirement"] == "machine_memory"
@@ -188,13 +188,13 @@ def test_memory_is_taken_before_the_cache_is_set_and_given_back(
     path.read_bytes()
     seen: list[str] = []
 
-    def leave(_: MachineMemory, wanted: int) -> dict[str, int]:
+    def leave(_: MemoryReservation, wanted: int) -> dict[str, int]:
         seen.append(f"leave {wanted} with {measure_residency(path).resident_bytes}")
         return {"requested_bytes": wanted, "available_bytes": wanted, "hugepages": 5, "hugepage_bytes": 2**21}
 
     monkeypatch.setattr(phases, "OF_OURS", machine.root)
-    monkeypatch.setattr(MachineMemory, "leave", leave)
-    monkeypatch.setattr(MachineMemory, "restore", lambda _: seen.append("restore") or [])
+    monkeypatch.setattr(MemoryReservation, "leave", leave)
+    monkeypatch.setattr(MemoryReservation, "restore", lambda _: seen.append("restore") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
     assert record.outcome == "ok"
     assert seen == [f"leave {2**28} with {DATASET.size_bytes}", "restore"]
@@ -239,7 +239,7 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
 
 
 def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MachineMemory, "restore", lambda _: ["memory told"])
+    monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory told"])
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits told"])
     monkeypatch.setattr("pagecage.agent.session.remove_storage", lambda spool: [f"disk in {spool.name}"])
     assert sweep(Systemd(False, 257), machine.spool) == ["memory told", "limits told", "disk in spool"]

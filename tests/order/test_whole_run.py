@@ -16,12 +16,12 @@ import pytest
 
 from pagecage.agent.protocol.request import request_to_json
 from pagecage.errors import HostError
-from pagecage.hosts.agent_package import Kit, agent_bytes
+from pagecage.hosts.agent_package import AgentPackage, agent_bytes
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset
 from pagecage.planning.plan import Plan, make_plan
 from pagecage.process import PIPE, spawn
-from pagecage.runner.campaign import Campaign, Summary
+from pagecage.runner.campaign import Campaign, RunSummary
 from pagecage.runner.run_folder import RunFolder
 from tests.fake_host.hosts import TestHost, on_fakes
 from tests.fake_host.machine import CAGE, DATASET, WORKLOADS, Machine, frames_of, make_request, make_trial
@@ -31,11 +31,11 @@ ONCE = replace(CHOICES, repeats=1)
 
 
 @pytest.fixture
-def kit(machine: Machine) -> Kit:
+def kit(machine: Machine) -> AgentPackage:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
     programs = shutil.copytree(WORKLOADS, machine.root / "programs", ignore=shutil.ignore_patterns("__pycache__"))
-    return Kit(agent, tuple(sorted(programs.glob("*.py"))), "0" * 64)
+    return AgentPackage(agent, tuple(sorted(programs.glob("*.py"))), "0" * 64)
 
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
@@ -53,21 +53,21 @@ def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmto
 class Whole:
     """A run of a plan by the real agent on the fake machine."""
 
-    def __init__(self, machine: Machine, kit: Kit, plan: Plan) -> None:
+    def __init__(self, machine: Machine, kit: AgentPackage, plan: Plan) -> None:
         self.machine, self.kit, self.plan = machine, kit, plan
         self.folder = RunFolder.create(machine.root / "runs", plan)
         self.host: TestHost = on_fakes(kit.agent, machine)
 
-    def go(self, listener: Any = lambda _: None) -> Summary:
+    def go(self, listener: Any = lambda _: None) -> RunSummary:
         return Campaign(self.host, self.plan, self.folder, self.kit, listener).run()
 
     def records(self) -> list[Record]:
         return list(read_records(self.folder.records_path))
 
 
-def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: Kit) -> None:
+def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: AgentPackage) -> None:
     whole = Whole(machine, kit, a_plan("good.py", "out_of_memory.py"))
-    assert whole.go() == Summary(2, 0)
+    assert whole.go() == RunSummary(2, 0)
     good, killed = whole.records()
     assert (good.outcome, killed.outcome) == ("ok", "oom_killed")
     assert set(good.traces) == {"sampler", "iostat", "sar", "vmtouch"}
@@ -80,7 +80,7 @@ def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: Kit) -> No
     assert facts["disk"]["maj_min"] == "259:7"
 
 
-def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machine: Machine, kit: Kit) -> None:
+def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machine: Machine, kit: AgentPackage) -> None:
     """SIGKILL lets nobody clean up: slice, limits, knobs, tools and traces are there until the next agent sweeps."""
     whole = Whole(machine, kit, a_plan("never_ends.py", "good.py"))
     left: list[str] = []
@@ -92,7 +92,7 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machin
             left.extend(machine.left())
             shutil.copy2(WORKLOADS / "good.py", machine.root / "programs/never_ends.py")
 
-    assert whole.go(kill) == Summary(2, 0)
+    assert whole.go(kill) == RunSummary(2, 0)
     assert any("pagecage-r1_0" in path for path in left)
     assert any("knobs.json" in path for path in left)
     assert any("children" in path for path in left)
@@ -103,7 +103,7 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machin
     assert machine.told().count("iostat ends") == 2  # the first was killed by the sweep, as it had lost its master
 
 
-def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: Kit) -> None:
+def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: AgentPackage) -> None:
     whole = Whole(machine, kit, a_plan("good.py", "never_ends.py", "good.py"))
 
     def interrupt(event: Mapping[str, Any]) -> None:
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: Kit) 
     assert len(whole.folder.remaining(whole.plan)) == 2
 
 
-def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: Kit) -> None:
+def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: AgentPackage) -> None:
     """The second is refused, and the first one's slice and workload live on."""
     first = Whole(machine, kit, a_plan("never_ends.py"))
     second = on_fakes(kit.agent, machine)
@@ -141,7 +141,7 @@ def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: Kit) -> None:
 
 
 @pytest.mark.parametrize("program", ["never_ends.py", "floods_for_ever.py"])
-def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: Kit, program: str) -> None:
+def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: AgentPackage, program: str) -> None:
     """kill -9 of the controller closes the agent's input: it cleans up, and its record stands on its host's disk."""
     host = on_fakes(kit.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
@@ -165,7 +165,7 @@ def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: Kit, progra
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[]\n", b'{"run_id": "cut'])
-def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: Kit, line: bytes) -> None:
+def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: AgentPackage, line: bytes) -> None:
     agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
@@ -179,7 +179,7 @@ def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: K
     assert machine.told() == []
 
 
-def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: Kit) -> None:
+def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: AgentPackage) -> None:
     host = on_fakes(kit.agent, machine)
     request = replace(make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
@@ -197,12 +197,12 @@ def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: Kit)
     assert frames[-1]["event"] == "error"
 
 
-def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: Kit) -> None:
+def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: AgentPackage) -> None:
     """The dataset is bigger than any disk: nothing is written, nothing is measured, the next trial runs."""
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
     whole = Whole(machine, kit, replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))))
-    assert whole.go() == Summary(1, 1)
+    assert whole.go() == RunSummary(1, 1)
     outcomes = {record.trial_id: record for record in whole.records()}
     assert outcomes[huge.trial_id].outcome == "not_prepared"
     assert "does not fit" in (outcomes[huge.trial_id].error or "")
@@ -212,18 +212,18 @@ def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: Kit) ->
     assert machine.left() == []
 
 
-def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, kit: Kit) -> None:
+def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, kit: AgentPackage) -> None:
     Whole(machine, kit, a_plan("good.py")).go()
     kept = {path.name for path in machine.spool.iterdir()} - {"bin", "agent.pyz", "lock", "children", "trials"}
     assert kept == {"20261121T100000Z-test-vm.jsonl"}
     assert not list((machine.spool / "trials").iterdir())
 
 
-def test_a_plan_can_name_a_program_that_is_not_there(machine: Machine, kit: Kit) -> None:
+def test_a_plan_can_name_a_program_that_is_not_there(machine: Machine, kit: AgentPackage) -> None:
     whole = Whole(machine, kit, a_plan("good.py"))
     (machine.spool / "bin").mkdir(parents=True)
     missing = Path("no_such_program.py")
     whole.plan = replace(whole.plan, trials=a_plan(missing.name).trials)
-    assert whole.go() == Summary(0, 1)
+    assert whole.go() == RunSummary(0, 1)
     assert {record.outcome for record in whole.records()} == {"failed"}
     assert machine.left() == []

@@ -12,7 +12,7 @@ from analysis.data.frames import trial_frame
 from analysis.data.hdr_histogram import decode
 from analysis.data.load import load_run
 from analysis.figures.latencies import latency_figures, latency_frame, rarity
-from analysis.figures.style import Look, looks
+from analysis.figures.style import TreatmentStyle, looks
 from pagecage.errors import PagecageError
 from tests.fixtures.records import START
 from tests.fixtures.runs import ROOT, build_run
@@ -20,7 +20,7 @@ from tests.fixtures.runs import ROOT, build_run
 HDR = (ROOT / "tests/fixtures/hdr-v2.b64").read_text().strip()
 """What Rust's hdrhistogram 7.6 wrote of the values 1000, 2000 ... 100,000,000, with three digits."""
 LOOK = {
-    name: Look(name, "#0072B2", "o", "-", name, 0, "cold") for name in ("quick", "slow")
+    name: TreatmentStyle(name, "#0072B2", "o", "-", name, 0, "cold") for name in ("quick", "slow")
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.__main__ import main
 from pagecage.bundle.pack import pack
-from pagecage.bundle.redact import Names, Redactor, names_in
+from pagecage.bundle.redact import Redactor, SensitiveNames, names_in
 from pagecage.bundle.unpack import unpack
 from pagecage.cli.bundle import bundle, render
 from pagecage.errors import PagecageError
@@ -85,7 +85,7 @@ def test_what_is_not_redacted_is_whole(run, tmp_path):
 def test_a_host_called_like_a_level_does_not_take_the_experiment_apart(name):
     plan = {"host": "vm", "definition": DEFINITION, "experiment": "constrained-random"}
     text = json.dumps({"hostname": name, "treatment": {"pattern": "random", "cage": "tenth"}, "user": "root db vm"})
-    redactor = Redactor(names_in([text], plan, Names(frozenset(), frozenset({name}))))
+    redactor = Redactor(names_in([text], plan, SensitiveNames(frozenset(), frozenset({name}))))
     data = json.loads(redactor.redact(text))
     assert data == {
         "hostname": "host-1", "treatment": {"pattern": "random", "cage": "tenth"}, "user": "root db vm",
@@ -93,7 +93,7 @@ def test_a_host_called_like_a_level_does_not_take_the_experiment_apart(name):
 
 
 def test_the_same_thing_gets_the_same_name_everywhere():
-    redactor = Redactor(Names(frozenset({"big-box"}), frozenset({"carol"})))
+    redactor = Redactor(SensitiveNames(frozenset({"big-box"}), frozenset({"carol"})))
     told = [redactor.redact(text) for text in ("big-box 10.1.1.1", "10.1.1.2", "10.1.1.1 big-box carol@big-box")]
     assert told == ["host-1 192.0.2.1", "192.0.2.2", "192.0.2.1 host-1 user@host-1"]
 

@@ -8,19 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.cache_proof import Look, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
+from pagecage.model.cache_proof import CacheCheck, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
 from pagecage.units import MIB, PAGE_BYTES
 
 FILES = 64 * MIB
 LAG = charge_lag_bytes(2)
 SPARE = tolerance_bytes(FILES)
 PAGES = FILES // PAGE_BYTES
-NOTHING = Look(0, 0, 0, 0, 0)
-FULL = Look(FILES, 0, 0, 0, 0)
+NOTHING = CacheCheck(0, 0, 0, 0, 0)
+FULL = CacheCheck(FILES, 0, 0, 0, 0)
 END = {"checksum": "7", "distinct_bytes": FILES}
 
 
-def cache(requested: str, start: Look, go: Look | None = None, end: Look | None = None, **more: Any) -> dict[str, Any]:
+def cache(
+    requested: str, start: CacheCheck, go: CacheCheck | None = None, end: CacheCheck | None = None, **more: Any
+) -> dict[str, Any]:
     """`cache` of a record with these looks."""
     looks = {"start": start, "go": go, "end": end}
     return {
@@ -43,9 +45,9 @@ def honest(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
     set_up, other = draw(pages()), draw(pages())
     first, again = draw(pages(0, PAGES - set_up // PAGE_BYTES)), draw(pages())
     dropped, late = draw(pages(0, (set_up + first) // PAGE_BYTES)), draw(pages(0, LAG // PAGE_BYTES))
-    go = Look(set_up, max(0, set_up - late), set_up, 0, 0)
+    go = CacheCheck(set_up, max(0, set_up - late), set_up, 0, 0)
     left = set_up + first - dropped
-    end = Look(left, max(0, left + other - late), set_up + first + again + other, dropped, 0)
+    end = CacheCheck(left, max(0, left + other - late), set_up + first + again + other, dropped, 0)
     came = draw(pages(0, left // PAGE_BYTES))
     return cache("cold", NOTHING, go, end, came_bytes=came), draw(pages(0, (set_up + first) // PAGE_BYTES))
 
@@ -71,7 +73,7 @@ def test_pages_that_nobody_of_the_trial_is_charged_for_are_another_processs(
 @given(read=pages(), short=pages(SPARE // PAGE_BYTES + 1))
 def test_what_the_disk_did_not_deliver_came_from_another_process(read: int, short: int) -> None:
     """However much of it is still there, and whoever is charged."""
-    end = Look(0, FILES, read, 0, 0)
+    end = CacheCheck(0, FILES, read, 0, 0)
     assert why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + SPARE) is None
     why = why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + short)
     assert why is not None
@@ -84,37 +86,37 @@ def test_what_the_disk_did_not_deliver_came_from_another_process(read: int, shor
 
 @given(pages(1))
 def test_one_page_before_the_program_starts_is_too_much(foreign: int) -> None:
-    why = why_broken(cache("cold", Look(foreign, 0, 0, 0, 0)))
+    why = why_broken(cache("cold", CacheCheck(foreign, 0, 0, 0, 0)))
     assert why is not None
     assert why.startswith("before the program started another process had read")
 
 
 @given(foreign=pages(1), read=st.just(0) | pages(1, 16), charged=pages(0, 16))
 def test_before_go_only_what_the_slice_itself_read_is_its_own(foreign: int, read: int, charged: int) -> None:
-    why = why_broken(cache("cold", NOTHING, Look(foreign, charged, read, 0, 0)))
+    why = why_broken(cache("cold", NOTHING, CacheCheck(foreign, charged, read, 0, 0)))
     assert (why is not None) == (foreign > (0 if read == 0 else max(read, charged) + SPARE + LAG))
 
 
 def test_read_ahead_that_waits_at_the_cap_is_charged_before_it_is_counted() -> None:
     """Of a whole file that was announced at the set-up, the first request has left the cap."""
-    assert why_broken(cache("cold", NOTHING, Look(FILES, FILES, 128 << 10, 0, 0))) is None
+    assert why_broken(cache("cold", NOTHING, CacheCheck(FILES, FILES, 128 << 10, 0, 0))) is None
 
 
 def test_a_step_in_a_sibling_slice_keeps_its_pages() -> None:
     step = {"resident_bytes_after": 20 * MIB}
-    start, end = Look(20 * MIB, 0, 0, 0, 0), Look(50 * MIB, 30 * MIB, 44 * MIB, 0, 0)
+    start, end = CacheCheck(20 * MIB, 0, 0, 0, 0), CacheCheck(50 * MIB, 30 * MIB, 44 * MIB, 0, 0)
     assert why_broken(cache("cold", start, start, end, step=step, came_bytes=30 * MIB), FILES) is None
-    more = Look(60 * MIB, 30 * MIB, 44 * MIB, 0, 0)
+    more = CacheCheck(60 * MIB, 30 * MIB, 44 * MIB, 0, 0)
     assert why_broken(cache("cold", start, start, more, step=step, came_bytes=30 * MIB), FILES) is not None
-    assert why_broken(cache("cold", Look(24 * MIB, 0, 0, 0, 0), step=step)) is not None
-    assert why_broken(cache("cold", Look(20 * MIB + SPARE, 0, 0, 0, 0), step=step)) is None
+    assert why_broken(cache("cold", CacheCheck(24 * MIB, 0, 0, 0, 0), step=step)) is not None
+    assert why_broken(cache("cold", CacheCheck(20 * MIB + SPARE, 0, 0, 0, 0), step=step)) is None
 
 
 @pytest.mark.parametrize("missing", ["charged_bytes", "read_bytes"])
 def test_what_a_kernel_does_not_tell_accuses_nobody(missing: str) -> None:
     """The other counter still does."""
-    start, go = (Look(0, 0, 0, 0, 0).to_json() | {missing: None} for _ in range(2))
-    end = Look(FILES, FILES, FILES, 0, 0).to_json() | {missing: None}
+    start, go = (CacheCheck(0, 0, 0, 0, 0).to_json() | {missing: None} for _ in range(2))
+    end = CacheCheck(FILES, FILES, FILES, 0, 0).to_json() | {missing: None}
     found = cache("cold", NOTHING, came_bytes=FILES) | {"start": start, "go": go, "end": end}
     assert why_broken(found, FILES) is None
     told = {"charged_bytes": "read_bytes", "read_bytes": "charged_bytes"}[missing]
@@ -122,13 +124,13 @@ def test_what_a_kernel_does_not_tell_accuses_nobody(missing: str) -> None:
 
 
 def test_a_kernel_that_tells_nothing_accuses_nobody() -> None:
-    silent = Look(FILES)
-    assert why_broken(cache("cold", Look(0), silent, silent, came_bytes=FILES), FILES) is None
+    silent = CacheCheck(FILES)
+    assert why_broken(cache("cold", CacheCheck(0), silent, silent, came_bytes=FILES), FILES) is None
 
 
 @given(pages())
 def test_a_resident_file_is_there_when_the_program_starts_and_at_go(gone: int) -> None:
-    short = Look(FILES - gone, 0, 0, 0, 0)
+    short = CacheCheck(FILES - gone, 0, 0, 0, 0)
     at_start, at_go = why_broken(cache("resident", short)), why_broken(cache("resident", FULL, short))
     assert ("left the page cache before the program started" in (at_start or "")) == (gone > SPARE)
     assert ("left the page cache before `go`" in (at_go or "")) == (gone > SPARE)
@@ -136,36 +138,36 @@ def test_a_resident_file_is_there_when_the_program_starts_and_at_go(gone: int) -
 
 def test_what_a_workload_drops_itself_is_its_own() -> None:
     """As vmtouch -e does, and pcread --fadvise dontneed, which says so; then it may read it again as well."""
-    gone, end = Look(0, 0, 0, 0, 0), Look(FILES, FILES, FILES, 0, 0)
+    gone, end = CacheCheck(0, 0, 0, 0, 0), CacheCheck(FILES, FILES, FILES, 0, 0)
     assert why_broken(cache("resident", FULL, gone, end, evicted_bytes=FILES), FILES) is None
     assert why_broken(cache("resident", FULL, gone, evicted_bytes=FILES // 2)) is not None
 
 
 def test_what_the_trials_own_limit_reclaims_of_its_own_pages_is_its_own() -> None:
     """Loaded by a step in the same slice, so that the slice is charged."""
-    start = Look(FILES, FILES, FILES, 0, 0)
-    go = Look(FILES - 8 * MIB, FILES - 8 * MIB, FILES, 8 * MIB, 0)
+    start = CacheCheck(FILES, FILES, FILES, 0, 0)
+    go = CacheCheck(FILES - 8 * MIB, FILES - 8 * MIB, FILES, 8 * MIB, 0)
     assert why_broken(cache("resident", start, go)) is None
     assert why_broken(cache("resident", FULL, go)) is not None, "the slice reclaims nothing of what others are charged"
 
 
-REREAD = Look(FILES, 30 * MIB, 30 * MIB, 0, 0)
+REREAD = CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 0)
 
 
 @pytest.mark.parametrize(
     ("end", "more", "asked", "broken"),
     [
         (REREAD, {}, FILES, True), (REREAD, {}, None, False), (REREAD, {"least_resident_bytes": MIB}, None, True),
-        (Look(FILES, 0, FILES, 0, 0), {}, FILES, False),  # direct reads leave it where it is
-        (Look(FILES, SPARE, SPARE, 0, 0), {}, FILES, False),
-        (Look(30 * MIB, 0, 0, 0, 0), {}, None, False),  # dropped when it was no more needed
-        (Look(30 * MIB, 0, 20 * MIB, 0, 0), {}, None, True),
-        (Look(FILES, 30 * MIB, 30 * MIB, 0, 30 * MIB), {}, FILES, False),  # the host was short of memory
-        (Look(FILES, 4 * MIB, 60 * MIB, 56 * MIB, 0), {}, FILES, True),  # a tight cage drops what it read itself
+        (CacheCheck(FILES, 0, FILES, 0, 0), {}, FILES, False),  # direct reads leave it where it is
+        (CacheCheck(FILES, SPARE, SPARE, 0, 0), {}, FILES, False),
+        (CacheCheck(30 * MIB, 0, 0, 0, 0), {}, None, False),  # dropped when it was no more needed
+        (CacheCheck(30 * MIB, 0, 20 * MIB, 0, 0), {}, None, True),
+        (CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 30 * MIB), {}, FILES, False),  # the host was short of memory
+        (CacheCheck(FILES, 4 * MIB, 60 * MIB, 56 * MIB, 0), {}, FILES, True),  # a tight cage drops what it read itself
     ],
 )  # fmt: skip
 def test_a_resident_file_that_had_to_be_read_again(
-    end: Look, more: dict[str, int], asked: int | None, broken: bool
+    end: CacheCheck, more: dict[str, int], asked: int | None, broken: bool
 ) -> None:
     why = why_broken(cache("resident", FULL, FULL, end, **more), asked)
     assert (why is not None) == broken, why

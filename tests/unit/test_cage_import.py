@@ -12,25 +12,25 @@ from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import PagecageError
 from pagecage.importers.formats import import_text
 from pagecage.importers.probe import Rounding
-from pagecage.importers.result import Imported, Picks
+from pagecage.importers.result import ImportResult, Selection
 from tests.tree import ROOT
 
 FOLDER = Path(__file__).parent.parent / "fixtures/imports"
 
 
-def read(text: str, *picks: str, digits: int = 2) -> Imported:
-    return import_text(text, "it", Picks(picks), Rounding(digits))
+def read(text: str, *picks: str, digits: int = 2) -> ImportResult:
+    return import_text(text, "it", Selection(picks), Rounding(digits))
 
 
-def fixture(name: str, *picks: str) -> Imported:
+def fixture(name: str, *picks: str) -> ImportResult:
     return read((FOLDER / name).read_text(), *picks)
 
 
-def limits(found: Imported) -> dict[str, Any]:
+def limits(found: ImportResult) -> dict[str, Any]:
     return {key: value for key, value in found.cage().items() if key != "about"}
 
 
-def lost(found: Imported) -> str:
+def lost(found: ImportResult) -> str:
     return "\n".join(f"{item.what}: {item.why}" for item in found.lost)
 
 
@@ -218,7 +218,7 @@ def test_a_probe() -> None:
     assert "burst" not in cage
 
 
-def probe_with(**changes: Any) -> Imported:
+def probe_with(**changes: Any) -> ImportResult:
     tree = json.loads((FOLDER / "probe.json").read_text())
     phases = {phase["name"]: phase for phase in tree["phases"]}
     tree["summary"] |= changes.pop("summary", {})

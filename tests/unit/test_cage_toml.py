@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pagecage.definitions.cage_file import CageFile, resolve_cage
 from pagecage.definitions.cage_writer import cage_to_toml
-from pagecage.model.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage, Latency, Volume
+from pagecage.model.cage import IO_MAX_KEY, BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
 
 counts = st.integers(1, 2**50)
 percents = st.integers(1, 2**31 - 1)
@@ -21,7 +21,7 @@ properties = st.fixed_dictionaries(
     optional={**dict.fromkeys((*IO_MAX_KEY, "MemoryMax"), counts), "CPUQuota": percents},
 )
 flags = st.none() | st.booleans()
-buckets = st.none() | st.builds(Bucket, st.integers(2**50 + 1, 2**51), counts)
+buckets = st.none() | st.builds(CreditBucket, st.integers(2**50 + 1, 2**51), counts)
 sources = st.fixed_dictionaries(dict.fromkeys(("title", "author", "date", "url"), words))
 cages = st.builds(
     Cage,
@@ -30,12 +30,12 @@ cages = st.builds(
     provenance=st.fixed_dictionaries({"about": words}, optional={"source": sources}),
     volume=st.none()
     | st.builds(
-        Volume, words, words, st.none() | counts, st.none() | counts, st.none() | counts, words,
+        CloudVolume, words, words, st.none() | counts, st.none() | counts, st.none() | counts, words,
         st.sampled_from([1.0, 0.1, 2.5]),
     ),
-    burst=st.none() | st.builds(Burst, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
-    accounting=st.none() | st.builds(Accounting, st.none() | counts, flags, flags),
-    latency=st.none() | st.builds(Latency, st.none() | counts, st.none() | counts),
+    burst=st.none() | st.builds(BurstCredits, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
+    accounting=st.none() | st.builds(IoAccounting, st.none() | counts, flags, flags),
+    latency=st.none() | st.builds(LatencyFloor, st.none() | counts, st.none() | counts),
 )  # fmt: skip
 
 
@@ -61,8 +61,8 @@ def test_the_file_is_as_a_person_would_write_it() -> None:
     cage = Cage(
         "x", {"IOReadBandwidthMax": 131_072_000, "IOReadIOPSMax": 3000, "MemorySwapMax": 0},
         {"about": 'a "small" disk', "source": {"title": "somewhere", "author": "", "date": "2023-05", "url": ""}},
-        Volume("aws", "gp3", 500 * 2**30, scale=0.1), Burst("half", Bucket(6000, 540_000)),
-        Accounting(2**18, True, None), Latency(1000, None),
+        CloudVolume("aws", "gp3", 500 * 2**30, scale=0.1), BurstCredits("half", CreditBucket(6000, 540_000)),
+        IoAccounting(2**18, True, None), LatencyFloor(1000, None),
     )  # fmt: skip
     assert cage_to_toml(cage, ["from a catalogue"]) == (
         '#:schema ../docs/schema/cage.schema.json\n# from a catalogue\nabout = "a \\"small\\" disk"\n'

@@ -11,13 +11,13 @@ from analysis.claims.kernel_trace import compare
 from analysis.claims.rules import judge_config, judge_figure
 from analysis.formatting import published_figure
 from analysis.response_units import base_of, in_unit, is_timely, scale_of
-from analysis.stats.intervals import Summary, ratio, ratio_of_ratios, summarise
+from analysis.stats.intervals import MedianSummary, ratio, ratio_of_ratios, summarise
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
 
 
 def holds(rule, published, measured, factor=2.0):
-    summary = measured if isinstance(measured, Summary) else summarise([measured])
+    summary = measured if isinstance(measured, MedianSummary) else summarise([measured])
     return judge_figure({"rule": rule, "published": published, "tolerance_factor": factor}, summary)[0]
 
 
@@ -66,8 +66,8 @@ def test_a_ratio_of_ratios_needs_four_sides(sides):
 
 
 def test_an_ordering_says_when_it_is_not_sure():
-    sure = Summary(3, 0.5, 0.4, 0.6, "range")
-    unsure = Summary(3, 0.9, 0.7, 1.3, "range")
+    sure = MedianSummary(3, 0.5, 0.4, 0.6, "range")
+    unsure = MedianSummary(3, 0.9, 0.7, 1.3, "range")
     claim = {"rule": "ordering", "published": "less", "tolerance_factor": 2.0}
     assert "overlap" not in judge_figure(claim, sure)[1]
     assert "overlap" in judge_figure(claim, unsure)[1]

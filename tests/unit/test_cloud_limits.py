@@ -9,11 +9,11 @@ from fractions import Fraction
 import pytest
 
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.formulas import Known, Provisioned, bounds
+from pagecage.cloud.formulas import FormulaInput, Provisioned, bounds
 from pagecage.cloud.instances import attached, find_instance
-from pagecage.cloud.offers import Instance, Provider, VolumeType
-from pagecage.cloud.volume_limits import Layer, Limits, phases, reachable
-from pagecage.cloud.volume_request import Order, volume_limits
+from pagecage.cloud.offers import InstanceType, Provider, VolumeType
+from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, phases, reachable
+from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.units import GIB, MIB
 from tests.tree import ROOT
 
@@ -22,12 +22,15 @@ with (ROOT / "tests/fixtures/cloud_limits.csv").open() as file:
     ROWS = list(csv.DictReader(file))
 # What a row's name says of the volume besides its type: the name's end -> type, and what was bought.
 AS_BOUGHT = {
-    "gp3-base": ("gp3", Order()),
-    "gp3-max-16k": ("gp3", Order(iops=Fraction(16000), throughput=Fraction(1000 * MIB))),
-    "hyperdisk-balanced-included-baseline": ("hyperdisk-balanced", Order()),
-    "hyperdisk-balanced-default": ("hyperdisk-balanced", Order(iops=Fraction(3600), throughput=Fraction(290 * MIB))),
-    "hyperdisk-throughput-180": ("hyperdisk-throughput", Order(throughput=Fraction(180 * MIB))),
-    "premium-ssd-v2-base": ("premium-ssd-v2", Order()),
+    "gp3-base": ("gp3", VolumeRequest()),
+    "gp3-max-16k": ("gp3", VolumeRequest(iops=Fraction(16000), throughput=Fraction(1000 * MIB))),
+    "hyperdisk-balanced-included-baseline": ("hyperdisk-balanced", VolumeRequest()),
+    "hyperdisk-balanced-default": (
+        "hyperdisk-balanced",
+        VolumeRequest(iops=Fraction(3600), throughput=Fraction(290 * MIB)),
+    ),
+    "hyperdisk-throughput-180": ("hyperdisk-throughput", VolumeRequest(throughput=Fraction(180 * MIB))),
+    "premium-ssd-v2-base": ("premium-ssd-v2", VolumeRequest()),
 }
 MACHINES = {
     "e2-medium": "e2-medium", "n2-2to7vcpu": "n2-standard-4", "n2-8to15vcpu": "n2-highmem-8",
@@ -39,34 +42,34 @@ def kind_of(provider: Provider, name: str) -> VolumeType:
     return next(kind for kind in provider.types if kind.type == name)
 
 
-def most_of(kind: VolumeType, size_bytes: int) -> Order:
+def most_of(kind: VolumeType, size_bytes: int) -> VolumeRequest:
     """The most that may be bought at this size."""
-    iops = bounds(kind.read_iops, Known(size_bytes))[1] if isinstance(kind.read_iops, Provisioned) else None
+    iops = bounds(kind.read_iops, FormulaInput(size_bytes))[1] if isinstance(kind.read_iops, Provisioned) else None
     throughput = None
     if isinstance(kind.read_throughput, Provisioned):
-        throughput = bounds(kind.read_throughput, Known(size_bytes, None, iops))[1]
-    return Order(size_bytes, iops, throughput)
+        throughput = bounds(kind.read_throughput, FormulaInput(size_bytes, None, iops))[1]
+    return VolumeRequest(size_bytes, iops, throughput)
 
 
-def ordered(provider: Provider, name: str, size_bytes: int) -> tuple[VolumeType, Order]:
+def ordered(provider: Provider, name: str, size_bytes: int) -> tuple[VolumeType, VolumeRequest]:
     """What a row's volume_type means."""
     if name in AS_BOUGHT:
         kind, bought = AS_BOUGHT[name]
-        return kind_of(provider, kind), Order(size_bytes, bought.iops, bought.throughput)
+        return kind_of(provider, kind), VolumeRequest(size_bytes, bought.iops, bought.throughput)
     base = re.sub(r"-(max|max-80k)$", "", name)
     if tier := re.fullmatch(r"(premium-ssd|standard-ssd|standard-hdd)-([PES]\d+)(-on-demand-burst)?", base):
         kind = kind_of(provider, f"{tier[1]}-on-demand" if tier[3] else tier[1])
         assert next(t.name for t in kind.tiers if t.size_bytes == size_bytes) == tier[2]
-        return kind, Order(size_bytes)
+        return kind, VolumeRequest(size_bytes)
     kind = kind_of(provider, base)
-    return kind, most_of(kind, size_bytes) if name != base or base == "pd-extreme" else Order(size_bytes)
+    return kind, most_of(kind, size_bytes) if name != base or base == "pd-extreme" else VolumeRequest(size_bytes)
 
 
-def limits_of(row: dict[str, str]) -> tuple[Limits, VolumeType | None, Instance | None]:
+def limits_of(row: dict[str, str]) -> tuple[VolumeLimits, VolumeType | None, InstanceType | None]:
     provider, name = PROVIDERS[row["provider"]], row["volume_type"]
     if name.startswith("instance:"):
         instance = find_instance(provider, provider.types[0], name.removeprefix("instance:"))
-        return attached(Limits(), instance), None, instance
+        return attached(VolumeLimits(), instance), None, instance
     name, _, machine = name.partition("@")
     kind, order = ordered(provider, name, int(float(row["size_gib"]) * GIB))
     volume = volume_limits(kind, order)
@@ -74,11 +77,11 @@ def limits_of(row: dict[str, str]) -> tuple[Limits, VolumeType | None, Instance 
     return (attached(volume, instance) if instance else volume), kind, instance
 
 
-def lasting(layers: tuple[Layer, ...]) -> Fraction:
+def lasting(layers: tuple[LimitLayer, ...]) -> Fraction:
     return min(layer.base for layer in layers)
 
 
-def bursting(layers: tuple[Layer, ...]) -> Fraction | None:
+def bursting(layers: tuple[LimitLayer, ...]) -> Fraction | None:
     rate = phases(layers)[0].rate
     return rate if any(layer.bursts for layer in layers) else None
 
@@ -111,7 +114,7 @@ def test_every_published_row_follows_from_the_catalogue(row: dict[str, str]) -> 
         assert instance.memory_bytes == float(row["size_gib"]) * GIB
 
 
-def check_burst(limits: Limits, row: dict[str, str]) -> None:
+def check_burst(limits: VolumeLimits, row: dict[str, str]) -> None:
     if not row["burst_seconds"]:
         assert bursting(limits.read_iops) is None
         assert bursting(limits.read_bandwidth) is None

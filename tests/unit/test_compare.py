@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from analysis.__main__ import main
 from analysis.data.load import load_run
 from analysis.stats.gates import judge_gate, parse_gate
-from analysis.stats.intervals import Summary
+from analysis.stats.intervals import MedianSummary
 from analysis.summaries.comparison import compare, load_sides, word_of
-from analysis.summaries.noise import Floor, noise_floor, twins
+from analysis.summaries.noise import NoiseFloor, noise_floor, twins
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
 from tests.unit.test_analysis_report import loads_of
@@ -82,8 +82,8 @@ def test_a_change_below_the_noise_floor_is_not_told_apart(folders, tmp_path):
      (0.05, (0.85, 0.95), "lower"), (0.12, (0.85, 0.95), "not told apart")],
 )  # fmt: skip
 def test_a_word_needs_both_the_interval_and_the_floor(share, ends, word):
-    assert word_of(Summary(9, sum(ends) / 2, *ends, "95 %"), Floor(share, "halves")) == word
-    assert word_of(Summary(2, sum(ends) / 2, *ends, "range"), Floor(share, "halves")) == "too few trials"
+    assert word_of(MedianSummary(9, sum(ends) / 2, *ends, "95 %"), NoiseFloor(share, "halves")) == word
+    assert word_of(MedianSummary(2, sum(ends) / 2, *ends, "range"), NoiseFloor(share, "halves")) == "too few trials"
 
 
 def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
@@ -237,10 +237,10 @@ def test_a_gate_on_what_no_trial_has_is_refused(folders):
 def test_a_gate_is_decided_exactly_where_its_interval_is_on_one_side(sign, percent, low, high):
     low, high = sorted((low, high))
     gate = parse_gate(f"x_seconds {sign} {percent:+}%")
-    verdict, _ = judge_gate(gate, Summary(9, (low + high) / 2, low, high, "95 %"))
+    verdict, _ = judge_gate(gate, MedianSummary(9, (low + high) / 2, low, high, "95 %"))
     beyond = [eval(f"{end} {sign} {1 + float(percent) / 100}") for end in (low, high)]
     assert verdict == {(True, True): "failed", (False, False): "passed"}.get(tuple(beyond), "undecided")
-    assert judge_gate(gate, Summary(2, 1, low, high, "range"))[0] == "undecided"
+    assert judge_gate(gate, MedianSummary(2, 1, low, high, "range"))[0] == "undecided"
     assert judge_gate(gate, None)[0] == "undecided"
 
 

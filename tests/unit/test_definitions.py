@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError, nearest
-from pagecage.model.cage import Accounting, Bucket, Burst, Latency, Volume
+from pagecage.model.cage import BurstCredits, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.planning.treatments import treatments
 from tests.tree import ROOT
 
@@ -125,10 +125,10 @@ def test_what_a_cloud_does_besides_is_carried(top: Path) -> None:
     (top / "cgroups/cloud.toml").write_text(VOLUME)
     cage = definitions(top).cage("cloud", None)
     assert cage.properties == {"IOReadBandwidthMax": 125 * 2**20, "IOReadIOPSMax": 1500, "MemorySwapMax": 0}
-    assert cage.volume == Volume("aws", "gp2", 500 * 2**30, None, 250 * 2**20, "m7i.large", 0.5)
-    assert cage.burst == Burst("full", Bucket(3000, 5_400_000), Bucket(250 * 2**20, 2**40))
-    assert cage.accounting == Accounting(256 * 2**10, True, None)
-    assert cage.latency == Latency(1000, None)
+    assert cage.volume == CloudVolume("aws", "gp2", 500 * 2**30, None, 250 * 2**20, "m7i.large", 0.5)
+    assert cage.burst == BurstCredits("full", CreditBucket(3000, 5_400_000), CreditBucket(250 * 2**20, 2**40))
+    assert cage.accounting == IoAccounting(256 * 2**10, True, None)
+    assert cage.latency == LatencyFloor(1000, None)
     assert cage.provenance["about"] == "a volume"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.definitions.reader import known_programs
-from pagecage.model.trial import Step, Workload
+from pagecage.model.trial import SetupStep, Workload
 from tests.unit.test_definitions import EXPERIMENT, definitions, refusal, top
 
 __all__ = ["top"]  # a fixture
@@ -36,7 +36,7 @@ machine_memory_bytes = { dataset_fraction = 0.5 }"""),
     )
     random = told.levels["pattern"]["random"]
     assert random.workload == Workload("fio", ("rw=randread", "offset_increment=25%"), "fio")
-    assert random.before == Step("pcread", ("--file", "{file}"), "other")
+    assert random.before == SetupStep("pcread", ("--file", "{file}"), "other")
     assert (random.storage, random.storage_latency_us, random.machine_memory_fraction) == ("dm_delay", 8000, 0.5)
     assert told.programs() == {"pcread"}
 

@@ -13,7 +13,7 @@ import pytest
 
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import agent_bytes, make_kit, require_programs
-from pagecage.model.trial import Step
+from pagecage.model.trial import SetupStep
 from pagecage.process import run
 from tests.fake_host.machine import make_trial
 from tests.tree import ROOT
@@ -94,7 +94,7 @@ def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
         require_programs(kit, [read, replace(read, workload=replace(read.workload, program="pcscan"))])
     assert caught.value.hint == "make build"
     with pytest.raises(HostError, match="fill, pcgen are not built"):
-        require_programs(kit, [replace(read, dataset=made.dataset, before=Step("fill", ()))])
+        require_programs(kit, [replace(read, dataset=made.dataset, before=SetupStep("fill", ()))])
     require_programs(kit, [replace(read, workload=replace(read.workload, program="/usr/bin/grep", kind="command"))])
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pagecage.errors import HostError, PagecageError
-from pagecage.hosts.host import HostNeed
+from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.local import LocalHost
 from pagecage.process import run, spawn
 from tests.unit.test_requirements import FIT
 
-NEED = HostNeed(2**31, 2**20)
+NEED = ResourceNeeds(2**31, 2**20)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
-from pagecage.model.trial import Step, Workload
-from pagecage.planning.plan import Choices, Plan, blocks, make_plan, make_trials, plan_from_json, plan_to_json
+from pagecage.model.trial import SetupStep, Workload
+from pagecage.planning.plan import Plan, PlanOptions, blocks, make_plan, make_trials, plan_from_json, plan_to_json
 from pagecage.planning.treatments import covering, selected, treatments
 from pagecage.runner.campaign import need_of
 
@@ -24,7 +24,7 @@ BASE = Experiment(
     min_memory_bytes=0, response="read_seconds", repeats=3, fresh="never", read_ahead_kb=128, collectors=("iostat",),
     factors={}, levels={}, exclude=(), sizes=SIZES, claims=(), definition_sha256="0" * 64, definition={"question": "?"},
 )  # fmt: skip
-CHOICES = Choices("smoke", "asked for", 2, 7, "vm", "never")
+CHOICES = PlanOptions("smoke", "asked for", 2, 7, "vm", "never")
 HARNESS = {"version": "0", "git_revision": None, "git_dirty": None}
 CAGES = {name: Cage(name, {"MemoryMax": 4096}) for name in ("uncaged", "tenth", "tight")}
 level_names = st.text(min_size=1, max_size=12)
@@ -36,7 +36,7 @@ experiments = st.builds(replace, st.just(BASE), factors=factor_tables)
 choices = st.builds(replace, st.just(CHOICES), repeats=st.integers(1, 4), seed=st.integers(0, 2**32))
 
 
-def plan_of(experiment: Experiment = BASE, wanted: Choices = CHOICES) -> Plan:
+def plan_of(experiment: Experiment = BASE, wanted: PlanOptions = CHOICES) -> Plan:
     return make_plan("20261121T100000Z-test-vm", experiment, CAGES, wanted, "pagecage run test", HARNESS)
 
 
@@ -48,7 +48,7 @@ def count_of(experiment: Experiment) -> int:
 
 
 @given(experiments, choices)
-def test_every_block_holds_every_treatment_once(experiment: Experiment, wanted: Choices) -> None:
+def test_every_block_holds_every_treatment_once(experiment: Experiment, wanted: PlanOptions) -> None:
     trials = make_trials(experiment, CAGES, wanted)
     expected = sorted(json.dumps(t) for t in treatments(experiment))
     assert len(expected) == count_of(experiment)
@@ -61,7 +61,7 @@ def test_every_block_holds_every_treatment_once(experiment: Experiment, wanted: 
 
 
 @given(experiments, choices)
-def test_one_seed_is_one_order(experiment: Experiment, wanted: Choices) -> None:
+def test_one_seed_is_one_order(experiment: Experiment, wanted: PlanOptions) -> None:
     assert make_trials(experiment, CAGES, wanted) == make_trials(experiment, CAGES, wanted)
 
 
@@ -78,7 +78,7 @@ def test_blocks_are_shuffled_each_for_itself() -> None:
 
 
 @given(experiments, choices)
-def test_names_are_unique_and_fit_a_unit(experiment: Experiment, wanted: Choices) -> None:
+def test_names_are_unique_and_fit_a_unit(experiment: Experiment, wanted: PlanOptions) -> None:
     names = [trial.trial_id for trial in make_trials(experiment, CAGES, wanted)]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[a-z0-9_]{1,120}", name) for name in names)
@@ -136,7 +136,7 @@ def test_a_timeout_leaves_room_beside_the_measured_part() -> None:
 
 
 @given(experiments, choices)
-def test_a_plan_travels_unchanged_and_keeps_its_hash(experiment: Experiment, wanted: Choices) -> None:
+def test_a_plan_travels_unchanged_and_keeps_its_hash(experiment: Experiment, wanted: PlanOptions) -> None:
     plan = plan_of(experiment, wanted)
     written = json.loads(json.dumps(plan_to_json(plan)))
     back = plan_from_json(written)
@@ -152,7 +152,7 @@ def test_a_change_anywhere_changes_the_hash(key: str) -> None:
 
 
 @given(experiments, choices)
-def test_groups_are_what_shares_a_machine_state(experiment: Experiment, wanted: Choices) -> None:
+def test_groups_are_what_shares_a_machine_state(experiment: Experiment, wanted: PlanOptions) -> None:
     trials = make_trials(experiment, CAGES, wanted)
     for fresh, count in (("never", 1), ("run", 1), ("block", wanted.repeats), ("trial", len(trials))):
         groups = blocks(trials, fresh)
@@ -206,7 +206,7 @@ def test_a_levels_workload_replaces_the_experiments_and_all_arguments_follow_it(
 
 
 def test_a_level_brings_a_step_a_storage_and_the_machines_memory() -> None:
-    step = Step("pcread", ("--file", "{file}"), "other")
+    step = SetupStep("pcread", ("--file", "{file}"), "other")
     levels = {
         "a": {"x": Level(before=step, storage="null_blk", storage_latency_us=500, machine_memory_fraction=1.5)},
         "b": {"y": Level()},

@@ -13,9 +13,9 @@ from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage
-from pagecage.model.trial import Command, command_from_json, command_to_json, trial_from_json, trial_to_json
-from pagecage.planning.plan import Choices, make_trials
-from pagecage.planning.replay import Replay, make_experiment
+from pagecage.model.trial import CommandSpec, command_from_json, command_to_json, trial_from_json, trial_to_json
+from pagecage.planning.plan import PlanOptions, make_trials
+from pagecage.planning.replay import ReplaySpec, make_experiment
 from pagecage.process import run
 from pagecage.runner.shared_libraries import carried_program, parse_ldd
 from pagecage.runner.uploads import carried_from_json, carried_to_json, make_carried, on_host, translated
@@ -44,8 +44,10 @@ smoke = {}
 """
 
 
-def replay(*typed: str, cages: tuple[str, ...] = ("uncaged", "customer"), command: Command | None = None) -> Replay:
-    return Replay(typed, typed, command or Command(), cages, "cold", ("iostat",))
+def replay(
+    *typed: str, cages: tuple[str, ...] = ("uncaged", "customer"), command: CommandSpec | None = None
+) -> ReplaySpec:
+    return ReplaySpec(typed, typed, command or CommandSpec(), cages, "cold", ("iostat",))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_its_time_is_told_beside_the_controls() -> None:
 
 
 def test_until_it_serves() -> None:
-    made = make_experiment(replay("server", command=Command(ready_port=80)))
+    made = make_experiment(replay("server", command=CommandSpec(ready_port=80)))
     assert made.response == "ready_seconds"
     assert {finding["response"] for finding in made.definition["findings"]} == {"ready_seconds"}
 
@@ -78,13 +80,13 @@ def test_equal_replays_have_equal_hashes() -> None:
 
 
 commands = st.builds(
-    Command, st.lists(st.text()).map(tuple), st.none() | st.text(), st.none() | st.integers(1, 65535),
+    CommandSpec, st.lists(st.text()).map(tuple), st.none() | st.text(), st.none() | st.integers(1, 65535),
     st.none() | st.floats(1, 1e6), st.none() | st.text(), st.booleans(), st.booleans(), st.booleans(),
 )  # fmt: skip
 
 
 @given(st.none() | commands)
-def test_a_command_travels_whole(command: Command | None) -> None:
+def test_a_command_travels_whole(command: CommandSpec | None) -> None:
     assert command_from_json(command_to_json(command)) == command
 
 
@@ -203,7 +205,9 @@ class TestDefinition:
         (tmp_path / "cgroups").mkdir()
         (tmp_path / "cgroups/uncaged.toml").write_text('about = "no limits"\n')
         experiment = Definitions(tmp_path, []).experiment("own")
-        [trial] = make_trials(experiment, {"uncaged": Cage("uncaged", {})}, Choices("full", "", 1, 1, "vm", "never"))
-        assert trial.workload.command == Command(("{data_dir}/x",), "^ready", None, 7.5)
+        [trial] = make_trials(
+            experiment, {"uncaged": Cage("uncaged", {})}, PlanOptions("full", "", 1, 1, "vm", "never")
+        )
+        assert trial.workload.command == CommandSpec(("{data_dir}/x",), "^ready", None, 7.5)
         assert trial.timeout_seconds == 7.5
         assert trial_from_json(trial_to_json(trial)) == trial

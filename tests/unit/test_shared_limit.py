@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.limits.limit_meters import Meter, meters
-from pagecage.model.cage import Accounting, Bucket, Burst, Cage
+from pagecage.agent.limits.limit_meters import LimitMeter, meters
+from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
 from pagecage.model.rate_limits import PARTS, filled, less_debt, split
 
 LIMIT, TICK = 400, 0.1
-COMBINED = Accounting(None, None, True)
+COMBINED = IoAccounting(None, None, True)
 BOTH = {"IOReadIOPSMax": LIMIT, "IOWriteIOPSMax": LIMIT}
 
 
-def meter_of(**more: object) -> Meter:
+def meter_of(**more: object) -> LimitMeter:
     [meter] = meters(Cage("c", BOTH, accounting=COMBINED, **more))  # type: ignore[arg-type]
     return meter
 
 
-def driven(meter: Meter, seconds: float, reads: float, writes: float) -> dict[str, float]:
+def driven(meter: LimitMeter, seconds: float, reads: float, writes: float) -> dict[str, float]:
     """What goes through a second of each, under caps that hold exactly, in the last half of the time."""
     through = {"rios": 0.0, "wios": 0.0}
     ticks = round(seconds / TICK)
@@ -57,7 +57,7 @@ def test_both_together_keep_to_the_limit(reads: float, writes: float):
 
 
 def test_a_burst_is_shared_too_until_it_is_drained():
-    meter = meter_of(burst=Burst("full", iops=Bucket(4000, 20_000)))
+    meter = meter_of(burst=BurstCredits("full", iops=CreditBucket(4000, 20_000)))
     assert sum(driven(meter, 4, reads=9000, writes=9000).values()) == pytest.approx(4000, rel=0.05)
     assert sum(driven(meter, 20, reads=9000, writes=9000).values()) == pytest.approx(LIMIT, rel=0.05)
 
@@ -75,7 +75,7 @@ def test_what_is_not_shared_is_not_played():
 
 
 def test_caps_between_base_and_burst_are_those_that_the_kernel_tells_apart():
-    meter = Meter("iops", {"IOReadIOPSMax": "rios"}, filled(35, 300, 10, "half"))
+    meter = LimitMeter("iops", {"IOReadIOPSMax": "rios"}, filled(35, 300, 10, "half"))
     assert (meter.bucket.cap, meter.wanted()) == (44, {"IOReadIOPSMax": 40})
     meter.charge({"rios": 4}, 0.0)
     assert (meter.bucket.cap, meter.wanted()) == (35, {"IOReadIOPSMax": 35})

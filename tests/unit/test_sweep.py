@@ -13,9 +13,9 @@ from analysis.summaries.sweeps import rows, sentences, sweep_of
 from analysis.views.notebook import Results
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
-from pagecage.model.cage import UNCAGED, Bucket, Burst, Cage
+from pagecage.model.cage import UNCAGED, BurstCredits, Cage, CreditBucket
 from pagecage.model.record import append_record
-from pagecage.planning.plan import Choices, make_plan, plan_to_json
+from pagecage.planning.plan import PlanOptions, make_plan, plan_to_json
 from pagecage.planning.sweep import cages_of, parse_vary, swept
 from tests.fixtures.stored import stored
 from tests.tree import ROOT
@@ -63,7 +63,7 @@ def test_what_cannot_be_varied_is_a_sentence_with_its_mend(text, word):
 
 
 def test_a_base_above_its_burst_is_refused():
-    bursting = replace(TENTH, burst=Burst("full", iops=Bucket(1000, 18_000)))
+    bursting = replace(TENTH, burst=BurstCredits("full", iops=CreditBucket(1000, 18_000)))
     with pytest.raises(PagecageError, match="no less than the burst rate 1000"):
         cages_of(bursting, parse_vary("IOReadIOPSMax=500,1000", bursting))
     assert len(cages_of(bursting, parse_vary("IOReadBandwidthMax=20MB,40MB", bursting))) == 2
@@ -79,7 +79,7 @@ def test_every_value_is_a_cage_that_differs_in_nothing_else():
 def plan_of(experiment, vary="IOReadIOPSMax=250,1000,2000"):
     varied = parse_vary(vary, TENTH)
     one = swept(experiment, "tenth", varied, CHOSEN)
-    choices = Choices("smoke", "asked for", 1, 7, "vm", "never")
+    choices = PlanOptions("smoke", "asked for", 1, 7, "vm", "never")
     plan = make_plan(
         "20261121T170000Z-sweep", one, cages_of(TENTH, varied), choices, "pagecage sweep", {"version": "0"}
     )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pagecage.cli.execution import require_same_definition
-from pagecage.cli.replay_plan import ReplayWishes
-from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
+from pagecage.cli.replay_plan import ReplayOptions
+from pagecage.cli.sweep_plan import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.planning.plan import Plan
@@ -25,12 +25,12 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
-def asked(*what: str, base: str = "customer-tenth", vary: str = VARY, **more: Any) -> SweepWishes:
+def asked(*what: str, base: str = "customer-tenth", vary: str = VARY, **more: Any) -> SweepOptions:
     shared = {"host": "local", "seed": 3, **more.pop("replay", {})}
-    return SweepWishes(base, what, vary, ExperimentWishes(**more), ReplayWishes(**shared))
+    return SweepOptions(base, what, vary, ExperimentOptions(**more), ReplayOptions(**shared))
 
 
-def plan_of(wishes: SweepWishes, *, command: bool = False) -> Plan:
+def plan_of(wishes: SweepOptions, *, command: bool = False) -> Plan:
     made = plan_of_command if command else plan_of_experiment
     return made(wishes, "pagecage sweep", lambda _: None)[0]
 
@@ -84,7 +84,7 @@ def test_a_command_under_each_value(tmp_path: Any) -> None:
         (asked(), True, "there is no command"),
     ],
 )
-def test_what_is_refused_is_a_sentence_with_its_mend(wishes: SweepWishes, command: bool, word: str) -> None:
+def test_what_is_refused_is_a_sentence_with_its_mend(wishes: SweepOptions, command: bool, word: str) -> None:
     with pytest.raises(PagecageError, match=word) as caught:
         plan_of(wishes, command=command)
     assert (caught.value.exit_code, bool(caught.value.hint)) == (2, True)

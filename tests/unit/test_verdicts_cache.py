@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.model.cache_proof import Look
+from pagecage.model.cache_proof import CacheCheck
 from pagecage.model.record import Record, record_from_json
 from pagecage.units import MIB
 from pagecage.verdicts.conditions import judge_cache_state
@@ -17,9 +17,9 @@ from pagecage.verdicts.evaluate import judge
 from tests.fixtures.records import DISK, FILE_BYTES, make_record, plain_record
 from tests.fixtures.small_runs import FOLDER, NAMES
 
-NOTHING = Look(0, 0, 0, 0, 0).to_json()
+NOTHING = CacheCheck(0, 0, 0, 0, 0).to_json()
 HONEST = {"start": NOTHING, "go": NOTHING, "charge_lag_bytes": MIB}
-ALL_READ = Look(FILE_BYTES, FILE_BYTES, FILE_BYTES, 0, 0).to_json()
+ALL_READ = CacheCheck(FILE_BYTES, FILE_BYTES, FILE_BYTES, 0, 0).to_json()
 
 
 def stored_records(name: str) -> list[dict[str, Any]]:
@@ -76,8 +76,11 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("looks", "says"),
     [
-        ({"start": Look(4096, 0, 0, 0, 0).to_json()}, "before the program started another process had read 4 KiB"),
-        ({"go": Look(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go` another process had read 8 MiB"),
+        (
+            {"start": CacheCheck(4096, 0, 0, 0, 0).to_json()},
+            "before the program started another process had read 4 KiB",
+        ),
+        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go` another process had read 8 MiB"),
         ({"end": ALL_READ | {"charged_bytes": 0}, "came_bytes": 0}, "another process has read 128 MiB"),
         ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files came into the page"),
     ],

@@ -4,18 +4,18 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.vm.cache import Cache, keep_newest
-from pagecage.hosts.vm.image import Image, bootstrap_argv, ensure_image, pack, shared_folder
-from pagecage.hosts.vm.image_recipe import Recipe
+from pagecage.hosts.vm.cache import GuestCache, keep_newest
+from pagecage.hosts.vm.image import GuestImage, bootstrap_argv, ensure_image, pack, shared_folder
+from pagecage.hosts.vm.image_recipe import ImageRecipe
 from pagecage.hosts.vm.prerequisites import require_room, require_tools
 from pagecage.units import MIB
 
-RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
+RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Cache:
-    cache = Cache(tmp_path / "vm")
+def cache(tmp_path: Path) -> GuestCache:
+    cache = GuestCache(tmp_path / "vm")
     cache.make()
     return cache
 
@@ -27,7 +27,7 @@ def install(directory: Path, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
-def fail_with(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str) -> str:
+def fail_with(cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complaint: str) -> str:
     programs = tmp_path / "bin"
     programs.mkdir()
     install(programs, "mmdebstrap", f"echo half; echo '{complaint}' >&2; exit 1")
@@ -38,7 +38,7 @@ def fail_with(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, com
 
 
 def test_failed_build_leaves_nothing_that_looks_whole(
-    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = fail_with(cache, tmp_path, monkeypatch, "E: no such suite")
     assert "E: no such suite" in said
@@ -47,31 +47,31 @@ def test_failed_build_leaves_nothing_that_looks_whole(
     assert not list(cache.images.iterdir())
 
 
-def test_missing_subordinate_ids_are_named(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_subordinate_ids_are_named(cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = fail_with(cache, tmp_path, monkeypatch, "E: newuidmap: write failed")
     assert "subordinate user ids" in said
     assert "make setup" in said
 
 
-def test_a_finished_image_is_not_built_again(cache: Cache) -> None:
+def test_a_finished_image_is_not_built_again(cache: GuestCache) -> None:
     (cache.images / RECIPE.key).mkdir()
     steps: list[str] = []
     assert ensure_image(cache, RECIPE, steps.append).key == RECIPE.key
     assert not steps
 
 
-def image_with_a_hole(directory: Path) -> Image:
+def image_with_a_hole(directory: Path) -> GuestImage:
     directory.mkdir()
     for name in ("vmlinuz", "initrd.img", "known_hosts", "id_ed25519"):
         (directory / name).write_text(name)
     with (directory / "root.img").open("wb") as disk:
         disk.write(b"root" * 1000)
         disk.truncate(64 * MIB)
-    return Image(directory)
+    return GuestImage(directory)
 
 
 def test_a_packed_image_is_unpacked_instead_of_made(
-    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: GuestCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = image_with_a_hole(tmp_path / "made")
     packed = tmp_path / "checkout/build/guest" / RECIPE.key

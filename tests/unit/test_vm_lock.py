@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import PagecageError
-from pagecage.hosts.vm.cache import Lock, is_held, read_holder
+from pagecage.hosts.vm.cache import CacheLock, is_held, read_holder
 from pagecage.process import PIPE, Process, spawn
 
 HOLD = """
@@ -30,7 +30,7 @@ def test_who_comes_second_is_told_at_once_who_came_first(tmp_path: Path) -> None
     other = holder(path)
     try:
         with pytest.raises(PagecageError, match=f"in use by process {other.pid} since") as caught:
-            Lock(path).acquire()
+            CacheLock(path).acquire()
         assert f"kill -INT {other.pid}" in caught.value.hint
         assert is_held(path)
     finally:
@@ -44,7 +44,7 @@ def test_a_killed_owner_holds_nothing(tmp_path: Path) -> None:
     other.kill()
     other.communicate()
     assert not is_held(path)
-    lock = Lock(path)
+    lock = CacheLock(path)
     lock.acquire()
     assert is_held(path)
     lock.release()
@@ -53,7 +53,7 @@ def test_a_killed_owner_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_the_owner_may_ask_again(tmp_path: Path) -> None:
-    lock = Lock(tmp_path / "lock")
+    lock = CacheLock(tmp_path / "lock")
     lock.acquire()
     lock.acquire()
     lock.release()

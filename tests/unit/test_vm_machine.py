@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.host import HostNeed
+from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.acceleration import refused
-from pagecage.hosts.vm.image import Image
-from pagecage.hosts.vm.machine import Acceleration, Machine, machine_for, qemu_argv
+from pagecage.hosts.vm.image import GuestImage
+from pagecage.hosts.vm.machine import Acceleration, GuestMachine, machine_for, qemu_argv
 from pagecage.hosts.vm.qmp import parse_forwarded_port
 from pagecage.units import GIB, MIB
 
 TCG = Acceleration("tcg", "max", "7.2.22")
-MACHINE = Machine("x86_64", 2 * GIB, 2, TCG)
+MACHINE = GuestMachine("x86_64", 2 * GIB, 2, TCG)
 USERNET = """Hub -1 (net):
   Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ
   TCP[ESTABLISHED]   21       127.0.0.1 40017      10.0.2.15    22     0     0
@@ -21,15 +21,15 @@ USERNET = """Hub -1 (net):
 
 
 def test_memory_follows_the_need_in_steps() -> None:
-    assert machine_for(HostNeed(0, 0), TCG).memory_bytes == 2 * GIB
-    assert machine_for(HostNeed(2 * GIB + 1, 0), TCG).memory_bytes == 2 * GIB + 256 * MIB
-    assert machine_for(HostNeed(10 * GIB, 0), TCG).memory_bytes == 10 * GIB
+    assert machine_for(ResourceNeeds(0, 0), TCG).memory_bytes == 2 * GIB
+    assert machine_for(ResourceNeeds(2 * GIB + 1, 0), TCG).memory_bytes == 2 * GIB + 256 * MIB
+    assert machine_for(ResourceNeeds(10 * GIB, 0), TCG).memory_bytes == 10 * GIB
 
 
 def test_a_guest_has_the_processors_that_it_is_made_with() -> None:
-    assert machine_for(HostNeed(0, 0), TCG).cpus == 2
-    one = machine_for(HostNeed(0, 0), TCG, 1)
-    words = qemu_argv(one, Image(Path("i")), Path("d"), Path("s"), Path("c"))
+    assert machine_for(ResourceNeeds(0, 0), TCG).cpus == 2
+    one = machine_for(ResourceNeeds(0, 0), TCG, 1)
+    words = qemu_argv(one, GuestImage(Path("i")), Path("d"), Path("s"), Path("c"))
     assert words[words.index("-smp") + 1] == "1"
 
 
@@ -44,13 +44,13 @@ def test_a_guest_has_the_processors_that_it_is_made_with() -> None:
         replace(MACHINE, acceleration=replace(TCG, qemu_version="10.0.3")),
     ],
 )
-def test_a_saved_state_fits_one_machine_only(other: Machine) -> None:
+def test_a_saved_state_fits_one_machine_only(other: GuestMachine) -> None:
     assert other.key_parts() != MACHINE.key_parts()
     assert replace(MACHINE).key_parts() == MACHINE.key_parts()
 
 
 def argv() -> list[str]:
-    return qemu_argv(MACHINE, Image(Path("/i,1")), Path("/d,2/disk.qcow2"), Path("/s"), Path("/c"))
+    return qemu_argv(MACHINE, GuestImage(Path("/i,1")), Path("/d,2/disk.qcow2"), Path("/s"), Path("/c"))
 
 
 def test_the_guest_reaches_nothing_and_is_reached_on_loopback_only() -> None:

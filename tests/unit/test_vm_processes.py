@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.running_guest import GuestRecord, read_guest, sweep, write_guest
+from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, sweep, write_guest
 from pagecage.process import Process, ProcessId, end, identify, is_alive, spawn, stat_fields
 
 
@@ -19,16 +19,16 @@ def sleeper() -> Iterator[Process[bytes]]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Cache:
-    cache = Cache(tmp_path)
+def cache(tmp_path: Path) -> GuestCache:
+    cache = GuestCache(tmp_path)
     cache.make()
     return cache
 
 
-def record_of(process: Process[bytes], *, kept: bool) -> GuestRecord:
+def record_of(process: Process[bytes], *, kept: bool) -> RunningGuest:
     known = identify(process.pid)
     assert known is not None
-    return GuestRecord(known.pid, known.start_ticks, 2222, "/images/x", "x-1", 1, kept, 0.0)
+    return RunningGuest(known.pid, known.start_ticks, 2222, "/images/x", "x-1", 1, kept, 0.0)
 
 
 def test_a_name_with_spaces_and_brackets_is_read_past(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_the_unreaped_are_not_alive() -> None:
     process.wait()
 
 
-def test_sweeping_ends_what_a_killed_owner_left(cache: Cache, sleeper: Process[bytes]) -> None:
+def test_sweeping_ends_what_a_killed_owner_left(cache: GuestCache, sleeper: Process[bytes]) -> None:
     write_guest(cache, record_of(sleeper, kept=False))
     overlay = cache.scratch / "vl.abc123"
     overlay.touch()
@@ -82,14 +82,14 @@ def test_sweeping_ends_what_a_killed_owner_left(cache: Cache, sleeper: Process[b
     assert sweep(cache) == []
 
 
-def test_sweeping_leaves_a_kept_guest_alone(cache: Cache, sleeper: Process[bytes]) -> None:
+def test_sweeping_leaves_a_kept_guest_alone(cache: GuestCache, sleeper: Process[bytes]) -> None:
     write_guest(cache, record_of(sleeper, kept=True))
     assert sweep(cache) == []
     assert read_guest(cache) is not None
     assert sleeper.poll() is None
 
 
-def test_sweeping_never_ends_a_stranger_with_that_pid(cache: Cache, sleeper: Process[bytes]) -> None:
+def test_sweeping_never_ends_a_stranger_with_that_pid(cache: GuestCache, sleeper: Process[bytes]) -> None:
     record = record_of(sleeper, kept=False)
     write_guest(cache, replace(record, start_ticks=record.start_ticks - 1))
     assert sweep(cache) == []
@@ -97,6 +97,6 @@ def test_sweeping_never_ends_a_stranger_with_that_pid(cache: Cache, sleeper: Pro
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "port": 2, "colour": "red"}'])
-def test_a_damaged_record_is_no_guest(cache: Cache, text: str) -> None:
+def test_a_damaged_record_is_no_guest(cache: GuestCache, text: str) -> None:
     cache.guest_file.write_text(text)
     assert read_guest(cache) is None

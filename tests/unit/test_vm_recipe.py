@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pagecage.hosts.vm.image_recipe import Recipe, parse_packages, read_recipe
+from pagecage.hosts.vm.image_recipe import ImageRecipe, parse_packages, read_recipe
 
-RECIPE = Recipe("trixie", "amd64", ("fio", "udev"), "echo made")
+RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
 
 
 def test_list_has_a_package_a_line() -> None:
@@ -30,7 +30,7 @@ def test_a_release_is_not_asked_for_what_it_lacks() -> None:
         replace(RECIPE, customize="echo made "),
     ],
 )
-def test_key_changes_with_every_ingredient(other: Recipe) -> None:
+def test_key_changes_with_every_ingredient(other: ImageRecipe) -> None:
     assert other.key != RECIPE.key
     assert replace(RECIPE).key == RECIPE.key
 

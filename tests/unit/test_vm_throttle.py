@@ -11,21 +11,21 @@ import pytest
 from pagecage.errors import HostError
 from pagecage.hosts.vm.data_disk import DEVICE, throttle
 from pagecage.hosts.vm.machine import qemu_program
-from pagecage.hosts.vm.qmp import Monitor
+from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.process import spawn
 
 LIMITS = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500, "IOWriteBandwidthMax": 7_000_000, "IOWriteIOPSMax": 9}
 
 
 @pytest.fixture
-def monitor(tmp_path: Path) -> Iterator[Monitor]:
+def monitor(tmp_path: Path) -> Iterator[QmpClient]:
     board = "virt" if platform.machine() == "aarch64" else "q35"
     process = spawn(
         [qemu_program(platform.machine()), "-machine", board, "-accel", "tcg", "-nodefaults", "-display", "none", "-S",
          "-blockdev", "driver=null-co,node-name=data,read-zeroes=on",
          "-device", f"virtio-blk-pci,drive=data,id={DEVICE}", "-qmp", f"unix:{tmp_path}/qmp,server=on,wait=off"],
     )  # fmt: skip
-    made = Monitor(tmp_path / "qmp")
+    made = QmpClient(tmp_path / "qmp")
     try:
         assert made.connect(60)
         yield made
@@ -35,13 +35,13 @@ def monitor(tmp_path: Path) -> Iterator[Monitor]:
         process.wait()
 
 
-def test_limits_are_held_and_let_go_of(monitor: Monitor) -> None:
+def test_limits_are_held_and_let_go_of(monitor: QmpClient) -> None:
     assert throttle(monitor, LIMITS) == LIMITS
     assert throttle(monitor, {"IOReadIOPSMax": 500}) == {"IOReadIOPSMax": 500}, "what is not asked for is open again"
     assert throttle(monitor, {}) == {}
 
 
-def test_a_disk_that_is_not_there_is_no_success(monitor: Monitor) -> None:
+def test_a_disk_that_is_not_there_is_no_success(monitor: QmpClient) -> None:
     with pytest.raises(HostError, match="QEMU refused"):
         monitor.execute_as_spelt("block_set_io_throttle", {"id": "another", "bps": 0, "iops": 0, "bps_rd": 1,
                                                            "bps_wr": 0, "iops_rd": 0, "iops_wr": 0})  # fmt: skip

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.formulas import Known, Provisioned, bounds, greatest
+from pagecage.cloud.formulas import FormulaInput, Provisioned, bounds, greatest
 from pagecage.cloud.instances import attached, find_instance, instance_names
 from pagecage.cloud.notes import notes
 from pagecage.cloud.offers import VolumeType
-from pagecage.cloud.profile import Profile, Wish, cage_of, profile_of
-from pagecage.cloud.volume_limits import FULLNESS, Layer, Limits, phases, reachable
-from pagecage.cloud.volume_request import Order, volume_limits
+from pagecage.cloud.profile import CageOptions, LimitProfile, cage_of, profile_of
+from pagecage.cloud.volume_limits import FULLNESS, LimitLayer, VolumeLimits, phases, reachable
+from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError
-from pagecage.model.cage import Bucket
+from pagecage.model.cage import CreditBucket
 from pagecage.units import GIB, MIB
 from tests.tree import ROOT
 
@@ -26,11 +26,11 @@ KINDS = {kind.name: kind for provider in PROVIDERS.values() for kind in provider
 kinds = st.sampled_from(list(KINDS.values()))
 sized = st.sampled_from([kind for kind in KINDS.values() if kind.size])
 fractions = st.fractions(Fraction(0), Fraction(1), max_denominator=1000)
-PLAIN = Wish()
+PLAIN = CageOptions()
 positive = st.fractions(Fraction(1), Fraction(10**6), max_denominator=100)
 
 
-def profile(kind: str, order: Order, instance: str = "", wish: Wish = PLAIN) -> Profile:
+def profile(kind: str, order: VolumeRequest, instance: str = "", wish: CageOptions = PLAIN) -> LimitProfile:
     provider = PROVIDERS[kind.partition("-")[0]]
     found = find_instance(provider, KINDS[kind], instance) if instance else None
     return profile_of(provider, KINDS[kind], order, found, wish)
@@ -44,16 +44,16 @@ def size_at(kind: VolumeType, share: Fraction) -> int:
     return kind.size.least_bytes + int(steps * share) * kind.size.step_bytes
 
 
-def order_at(kind: VolumeType, size_bytes: int, share: Fraction) -> Order:
+def order_at(kind: VolumeType, size_bytes: int, share: Fraction) -> VolumeRequest:
     """Something that may be bought at this size: `share` of the way from the least to the most."""
     iops = throughput = None
     if isinstance(kind.read_iops, Provisioned):
-        least, most = bounds(kind.read_iops, Known(size_bytes))
+        least, most = bounds(kind.read_iops, FormulaInput(size_bytes))
         iops = least + (most - least) * share
     if isinstance(kind.read_throughput, Provisioned):
-        least, most = bounds(kind.read_throughput, Known(size_bytes, None, iops))
+        least, most = bounds(kind.read_throughput, FormulaInput(size_bytes, None, iops))
         throughput = least + (most - least) * share
-    return Order(size_bytes, iops, throughput)
+    return VolumeRequest(size_bytes, iops, throughput)
 
 
 @given(kinds, fractions, fractions)
@@ -79,16 +79,16 @@ def test_a_larger_volume_is_no_slower(kind: VolumeType, one: Fraction, other: Fr
     small, large = sorted(size_at(kind, share) for share in (one, other))
     bought = order_at(kind, large, Fraction(0))
     slower, faster = (
-        volume_limits(kind, Order(size, bought.iops, bought.throughput)) for size in (small, large)
-    ) if _is_sold(kind, small, bought) else (Limits(), Limits())  # fmt: skip
+        volume_limits(kind, VolumeRequest(size, bought.iops, bought.throughput)) for size in (small, large)
+    ) if _is_sold(kind, small, bought) else (VolumeLimits(), VolumeLimits())  # fmt: skip
     for below, above in zip(vars(slower).values(), vars(faster).values(), strict=True):
         assert all(a.base <= b.base for a, b in zip(below, above, strict=True))
 
 
-def _is_sold(kind: VolumeType, size: int, bought: Order) -> bool:
+def _is_sold(kind: VolumeType, size: int, bought: VolumeRequest) -> bool:
     """Whether the smaller may have what the larger must (Hyperdisk Extreme at a low ratio may not)."""
     try:
-        volume_limits(kind, Order(size, bought.iops, bought.throughput))
+        volume_limits(kind, VolumeRequest(size, bought.iops, bought.throughput))
     except PagecageError:
         return False
     return True
@@ -101,20 +101,20 @@ def test_what_is_sold_at_most_is_sold_and_one_more_is_not(kind: VolumeType, at: 
     volume_limits(kind, order)
     if order.iops is not None:
         with pytest.raises(PagecageError, match="IOPS, and"):
-            volume_limits(kind, Order(size, order.iops + 1, None))
+            volume_limits(kind, VolumeRequest(size, order.iops + 1, None))
     if order.throughput is not None:
         with pytest.raises(PagecageError, match="B/s, and"):
-            volume_limits(kind, Order(size, order.iops, order.throughput + MIB))
+            volume_limits(kind, VolumeRequest(size, order.iops, order.throughput + MIB))
 
 
 layers = st.builds(
-    lambda by, base, more, held: Layer(by, base, base + more if more else None, held if more else None),
+    lambda by, base, more, held: LimitLayer(by, base, base + more if more else None, held if more else None),
     st.sampled_from(["volume", "instance"]), positive, st.none() | positive, positive,
 )  # fmt: skip
 
 
 @given(st.lists(layers, min_size=1, max_size=4), st.sampled_from(sorted(FULLNESS)))
-def test_speeds_only_fall_and_end_at_the_least_base(stack: list[Layer], start: str) -> None:
+def test_speeds_only_fall_and_end_at_the_least_base(stack: list[LimitLayer], start: str) -> None:
     found = phases(stack, start)
     rates = [phase.rate for phase in found]
     assert rates == sorted(set(rates), reverse=True)
@@ -125,7 +125,7 @@ def test_speeds_only_fall_and_end_at_the_least_base(stack: list[Layer], start: s
 
 
 @given(st.lists(layers, min_size=1, max_size=4))
-def test_a_bucket_never_gives_more_than_it_holds(stack: list[Layer]) -> None:
+def test_a_bucket_never_gives_more_than_it_holds(stack: list[LimitLayer]) -> None:
     """What a layer let through above its base, over all phases that end, comes out of its bucket."""
     found = phases(stack)
     for layer in stack:
@@ -134,35 +134,35 @@ def test_a_bucket_never_gives_more_than_it_holds(stack: list[Layer]) -> None:
 
 
 @given(st.lists(layers, min_size=1, max_size=3), st.fractions(Fraction(1, 100), Fraction(10), max_denominator=100))
-def test_scaling_changes_speeds_and_not_times(stack: list[Layer], factor: Fraction) -> None:
+def test_scaling_changes_speeds_and_not_times(stack: list[LimitLayer], factor: Fraction) -> None:
     slow = phases([layer.scaled(factor) for layer in stack])
     assert [(p.rate, p.by, p.seconds) for p in slow] == [(p.rate * factor, p.by, p.seconds) for p in phases(stack)]
 
 
 def test_the_test_bucket_drains_in_twenty_seconds() -> None:
-    bucket = Layer("x", Fraction(100), Fraction(1000), Fraction(18000))
+    bucket = LimitLayer("x", Fraction(100), Fraction(1000), Fraction(18000))
     assert [(p.rate, p.seconds) for p in phases([bucket])] == [(1000, 20), (100, None)]
     assert [(p.rate, p.seconds) for p in phases([bucket], "half")] == [(1000, 10), (100, None)]
     assert [(p.rate, p.seconds) for p in phases([bucket], "drained")] == [(100, None)]
 
 
 def test_two_buckets_drain_one_after_the_other() -> None:
-    volume = Layer("volume", Fraction(100), Fraction(300), Fraction(2000))
-    machine = Layer("machine", Fraction(50), Fraction(1000), Fraction(5000))
+    volume = LimitLayer("volume", Fraction(100), Fraction(300), Fraction(2000))
+    machine = LimitLayer("machine", Fraction(50), Fraction(1000), Fraction(5000))
     found = [(p.rate, p.by, p.seconds) for p in phases([volume, machine])]
     # 10 s at 300 take 2500 of the machine's 5000; what is left lasts 50 s at 100.
     assert found == [(300, "volume", 10), (100, "volume", 50), (50, "machine", None)]
 
 
 def test_a_burst_without_a_bucket_never_ends() -> None:
-    endless = Layer("x", Fraction(100), Fraction(1000))
+    endless = LimitLayer("x", Fraction(100), Fraction(1000))
     assert [(p.rate, p.seconds) for p in phases([endless], "drained")] == [(1000, None)]
     assert phases([]) == ()
 
 
 def test_the_least_of_volume_and_instance_and_which_of_them() -> None:
     """A gp3 of 125 MiB/s on an m7i.large: once the instance's burst is spent, the instance holds it back."""
-    made = profile("aws-gp3", Order(500 * GIB), "m7i.large")
+    made = profile("aws-gp3", VolumeRequest(500 * GIB), "m7i.large")
     bandwidth = phases(made.limits.read_bandwidth)
     assert [(phase.by, phase.rate) for phase in bandwidth] == [("aws-gp3", 125 * MIB), ("m7i.large", 81_250_000)]
     assert phases(made.limits.read_iops)[-1].by == "aws-gp3"
@@ -170,28 +170,30 @@ def test_the_least_of_volume_and_instance_and_which_of_them() -> None:
 
 
 def test_a_cage_carries_base_and_bucket() -> None:
-    made = cage_of(profile("aws-gp3", Order(500 * GIB, Fraction(6000), Fraction(250 * MIB)), "m7i.large"), "x", "about")
+    made = cage_of(
+        profile("aws-gp3", VolumeRequest(500 * GIB, Fraction(6000), Fraction(250 * MIB)), "m7i.large"), "x", "about"
+    )
     assert made.properties == {
         "MemoryMax": 8 * GIB, "IOReadBandwidthMax": 81_250_000, "IOReadIOPSMax": 3600,
         "IOWriteBandwidthMax": 81_250_000, "IOWriteIOPSMax": 3600, "MemorySwapMax": 0,
     }  # fmt: skip
     assert made.burst is not None
-    assert made.burst.iops == Bucket(6000, (40_000 - 3600) * 1800)
-    assert made.burst.bandwidth == Bucket(250 * MIB, (1_250_000_000 - 81_250_000) * 1800)
+    assert made.burst.iops == CreditBucket(6000, (40_000 - 3600) * 1800)
+    assert made.burst.bandwidth == CreditBucket(250 * MIB, (1_250_000_000 - 81_250_000) * 1800)
 
 
 def test_a_drained_cage_begins_at_the_base_and_may_fill() -> None:
-    made = cage_of(profile("aws-gp2", Order(500 * GIB), "", Wish(start="drained")), "x", "about")
+    made = cage_of(profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(start="drained")), "x", "about")
     assert made.properties["IOReadIOPSMax"] == 1500
     assert made.burst is not None
-    assert (made.burst.start, made.burst.iops, made.burst.bandwidth) == ("drained", Bucket(3000, 5_400_000), None)
+    assert (made.burst.start, made.burst.iops, made.burst.bandwidth) == ("drained", CreditBucket(3000, 5_400_000), None)
 
 
 def test_a_scaled_cage_bursts_as_long() -> None:
-    made = cage_of(profile("aws-gp2", Order(500 * GIB), "", Wish(scale=Fraction(1, 10))), "x", "about")
+    made = cage_of(profile("aws-gp2", VolumeRequest(500 * GIB), "", CageOptions(scale=Fraction(1, 10))), "x", "about")
     assert made.burst is not None
     assert made.properties["IOReadIOPSMax"] == 150
-    assert made.burst.iops == Bucket(300, 540_000)
+    assert made.burst.iops == CreditBucket(300, 540_000)
     assert made.volume is not None
     assert made.volume.scale == 0.1
 
@@ -205,7 +207,7 @@ def test_every_volume_makes_a_cage_that_is_no_faster(
     if kind.read_throughput is None:
         instance = find_instance(provider, kind, "n2-standard-64" if kind.provider == "gcp" else "standard-droplet")
     order = order_at(kind, size_at(kind, at), share)
-    made = profile_of(provider, kind, order, instance, Wish(start=start))
+    made = profile_of(provider, kind, order, instance, CageOptions(start=start))
     cage = cage_of(made, "x", "about")
     for name, found in (("IOReadIOPSMax", made.limits.read_iops), ("IOWriteBandwidthMax", made.limits.write_bandwidth)):
         first = phases(found, start)[0]
@@ -216,15 +218,15 @@ def test_every_volume_makes_a_cage_that_is_no_faster(
 
 def test_less_than_one_a_second_is_refused() -> None:
     with pytest.raises(PagecageError, match="I/Os a second are less than the kernel can count"):
-        cage_of(profile("aws-sc1", Order(125 * GIB), "", Wish(scale=Fraction(1, 10))), "x", "about")
+        cage_of(profile("aws-sc1", VolumeRequest(125 * GIB), "", CageOptions(scale=Fraction(1, 10))), "x", "about")
 
 
 def test_only_a_stated_least_time_is_a_floor() -> None:
-    assert profile("aws-gp3", Order(GIB)).latency is None, "below 10 ms says nothing of the least"
-    slow = profile("gcp-hyperdisk-throughput", Order(2048 * GIB, None, Fraction(180 * MIB))).latency
+    assert profile("aws-gp3", VolumeRequest(GIB)).latency is None, "below 10 ms says nothing of the least"
+    slow = profile("gcp-hyperdisk-throughput", VolumeRequest(2048 * GIB, None, Fraction(180 * MIB))).latency
     assert slow is not None
     assert (slow.read_us, slow.write_us) == (10_000, None)
-    asked = profile("aws-gp3", Order(GIB), "", Wish(latency_us=800)).latency
+    asked = profile("aws-gp3", VolumeRequest(GIB), "", CageOptions(latency_us=800)).latency
     assert asked is not None
     assert (asked.read_us, asked.write_us) == (800, 800)
 
@@ -257,11 +259,11 @@ def test_every_instance_that_is_listed_is_found() -> None:
         for name in instance_names(provider):
             kind = next(each for each in provider.types if not provider.machines or each.type == "pd-ssd")
             instance = find_instance(provider, kind, name)
-            assert all(vars(attached(Limits(), instance)).values())
+            assert all(vars(attached(VolumeLimits(), instance)).values())
 
 
 def test_what_must_be_known_besides_is_said() -> None:
-    said = " ".join(notes(profile("aws-st1", Order(1024 * GIB), "t3.micro")))
+    said = " ".join(notes(profile("aws-st1", VolumeRequest(1024 * GIB), "t3.micro")))
     for word in (
         "share each limit",
         "above 1 MiB counts as several",
@@ -270,8 +272,8 @@ def test_what_must_be_known_besides_is_said() -> None:
     ):
         assert word in said
     assert "t3.micro alone: 500 IOPS, 10.88 MB/s (10.38 MiB/s); in a burst 11800 IOPS" in said
-    assert "share each limit" not in " ".join(notes(profile("gcp-pd-ssd", Order(100 * GIB))))
-    three = notes(profile("aws-gp2", Order(334 * GIB), "t3.micro"))
+    assert "share each limit" not in " ".join(notes(profile("gcp-pd-ssd", VolumeRequest(100 * GIB))))
+    three = notes(profile("aws-gp2", VolumeRequest(334 * GIB), "t3.micro"))
     assert any("one bucket for IOPS: the drop after 8 h 16 min" in note for note in three)
 
 
@@ -282,8 +284,8 @@ def test_without_credits_small_volumes_are_bound_by_their_ios() -> None:
 
 def test_few_ios_a_second_lose_to_the_kernels_slices() -> None:
     """P4's 120 at a tenth are 12, of which blk-throttle lets ten through; 30 and 3000 are whole."""
-    tenth = Wish(scale=Fraction(1, 10))
-    gp2 = profile("aws-gp2", Order(100 * GIB), wish=tenth)
-    said = " ".join(notes(profile("azure-premium-ssd", Order(32 * GIB), wish=tenth)))
+    tenth = CageOptions(scale=Fraction(1, 10))
+    gp2 = profile("aws-gp2", VolumeRequest(100 * GIB), wish=tenth)
+    said = " ".join(notes(profile("azure-premium-ssd", VolumeRequest(32 * GIB), wish=tenth)))
     assert "12 a second are 10 in the cage" in said
-    assert "ten times a second" not in " ".join((*notes(gp2), *notes(profile("aws-gp3", Order(100 * GIB)))))
+    assert "ten times a second" not in " ".join((*notes(gp2), *notes(profile("aws-gp3", VolumeRequest(100 * GIB)))))

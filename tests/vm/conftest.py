@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pagecage.hosts.host import HostNeed
+from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 
 
@@ -13,7 +13,7 @@ def host() -> Iterator[VmHost]:
     """The guest, started for a module's tests."""
     host = VmHost()
     try:
-        host.prepare(HostNeed(0, 0), print)
+        host.prepare(ResourceNeeds(0, 0), print)
         host.start()
         yield host
     finally:

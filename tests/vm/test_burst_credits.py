@@ -12,9 +12,9 @@ import pytest
 
 from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.vm.data_disk import plug
-from pagecage.hosts.vm.qmp import Monitor
+from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.hosts.vm.vm_host import VmHost
-from pagecage.model.cage import Accounting, Bucket, Burst, Cage
+from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting
 from pagecage.model.rate_limits import filled
 from pagecage.model.record import Record
 from pagecage.model.trial import Dataset, Trial, Workload
@@ -37,10 +37,10 @@ LIMITS = {"iops-total": BASE, "iops-total-max": BURST, "iops-total-max-length": 
 Series = list[Mapping[str, Any]]
 
 
-class Throttling(Monitor):
+class Throttling(QmpClient):
     """QEMU's monitor, but the data disk is plugged in behind a throttle node."""
 
-    def __init__(self, monitor: Monitor) -> None:  # the connection is the other's
+    def __init__(self, monitor: QmpClient) -> None:  # the connection is the other's
         self._monitor = monitor
 
     def execute(self, command: str, **arguments: Any) -> Any:
@@ -119,9 +119,9 @@ def credits_left(series: Series) -> list[tuple[float, float]]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Record, Series], tuple[Record, Series]]:
     folder = tmp_path_factory.mktemp("burst")
-    burst = Burst("full", iops=Bucket(BURST, CREDITS))
+    burst = BurstCredits("full", iops=CreditBucket(BURST, CREDITS))
     ours = Cage(
-        "ours", {"IOReadIOPSMax": BASE, "IOWriteIOPSMax": BASE}, burst=burst, accounting=Accounting(None, None, True)
+        "ours", {"IOReadIOPSMax": BASE, "IOWriteIOPSMax": BASE}, burst=burst, accounting=IoAccounting(None, None, True)
     )
     played = carried_out(folder, "ours", ours)
     with pytest.MonkeyPatch.context() as patch:

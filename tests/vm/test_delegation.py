@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.checkout import TOP
-from pagecage.cli.run_options import Wishes, definitions
+from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan
 from pagecage.hosts.agent_package import make_kit
-from pagecage.hosts.host import HostNeed, MachineState
+from pagecage.hosts.host import MachineState, ResourceNeeds
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.record import Record, read_records
@@ -38,7 +38,7 @@ class Undelegated(VmHost):
 def run_smoke(host: VmHost, runs: Path) -> list[Record]:
     experiment = definitions().experiment("smoke")
     try:
-        plan = build_plan(Wishes(host="vm", size="smoke"), experiment, host, "a test", print)
+        plan = build_plan(RunOptions(host="vm", size="smoke"), experiment, host, "a test", print)
         folder = RunFolder.create(runs, plan)
         Campaign(host, plan, folder, make_kit(TOP), lambda _: None).run()
     finally:
@@ -61,7 +61,7 @@ def test_the_commands_that_are_named_give_io_to_the_users_systemd() -> None:
     end = f"rm {_DROP_IN}; loginctl disable-linger bench; systemctl stop user@1000.service"
     host = Undelegated()
     try:
-        host.prepare(HostNeed(0, 0), print)
+        host.prepare(ResourceNeeds(0, 0), print)
         host.start()
         for script, has_io in (("true", False), (running, True), (f"{end}; {ended}; sleep 2", True)):
             said = run(host.command(["sh", "-c", f"{script}; cat {_CONTROLLERS}"])).stdout

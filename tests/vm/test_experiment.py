@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, Process, spawn
@@ -112,7 +112,7 @@ def test_the_report_is_one_page_that_loads_nothing(done: CommandLine) -> None:
 
 
 def test_the_run_left_no_guest(done: CommandLine) -> None:
-    assert read_guest(Cache.of_user()) is None
+    assert read_guest(GuestCache.of_user()) is None
 
 
 def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> 
     command_line = CommandLine(tmp_path)
     process = command_line.start(*_SMOKE)
     command_line.wait_until(lambda: (tmp_path / "latest-smoke/records.jsonl").exists(), process)
-    guest = read_guest(Cache.of_user())
+    guest = read_guest(GuestCache.of_user())
     assert guest is not None
     process.kill()
     process.communicate()
@@ -152,11 +152,11 @@ def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> 
     _, said = resumed.communicate(timeout=_LONGEST_SECONDS)
     assert resumed.returncode == 0, said.decode()
     assert sum(r.outcome == "ok" for r in command_line.records()) == 4
-    assert read_guest(Cache.of_user()) is None
+    assert read_guest(GuestCache.of_user()) is None
 
 
 def _other_guest(pid: int) -> int | None:
-    guest = read_guest(Cache.of_user())
+    guest = read_guest(GuestCache.of_user())
     return guest.pid if guest is not None and guest.pid != pid else None
 
 

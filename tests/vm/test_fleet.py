@@ -12,16 +12,16 @@ import pytest
 
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_OK
 from pagecage.hosts.vm import guest
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.running_guest import read_guest
-from pagecage.hosts.vm.vm_host import Making
+from pagecage.hosts.vm.vm_host import GuestOptions
 from pagecage.model.record import Record, read_records
 from pagecage.process import Process
 from pagecage.verdicts.evaluate import judge
 from tests.vm.test_experiment import CommandLine
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
-GUESTS = {"vm": Making(None, 1), "old": Making("bookworm", 1)}
+GUESTS = {"vm": GuestOptions(None, 1), "old": GuestOptions("bookworm", 1)}
 _SMOKE = ["run", "smoke", "--size", "smoke", "--host", "guests"]
 
 
@@ -30,11 +30,11 @@ def guests() -> Iterator[None]:
     """Debian 13 and Debian 12, a processor each."""
     try:
         for name, making in GUESTS.items():
-            guest.up(print, Cache.of_user(name), making)
+            guest.up(print, GuestCache.of_user(name), making)
         yield
     finally:
         for name in GUESTS:
-            guest.down(print, Cache.of_user(name))
+            guest.down(print, GuestCache.of_user(name))
 
 
 def records(line: CommandLine, name: str) -> list[Record]:
@@ -54,7 +54,7 @@ def shown(line: CommandLine) -> dict[str, list[dict[str, object]]]:
 
 
 def kill_guest(name: str) -> None:
-    record = read_guest(Cache.of_user(name))
+    record = read_guest(GuestCache.of_user(name))
     assert record is not None
     os.kill(record.pid, signal.SIGKILL)
 
@@ -97,7 +97,7 @@ def test_a_guest_killed_in_the_middle_is_gone_on_with(guests: None, tmp_path: Pa
     assert 0 < len(before) < 4
     [part] = [host for host in shown(line)["hosts"] if host["host"] == "guest-old"]
     assert (part["outcome"], part["answered"]) == ("lost", len(before))
-    guest.up(print, Cache.of_user("old"), GUESTS["old"])
+    guest.up(print, GuestCache.of_user("old"), GUESTS["old"])
     status, said_then = line.end("run", "smoke", "--host", "guests", "--resume")
     assert status == EXIT_OK, said_then
     assert len(answers(line, "old")) == 4

@@ -14,7 +14,7 @@ import pytest
 from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.ssh import ssh_argv
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.provision import WITHOUT_AGENT, play_on_guest
 from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.hosts.vm.vm_host import VmHost
@@ -71,9 +71,9 @@ def test_only_the_guests_own_key_opens_and_is_believed(host: VmHost, tmp_path: P
 
 
 def test_the_data_disk_is_read_past_the_page_cache_of_the_outer_host(host: VmHost) -> None:
-    guest = read_guest(Cache.of_user())
+    guest = read_guest(GuestCache.of_user())
     assert guest is not None
-    disk = Cache.of_user().data_disk
+    disk = GuestCache.of_user().data_disk
     fds = [fd for fd in Path(f"/proc/{guest.pid}/fd").iterdir() if fd.resolve() == disk]
     assert fds, "QEMU has not opened the data disk"
     for fd in fds:
@@ -112,7 +112,7 @@ def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host
 
 
 def test_what_a_guest_writes_never_reaches_the_saved_state(host: VmHost) -> None:
-    cache = Cache.of_user()
+    cache = GuestCache.of_user()
     guest = read_guest(cache)
     assert guest is not None
     disk = cache.states / guest.state_id.split("-")[0] / "disk.qcow2"

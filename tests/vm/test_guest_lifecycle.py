@@ -14,9 +14,9 @@ import pytest
 
 from pagecage.cli.run_plan import choose_host
 from pagecage.errors import HostDied, HostError, PagecageError
-from pagecage.hosts.host import HostNeed
+from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm import guest
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.qemu import sockets_dir
 from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.hosts.vm.vm_host import VmHost
@@ -24,7 +24,7 @@ from pagecage.process import PIPE, Process, is_alive, run, spawn
 from pagecage.units import GIB
 
 pytestmark = pytest.mark.vm
-NEED = HostNeed(0, 0)
+NEED = ResourceNeeds(0, 0)
 OWNER = """
 import sys
 from pagecage.hosts.host import HostNeed
@@ -56,7 +56,7 @@ def owner() -> Iterator[Process[bytes]]:
     process.communicate()
 
 
-def left_behind(cache: Cache) -> list[Path]:
+def left_behind(cache: GuestCache) -> list[Path]:
     return [path for path in (sockets_dir(cache), cache.guest_file, *cache.scratch.glob("vl.*")) if path.exists()]
 
 
@@ -71,7 +71,7 @@ def test_the_second_user_is_told_at_once(host: VmHost, owner: Process[bytes]) ->
 
 
 def test_a_killed_owner_takes_its_guest_along_and_the_next_start_works(host: VmHost, owner: Process[bytes]) -> None:
-    record = read_guest(Cache.of_user())
+    record = read_guest(GuestCache.of_user())
     assert record is not None
     owner.kill()
     owner.wait()
@@ -83,14 +83,14 @@ def test_a_killed_owner_takes_its_guest_along_and_the_next_start_works(host: VmH
     assert host.start().restore_seq == record.restore_seq + 1
     assert run(host.command(["true"])).ok
     host.stop()
-    assert left_behind(Cache.of_user()) == []
+    assert left_behind(GuestCache.of_user()) == []
 
 
 def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
     host.prepare(NEED, print)
     host.start()
     host.check()
-    record = read_guest(Cache.of_user())
+    record = read_guest(GuestCache.of_user())
     assert record is not None
     os.kill(record.pid, signal.SIGKILL)
     while is_alive(record.process_id):
@@ -110,7 +110,7 @@ def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
     ours = choose_host("vm", None, said.append)
     assert "the guest that is kept up since" in said[0]
     with pytest.raises(HostError, match=r"memory of 2 GiB, and the plan needs 64 GiB"):
-        ours.prepare(HostNeed(64 * GIB, 0), print)
+        ours.prepare(ResourceNeeds(64 * GIB, 0), print)
     ours.stop()
     ours.prepare(NEED, print)
     try:
@@ -137,17 +137,17 @@ def test_up_stays_and_down_ends_it(host: VmHost) -> None:
     finally:
         guest.down(print)
     assert not guest.status().running
-    assert left_behind(Cache.of_user()) == []
+    assert left_behind(GuestCache.of_user()) == []
 
 
 def test_a_shell_brings_its_guest_and_takes_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
     script = "from pagecage.hosts.vm import guest; raise SystemExit(guest.shell(lambda _: None))"
     done = run([sys.executable, "-c", script], input_text="cat /proc/1/comm; exit 3\n", check=False)
     assert (done.status, done.stdout) == (3, "systemd\n")
-    assert left_behind(Cache.of_user()) == []
+    assert left_behind(GuestCache.of_user()) == []
 
 
-def borrow_image(cache: Cache) -> Path:
+def borrow_image(cache: GuestCache) -> Path:
     """Another cache with the user's image in it, so that it can be spoilt."""
     host = VmHost()
     try:
@@ -155,7 +155,7 @@ def borrow_image(cache: Cache) -> Path:
     finally:
         host.stop()
     cache.make()
-    newest = max(Cache.of_user().images.iterdir(), key=lambda path: path.stat().st_mtime)
+    newest = max(GuestCache.of_user().images.iterdir(), key=lambda path: path.stat().st_mtime)
     ours = cache.images / newest.name
     ours.mkdir()
     for path in newest.iterdir():
@@ -165,9 +165,9 @@ def borrow_image(cache: Cache) -> Path:
 
 @pytest.mark.long
 def test_a_spoilt_state_is_made_again_once_and_it_is_said(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "vm")
+    cache = GuestCache(tmp_path / "vm")
     borrow_image(cache)
-    newest = max(Cache.of_user().states.iterdir(), key=lambda path: path.stat().st_mtime)
+    newest = max(GuestCache.of_user().states.iterdir(), key=lambda path: path.stat().st_mtime)
     shutil.copytree(newest, cache.states / newest.name)
     os.truncate(cache.states / newest.name / "memory.bin", 1_000_000)
     said: list[str] = []
@@ -183,7 +183,7 @@ def test_a_spoilt_state_is_made_again_once_and_it_is_said(tmp_path: Path) -> Non
 
 @pytest.mark.long
 def test_a_guest_that_does_not_boot_shows_its_console(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "vm")
+    cache = GuestCache(tmp_path / "vm")
     disk = borrow_image(cache) / "root.img"
     disk.unlink()
     disk.touch()

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pagecage.hosts.agent_package import make_kit
-from pagecage.hosts.host import HostNeed
+from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
-from pagecage.model.trial import Command, Dataset, Trial, Workload
+from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.process import PIPE, run, spawn
 from pagecage.runner.campaign import Campaign
@@ -48,7 +48,7 @@ def pcread(*arguments: str) -> Workload:
 
 
 def sh(script: str, **command: Any) -> Workload:
-    return Workload("sh", ("-c", script), "command", command=Command(**command))
+    return Workload("sh", ("-c", script), "command", command=CommandSpec(**command))
 
 
 WAITS = sh(f"head -c 1M {{file}} >/dev/null; until test -e {DONE}; do sleep 0.1; done; cat {{file}} >/dev/null")
@@ -111,7 +111,7 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
 
     campaign = Campaign(host, plan, folder, kit, disturb)
     try:
-        host.prepare(HostNeed(0, 256 * MIB), print)
+        host.prepare(ResourceNeeds(0, 256 * MIB), print)
         state = host.start()
         host.install(kit)
         with watching(host):

@@ -11,7 +11,7 @@ from pagecage.cli.probe import PROGRAM
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.importers.formats import import_text
 from pagecage.importers.probe import Rounding
-from pagecage.importers.result import Picks
+from pagecage.importers.result import Selection
 from pagecage.process import run
 
 pytestmark = pytest.mark.vm
@@ -89,7 +89,7 @@ def test_where_io_uring_is_forbidden_it_does_without(host: VmHost, engine: str, 
 @pytest.mark.long
 def test_its_json_becomes_the_cage_it_was_measured_in(host: VmHost) -> None:
     found = in_slice(host, LIMITS, "--seconds 30")
-    cage = import_text(json.dumps(found), "probe.json", Picks(), Rounding()).cage()
+    cage = import_text(json.dumps(found), "probe.json", Selection(), Rounding()).cage()
     assert {key: cage[key] for key in LIMITS} == {
         "IOReadBandwidthMax": "20MB", "IOWriteBandwidthMax": "20MB", "IOReadIOPSMax": IOPS, "IOWriteIOPSMax": IOPS,
     }  # fmt: skip
@@ -106,6 +106,6 @@ def test_a_bucket_that_runs_dry_is_found(host: VmHost) -> None:
     assert burst["base_ios_per_second"] == pytest.approx(200, rel=0.05)
     assert burst["seconds"] == pytest.approx(DROP_AT_SECONDS - SUSTAINED_FROM_SECONDS, abs=2)
     assert found["summary"]["random_read_ios_per_second"] == burst["base_ios_per_second"]
-    cage = import_text(json.dumps(found), "probe.json", Picks(), Rounding()).cage()
+    cage = import_text(json.dumps(found), "probe.json", Selection(), Rounding()).cage()
     assert (cage["IOReadIOPSMax"], cage["burst"]["iops"]["rate"]) == (200, 1000)
     assert cage["burst"]["iops"]["credits"] == pytest.approx(800 * burst["seconds"], rel=0.1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, spawn
@@ -142,7 +142,7 @@ def test_a_shell_in_a_cage(tmp_path: Path) -> None:
     read_until(master, None)
     os.close(master)
     assert process.wait(60) == 3
-    assert read_guest(Cache.of_user()) is None
+    assert read_guest(GuestCache.of_user()) is None
 
 
 def read_until(descriptor: int, mark: bytes | None) -> bytes:

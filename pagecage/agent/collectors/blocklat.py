@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import Outcome
-from pagecage.agent.collectors.tracer import TICK, Tick, Tracer
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.tracer import TICK, BpftraceProcess, Tick
+from pagecage.agent.system.child_processes import ToolProcesses
 
 # Sixteen buckets an octave (hist's second argument), so that a quantile is known to one part in sixteen.
 # A bio that was split ends once for each part; the last of them finds __bi_remaining at 1. REQ_OP_WRITE is 1.
@@ -110,15 +110,15 @@ def quantile(counts: Mapping[float, int], share: float) -> float | None:
     return None
 
 
-class Blocklat(Tracer):
+class BlockLatencyTracer(BpftraceProcess):
     """The tracer of the block layer's writes."""
 
     name = "blocklat"
 
-    def __init__(self, directory: Path, children: Children) -> None:
+    def __init__(self, directory: Path, children: ToolProcesses) -> None:
         super().__init__(directory / "blocklat.bt", program(), children)
 
-    def excerpt(self, maj_min: str, start: float, path: Path) -> tuple[Outcome, list[dict[str, Any]]]:
+    def excerpt(self, maj_min: str, start: float, path: Path) -> tuple[CollectorResult, list[dict[str, Any]]]:
         """Write what was counted of this disk from the last tick before `start` (CLOCK_MONOTONIC); and the rows."""
         ticks = self.ticks_since(start)
         return self.keep(ticks, (row_of(tick.maps, maj_min) for tick in ticks), path), _timed(ticks, maj_min)

@@ -7,9 +7,9 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import Outcome
-from pagecage.agent.collectors.tracer import TICK, Tracer
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.collectors.tracer import TICK, BpftraceProcess
+from pagecage.agent.system.child_processes import ToolProcesses
 
 # Each pointer is cast by itself: the chain vmf->vma->vm_file->f_inode does not compile. The read-ahead's file is
 # reached through its mapping, because ractl->file may be null.
@@ -64,15 +64,15 @@ def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Bpftrace(Tracer):
+class FaultTracer(BpftraceProcess):
     """The tracer of faults and read-ahead."""
 
     name = "bpftrace"
 
-    def __init__(self, directory: Path, children: Children) -> None:
+    def __init__(self, directory: Path, children: ToolProcesses) -> None:
         super().__init__(directory / "faults.bt", program(), children)
 
-    def excerpt(self, inodes: Set[int], start: float, path: Path) -> Outcome:
+    def excerpt(self, inodes: Set[int], start: float, path: Path) -> CollectorResult:
         """Write what was counted of these inodes from the last tick before `start` (CLOCK_MONOTONIC) to now."""
         ticks = self.ticks_since(start)
         return self.keep(ticks, (tables_of(tick.maps, inodes) for tick in ticks), path)

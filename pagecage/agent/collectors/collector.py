@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CollectorContext:
     """What a collector may look at: the measured disk, the cgroup, the files; where it writes, who starts tools."""
 
     directory: Path
     disk: Disk
     cgroup: Path
     datasets: tuple[Path, ...]
-    children: Children
+    children: ToolProcesses
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CollectorResult:
     """How collecting went: `ok`, `partial` (events lost, file cut off), `failed` (died), `missing` (not started)."""
 
     status: str
@@ -46,5 +46,5 @@ class Collector(Protocol):
     def wait_until_recording(self) -> None:
         """Return when data really arrives, or when it is clear that it will not."""
 
-    def stop(self) -> Outcome:
+    def stop(self) -> CollectorResult:
         """End, and say what was recorded."""

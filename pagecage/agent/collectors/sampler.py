@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import Outcome, Surroundings
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, parse_pressure
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.procfs import parse_diskstats
@@ -38,7 +38,7 @@ class Sampler:
 
     name = "sampler"
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: CollectorContext) -> None:
         self._path = around.directory / "sampler.jsonl"
         self._maj_min = around.disk.maj_min
         self._rows: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ class Sampler:
         """What was sampled so far."""
         return tuple(self._rows)
 
-    def stop(self) -> Outcome:
+    def stop(self) -> CollectorResult:
         """Take a last sample, close, and write the series; a gap of over a second makes it partial."""
         self._ending.set()
         if self._thread.ident:
@@ -74,10 +74,10 @@ class Sampler:
                 os.close(descriptor)
         self._path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows))
         if self._error:
-            return Outcome("failed", self._error, files=(self._path,))
+            return CollectorResult("failed", self._error, files=(self._path,))
         if self._late:
-            return Outcome("partial", f"{self._late} gaps of over a second", files=(self._path,))
-        return Outcome("ok", files=(self._path,))
+            return CollectorResult("partial", f"{self._late} gaps of over a second", files=(self._path,))
+        return CollectorResult("ok", files=(self._path,))
 
     def _loop(self) -> None:
         try:

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from pagecage.agent.collectors.collector import Outcome, Surroundings
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.process import Process, find_tool, run
 
 _ENVIRONMENT = {"S_TIME_FORMAT": "ISO", "LC_ALL": "C"}
@@ -26,7 +26,7 @@ class Iostat:
 
     name = "iostat"
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: CollectorContext) -> None:
         self._children = around.children
         self._path = around.directory / "iostat.json"
         self._argv = ["iostat", "-o", "JSON", "-x", "-t", "-y", "-d", around.disk.name, "1"]
@@ -43,17 +43,17 @@ class Iostat:
         if self._process:
             _wait_for_bytes(self._path, self._process)
 
-    def stop(self) -> Outcome:
+    def stop(self) -> CollectorResult:
         """Interrupt, and read the file back as JSON."""
         if self._process is None:
-            return Outcome("missing", "iostat is not installed")
+            return CollectorResult("missing", "iostat is not installed")
         if self._children.interrupt(self._process) is None:
-            return Outcome("failed", "iostat died while the trial ran", files=(self._path,))
+            return CollectorResult("failed", "iostat died while the trial ran", files=(self._path,))
         try:
             json.loads(self._path.read_text())
         except ValueError:
-            return Outcome("partial", "iostat's JSON is cut off", files=(self._path,))
-        return Outcome("ok", files=(self._path,))
+            return CollectorResult("partial", "iostat's JSON is cut off", files=(self._path,))
+        return CollectorResult("ok", files=(self._path,))
 
 
 class Sar:
@@ -61,7 +61,7 @@ class Sar:
 
     name = "sar"
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: CollectorContext) -> None:
         self._children = around.children
         self._binary = around.directory / "sar.bin"
         self._json = around.directory / "sar.json"
@@ -79,22 +79,22 @@ class Sar:
         if self._process:
             _wait_for_bytes(self._binary, self._process)
 
-    def stop(self) -> Outcome:
+    def stop(self) -> CollectorResult:
         """Interrupt, wait until the file is whole, and read it back with sadf."""
         if self._process is None:
-            return Outcome("missing", "sar is not installed")
+            return CollectorResult("missing", "sar is not installed")
         if self._children.interrupt(self._process) is None:
-            return Outcome("failed", "sar died while the trial ran")
+            return CollectorResult("failed", "sar died while the trial ran")
         return self._read_back()
 
-    def _read_back(self) -> Outcome:
+    def _read_back(self) -> CollectorResult:
         sadf = ["sadf", "-j", str(self._binary), "--", "-d", "-r", "-B", "-b", f"--dev={self._disk}"]
         # sar's child sadc may still be writing its last block when sar has gone.
         for _ in range(3):
             done = run(sadf, env=_ENVIRONMENT, check=False, timeout_seconds=30)
             if done.ok:
                 self._json.write_text(done.stdout)
-                return Outcome("ok", files=(self._binary, self._json))
+                return CollectorResult("ok", files=(self._binary, self._json))
             time.sleep(0.1)
         reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        return Outcome("partial", f"sadf cannot read it: {reason[0]}", files=(self._binary,))
+        return CollectorResult("partial", f"sadf cannot read it: {reason[0]}", files=(self._binary,))

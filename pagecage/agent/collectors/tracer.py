@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import Outcome
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.collectors.collector import CollectorResult
+from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.process import PIPE, STDOUT, Process, find_tool
 
 TICK_SECONDS = 0.25
@@ -50,12 +50,12 @@ def parse_line(line: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-class Tracer:
+class BpftraceProcess:
     """A bpftrace program that runs as long as a machine state; a trial gets the ticks around its measured part."""
 
     name: str
 
-    def __init__(self, script: Path, program: str, children: Children) -> None:
+    def __init__(self, script: Path, program: str, children: ToolProcesses) -> None:
         self._script, self._program, self._children = script, program, children
         self._process: Process[bytes] | None = None
         self._maps: dict[str, dict[str, Any]] = {}
@@ -122,19 +122,19 @@ class Tracer:
             self._ticks = before + [tick for tick in self._ticks if tick.t > start]
             return list(self._ticks)
 
-    def keep(self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path) -> Outcome:
+    def keep(self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path) -> CollectorResult:
         """Write one row a tick as a trial's trace, and say how whole it is."""
         if self._process is None or self.reason:
-            return Outcome("missing", self.reason or "bpftrace was not started")
+            return CollectorResult("missing", self.reason or "bpftrace was not started")
         lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
         told = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
                 for tick, row in zip(ticks, rows, strict=True))  # fmt: skip
         path.write_text("".join(json.dumps(row) + "\n" for row in told))
         if self._dead():
-            return Outcome("failed", "bpftrace died while trials ran", lost, (path,))
+            return CollectorResult("failed", "bpftrace died while trials ran", lost, (path,))
         if lost:
-            return Outcome("partial", f"bpftrace lost {lost} events", lost, (path,))
-        return Outcome("ok", None, 0, (path,))
+            return CollectorResult("partial", f"bpftrace lost {lost} events", lost, (path,))
+        return CollectorResult("ok", None, 0, (path,))
 
     def _dead(self) -> bool:
         return self._process is not None and self._process.poll() is not None

@@ -6,32 +6,32 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.collectors.blocklat import Blocklat
-from pagecage.agent.collectors.bpftrace import Bpftrace
-from pagecage.agent.collectors.tracer import Tracer
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.collectors.blocklat import BlockLatencyTracer
+from pagecage.agent.collectors.bpftrace import FaultTracer
+from pagecage.agent.collectors.tracer import BpftraceProcess
+from pagecage.agent.system.child_processes import ToolProcesses
 
 
 @dataclass(frozen=True)
 class Tracers:
     """Both tracers. A machine state may be saved with some of them attached, because attaching takes seconds."""
 
-    children: Children
-    faults: Bpftrace
-    blocks: Blocklat
+    children: ToolProcesses
+    faults: FaultTracer
+    blocks: BlockLatencyTracer
 
     @classmethod
     def of(cls, spool: Path) -> Tracers:
         """Tracers that keep their scripts in `spool`; none is attached."""
-        children = Children(spool)
-        return cls(children, Bpftrace(spool, children), Blocklat(spool, children))
+        children = ToolProcesses(spool)
+        return cls(children, FaultTracer(spool, children), BlockLatencyTracer(spool, children))
 
     @property
-    def all(self) -> tuple[Bpftrace, Blocklat]:
+    def all(self) -> tuple[FaultTracer, BlockLatencyTracer]:
         """Every tracer, attached or not."""
         return self.faults, self.blocks
 
-    def missing(self, wanted: Collection[str]) -> list[Tracer]:
+    def missing(self, wanted: Collection[str]) -> list[BpftraceProcess]:
         """The wanted tracers that were not begun yet."""
         return [tracer for tracer in self.all if tracer.name in wanted and not tracer.has_begun]
 

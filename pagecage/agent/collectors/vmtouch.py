@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any
 
-from pagecage.agent.collectors.collector import Outcome, Surroundings
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.errors import PagecageError
 from pagecage.process import find_tool, run
 
@@ -48,7 +48,7 @@ class Vmtouch:
 
     name = "vmtouch"
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: CollectorContext) -> None:
         self._path = around.directory / "vmtouch.jsonl"
         self._datasets = around.datasets
         self._rows: list[dict[str, Any]] = []
@@ -67,16 +67,18 @@ class Vmtouch:
         while self._thread.is_alive() and not (self._rows or self._error) and time.monotonic() < deadline:
             time.sleep(0.01)
 
-    def stop(self) -> Outcome:
+    def stop(self) -> CollectorResult:
         """End, and write the bars."""
         self._ending.set()
         if not self._thread.ident:
-            return Outcome("missing", "vmtouch is not installed" if self._datasets else "the trial has no dataset")
+            return CollectorResult(
+                "missing", "vmtouch is not installed" if self._datasets else "the trial has no dataset"
+            )
         self._thread.join(10.0)
         self._path.write_text("".join(json.dumps(row) + "\n" for row in self._rows))
         if self._error:
-            return Outcome("partial", self._error, files=(self._path,))
-        return Outcome("ok", files=(self._path,))
+            return CollectorResult("partial", self._error, files=(self._path,))
+        return CollectorResult("ok", files=(self._path,))
 
     def _loop(self) -> None:
         following = time.monotonic()

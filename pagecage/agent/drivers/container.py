@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.drivers.driver import Place
+from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.drivers.engine import IMAGE, LABEL
 from pagecage.model.cage import Cage
 
@@ -33,7 +33,7 @@ class Container:
     environment: tuple[str, ...]
 
 
-def container_of(place: Place, argv: Sequence[str], etc: Path = Path("/etc")) -> Container:
+def container_of(place: LaunchContext, argv: Sequence[str], etc: Path = Path("/etc")) -> Container:
     """The container of a trial."""
     known = [Path(path) for path in _READABLE]
     found = [path for pattern in _ETC for path in sorted(etc.glob(pattern))]

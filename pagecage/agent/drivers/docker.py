@@ -16,8 +16,8 @@ from pagecage.agent.drivers.container import (
     options,
     run_command,
 )
-from pagecage.agent.drivers.driver import BehindClient, Place
-from pagecage.agent.drivers.engine import IMAGE, Engine
+from pagecage.agent.drivers.driver import ClientDriver, LaunchContext
+from pagecage.agent.drivers.engine import IMAGE, ContainerEngine
 from pagecage.agent.drivers.engine_api import call
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
@@ -26,10 +26,10 @@ from pagecage.process import run
 _CREATE_SECONDS = 120.0
 
 
-class Docker(BehindClient):
+class Docker(ClientDriver):
     """Docker or podman with our slice as the container's parent: nothing for the engine to set, or to lose."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ContainerEngine) -> None:
         self._engine = engine
         self.name = engine.program
         self._is_made = False
@@ -38,7 +38,7 @@ class Docker(BehindClient):
         """Start the engine, where it does not run."""
         return {"engine": self._engine.ready().to_json()}
 
-    def command(self, place: Place, argv: Sequence[str], /) -> list[str]:
+    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """`docker run`, or where the data are to lie in the container's own layer: create, put them there, start."""
         self._is_made = True
         if place.data_dir is not None:
@@ -47,28 +47,28 @@ class Docker(BehindClient):
         self._put_into_layer(place)
         return self._start(place)
 
-    def shown(self, place: Place, argv: Sequence[str], /) -> list[list[str]]:
+    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """One command, or two around the files."""
         if place.data_dir is None:
             return [self._create(place, argv), self._start(place)]
         return [run_command(self._engine.program, container_of(place, argv), self._limits(place))]
 
-    def clear(self, place: Place, /) -> None:
+    def clear(self, place: LaunchContext, /) -> None:
         """Remove the container, which is gone already where its command ended by itself."""
         if self._is_made:
             self._engine.remove(place.name)
 
-    def _limits(self, _: Place) -> list[str]:
+    def _limits(self, _: LaunchContext) -> list[str]:
         return []
 
-    def _create(self, place: Place, argv: Sequence[str]) -> list[str]:
+    def _create(self, place: LaunchContext, argv: Sequence[str]) -> list[str]:
         container = container_of(place, argv)
         return [self._engine.program, "create", *options(container), *self._limits(place), IMAGE, *container.argv]
 
-    def _start(self, place: Place) -> list[str]:
+    def _start(self, place: LaunchContext) -> list[str]:
         return [self._engine.program, "start", "--attach", "--interactive", place.name]
 
-    def _put_into_layer(self, place: Place) -> None:
+    def _put_into_layer(self, place: LaunchContext) -> None:
         """Link the files into the layer that the container writes to, which is not mounted before its start.
 
         A link keeps the file's pages, cold or resident as they were made; `docker cp` would read and write them all.
@@ -86,7 +86,7 @@ class Docker(BehindClient):
 class DockerFlags(Docker):
     """Docker's own limits, by the options of `docker run`. The slice above has none."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ContainerEngine) -> None:
         super().__init__(engine)
         self.name = "docker-flags"
 
@@ -94,22 +94,22 @@ class DockerFlags(Docker):
         """Only what Docker has no word for: swap without a limit on memory."""
         return cage_for_slice(cage)
 
-    def limited(self, place: Place, /) -> Path | None:
+    def limited(self, place: LaunchContext, /) -> Path | None:
         """The container's own scope (systemd cgroup driver: docker-ID.scope)."""
         return next(place.cgroup.glob("docker-*.scope"), None)
 
-    def _limits(self, place: Place) -> list[str]:
+    def _limits(self, place: LaunchContext) -> list[str]:
         return limit_options(place.cage, place.disk.node)
 
 
 class DockerApi(DockerFlags):
     """The same limits by the Engine's HTTP API, past the command line."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ContainerEngine) -> None:
         super().__init__(engine)
         self.name = "docker-api"
 
-    def command(self, place: Place, argv: Sequence[str], /) -> list[str]:
+    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """Create by the API; the command line only attaches."""
         self._is_made = True
         call("POST", f"/containers/create?name={place.name}", self._body(place, argv))
@@ -117,13 +117,13 @@ class DockerApi(DockerFlags):
             self._put_into_layer(place)
         return self._start(place)
 
-    def shown(self, place: Place, argv: Sequence[str], /) -> list[list[str]]:
+    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """The request as curl would make it."""
         url, body = f"http://docker/containers/create?name={place.name}", json.dumps(self._body(place, argv))
         kind = "Content-Type: application/json"
         return [["curl", "--unix-socket", "/var/run/docker.sock", "-H", kind, "-d", body, url], self._start(place)]
 
-    def _body(self, place: Place, argv: Sequence[str]) -> dict[str, Any]:
+    def _body(self, place: LaunchContext, argv: Sequence[str]) -> dict[str, Any]:
         body = create_body(container_of(place, argv), os.environ)
         body["HostConfig"] |= limit_body(place.cage, place.disk.node)
         return body

@@ -17,7 +17,7 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Place:
+class LaunchContext:
     """Where one trial runs: its slice, the cage around it, the measured disk, and what of this host it must see.
 
     `data_dir` is None where the data lie in the container itself; `files` are those data then. `environment` names the
@@ -44,7 +44,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Imposed:
+class ExternalLimits:
     """Limits that something outside of this host's cgroups holds: who, and what it says is in force, by property."""
 
     by: str
@@ -66,26 +66,26 @@ class Driver(Protocol):
     def on_slice(self, cage: Cage, /) -> Cage:
         """The part of the cage that the trial's slice carries."""
 
-    def impose(self, place: Place, /) -> Imposed | None:
+    def impose(self, place: LaunchContext, /) -> ExternalLimits | None:
         """Have somebody outside hold the rest, before the start; None where nobody does."""
 
-    def command(self, place: Place, argv: Sequence[str], /) -> list[str]:
+    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """The command that starts the workload and passes its standard streams and exit status through."""
 
-    def shown(self, place: Place, argv: Sequence[str], /) -> list[list[str]]:
+    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """The commands that `command` stands for, as a plan shows them; nothing is started."""
 
-    def limited(self, place: Place, /) -> Path | None:
+    def limited(self, place: LaunchContext, /) -> Path | None:
         """The cgroup in which it has put limits of its own, once the workload runs; None where the slice has all."""
 
-    def leader(self, place: Place, client: int, /) -> int | None:
+    def leader(self, place: LaunchContext, client: int, /) -> int | None:
         """The workload's own process, once it runs; `client` is the one that `command` became."""
 
-    def clear(self, place: Place, /) -> None:
+    def clear(self, place: LaunchContext, /) -> None:
         """Remove what `impose` and `command` left. Safe when they never ran, and on every way out."""
 
 
-class OnSlice:
+class SliceDriver:
     """A driver for which the trial's slice carries every limit."""
 
     def prepare(self) -> dict[str, Any]:
@@ -96,34 +96,34 @@ class OnSlice:
         """All of it."""
         return cage
 
-    def command(self, place: Place, argv: Sequence[str], /) -> list[str]:
+    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """What each driver has for itself."""
         raise NotImplementedError
 
-    def shown(self, place: Place, argv: Sequence[str], /) -> list[list[str]]:
+    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
         """The one command that it is."""
         return [self.command(place, argv)]
 
-    def impose(self, _place: Place, /) -> Imposed | None:
+    def impose(self, _place: LaunchContext, /) -> ExternalLimits | None:
         """Nobody else holds anything."""
         return None
 
-    def limited(self, _place: Place, /) -> Path | None:
+    def limited(self, _place: LaunchContext, /) -> Path | None:
         """No cgroup but the slice has limits."""
         return None
 
-    def leader(self, _place: Place, client: int, /) -> int | None:
+    def leader(self, _place: LaunchContext, client: int, /) -> int | None:
         """The command has become the workload."""
         return client
 
-    def clear(self, _place: Place, /) -> None:
+    def clear(self, _place: LaunchContext, /) -> None:
         """The slice takes everything along."""
 
 
-class BehindClient(OnSlice):
+class ClientDriver(SliceDriver):
     """The same, where `command` becomes a client that stays outside of the slice."""
 
-    def leader(self, place: Place, _client: int, /) -> int | None:
+    def leader(self, place: LaunchContext, _client: int, /) -> int | None:
         """The first process in the slice."""
         return next((member.pid for member in members(place.cgroup)), None)
 

@@ -27,7 +27,7 @@ _FOLDERS = ("usr", "etc", "tmp", "var", "run", "root")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
-class Engine:
+class ContainerEngine:
     """Docker or podman, asked by its command line; what it is is asked once."""
 
     def __init__(self, program: str, systemd: Systemd, spool: Path) -> None:
@@ -123,16 +123,16 @@ def empty_root(top: Path = Path("/")) -> bytes:
     return out.getvalue()
 
 
-class Engines:
+class ContainerEngines:
     """The engines of one machine state, each made when it is first asked for."""
 
     def __init__(self, systemd: Systemd, spool: Path) -> None:
         self._systemd, self._spool = systemd, spool
-        self._known: dict[str, Engine] = {}
+        self._known: dict[str, ContainerEngine] = {}
 
-    def get(self, program: str) -> Engine:
+    def get(self, program: str) -> ContainerEngine:
         """Docker or podman."""
-        return self._known.setdefault(program, Engine(program, self._systemd, self._spool))
+        return self._known.setdefault(program, ContainerEngine(program, self._systemd, self._spool))
 
     def stop(self) -> None:
         """Leave each as it was found."""

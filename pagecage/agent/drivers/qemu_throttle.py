@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pagecage.agent.drivers.driver import Ask, Imposed, Place, io_properties, without
+from pagecage.agent.drivers.driver import Ask, ExternalLimits, LaunchContext, io_properties, without
 from pagecage.agent.drivers.systemd_run import SystemdScope
 from pagecage.model.cage import IO_MAX_KEY, Cage
 
@@ -20,13 +20,13 @@ class QemuThrottle(SystemdScope):
         """Memory and CPU: QEMU caps the disk alone."""
         return without(cage, tuple(IO_MAX_KEY))
 
-    def impose(self, place: Place, /) -> Imposed | None:
+    def impose(self, place: LaunchContext, /) -> ExternalLimits | None:
         """Have QEMU hold the data disk, whoever uses it. Raises HostError on a host that has nothing around it."""
         answer = self._ask("throttle_wanted", {"limits": io_properties(place.cage)})
         self._is_held = True
-        return Imposed("qemu", answer["read_back"])
+        return ExternalLimits("qemu", answer["read_back"])
 
-    def clear(self, _place: Place, /) -> None:
+    def clear(self, _place: LaunchContext, /) -> None:
         """Let go of the disk, where it was held."""
         if self._is_held:
             self._ask("throttle_wanted", {"limits": {}})

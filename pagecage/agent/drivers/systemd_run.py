@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pagecage.agent.drivers.driver import BehindClient, OnSlice, Place
+from pagecage.agent.drivers.driver import ClientDriver, LaunchContext, SliceDriver
 from pagecage.agent.system.systemd import scope_command
 
 
-class SystemdScope(OnSlice):
+class SystemdScope(SliceDriver):
     """`systemd-run --scope`: a child of the agent's, moved into the slice before it becomes the workload."""
 
     name = "systemd-scope"
 
-    def command(self, place: Place, argv: Sequence[str], /) -> list[str]:
+    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """systemd-run in the foreground (systemd-run(1))."""
         return scope_command(place.systemd, place.unit, argv)
 
 
-class SystemdService(BehindClient):
+class SystemdService(ClientDriver):
     """`systemd-run --pipe --wait`: a child of systemd's, with our pipes as its standard streams."""
 
     name = "systemd-service"
 
-    def command(self, place: Place, argv: Sequence[str], /) -> list[str]:
+    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
         """systemd-run as a client that waits; the names of our environment go along, which a service does not inherit.
 
         A service's memory may be locked as far as ours may: its own bound would be another limit.

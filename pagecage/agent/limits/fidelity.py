@@ -14,9 +14,9 @@ from typing import Any
 from pagecage.agent.limits.limit_meters import shares_all
 from pagecage.agent.system.block_device import Disk, read_knobs
 from pagecage.agent.system.kernel_text import parse_meminfo, read_text
-from pagecage.agent.system.settings import KnobJournal
+from pagecage.agent.system.settings import QueueSettingsJournal
 from pagecage.errors import HostError
-from pagecage.model.cage import Accounting, Cage, Latency
+from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
 from pagecage.model.requirements import may_rewrite_io_max
 from pagecage.model.trial import Trial
 from pagecage.units import KIB, MIB, format_bytes
@@ -27,7 +27,7 @@ SLOW = 1.5
 
 
 @dataclass(frozen=True)
-class Carried:
+class Fidelity:
     """One of `io_size merged combined latency`. `state` is `exact`, `stricter` or `looser` than there, or `absent`."""
 
     what: str
@@ -40,8 +40,8 @@ class Carried:
 
 
 def count_as_provider(
-    accounting: Accounting, disk: Disk, journal: KnobJournal, why_not_shared: str = ""
-) -> list[Carried]:
+    accounting: IoAccounting, disk: Disk, journal: QueueSettingsJournal, why_not_shared: str = ""
+) -> list[Fidelity]:
     """Have the disk split requests where the provider counts another I/O, and say how nearly io.max counts as it does.
 
     The setting is journalled; whoever calls this has it put back. `why_not_shared` is empty where the trial's io.max is
@@ -57,7 +57,7 @@ def count_as_provider(
     return found
 
 
-def _split_at(wanted_kb: int, disk: Disk, journal: KnobJournal) -> Carried:
+def _split_at(wanted_kb: int, disk: Disk, journal: QueueSettingsJournal) -> Fidelity:
     knobs = read_knobs(disk)
     largest = int(knobs.get("max_hw_sectors_kb") or wanted_kb)
     try:
@@ -69,43 +69,43 @@ def _split_at(wanted_kb: int, disk: Disk, journal: KnobJournal) -> Carried:
     return io_size(wanted_kb, int(now) if now else None, knobs.get("max_sectors_kb"), why_not)
 
 
-def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, why_not: str) -> Carried:
+def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, why_not: str) -> Fidelity:
     """How io.max counts large I/Os on a disk that splits them at `now_kb`, where the provider counts by `wanted_kb`."""
     if now_kb is None:
-        return Carried("io_size", "absent", f"it is not known where this disk splits its requests ({why_not})")
+        return Fidelity("io_size", "absent", f"it is not known where this disk splits its requests ({why_not})")
     if now_kb == wanted_kb:
         was = "" if str(now_kb) == before_kb else f", which was {before_kb}"
         because = (
             f"requests are split at {now_kb} KiB (max_sectors_kb{was}), so that io.max counts what the provider does"
         )
-        return Carried("io_size", "exact", because)
+        return Fidelity("io_size", "exact", because)
     here, there = -(-wanted_kb // now_kb), -(-now_kb // wanted_kb)
     if now_kb < wanted_kb:
         told = f"{wanted_kb} KiB count {here} times here and once at the provider"
-        return Carried("io_size", "stricter", f"requests are split at {now_kb} KiB: {told} ({why_not})")
+        return Fidelity("io_size", "stricter", f"requests are split at {now_kb} KiB: {told} ({why_not})")
     told = f"{now_kb} KiB count once here and {there} times at the provider"
-    return Carried("io_size", "looser", f"requests are split at {now_kb} KiB: {told} ({why_not})")
+    return Fidelity("io_size", "looser", f"requests are split at {now_kb} KiB: {told} ({why_not})")
 
 
-def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Carried:
+def merged(io_size_bytes: int | None, read_ahead_kb: str | None) -> Fidelity:
     """The provider merges neighbours before it counts; io.max does not, which reads in order by small windows feel."""
     size_kb = (io_size_bytes or 0) // KIB
     if size_kb and read_ahead_kb and int(read_ahead_kb) >= size_kb:
         because = f"neighbours are not merged before io.max counts, but read-ahead asks for {read_ahead_kb} KiB at once"
-        return Carried("merged", "exact", because)
+        return Fidelity("merged", "exact", because)
     window = (
         f", so that reading in order by windows of {read_ahead_kb} KiB costs more I/Os here" if read_ahead_kb else ""
     )
-    return Carried("merged", "stricter", f"the provider merges neighbours before it counts, io.max does not{window}")
+    return Fidelity("merged", "stricter", f"the provider merges neighbours before it counts, io.max does not{window}")
 
 
-def combined(why_not_shared: str) -> Carried:
+def combined(why_not_shared: str) -> Fidelity:
     """One limit for reads and writes: io.max is divided between them, or gives each of them the whole."""
     if why_not_shared:
         because = "reads and writes share one limit at the provider; io.max gives each of them the whole of it"
-        return Carried("combined", "looser", f"{because} ({why_not_shared})")
+        return Fidelity("combined", "looser", f"{because} ({why_not_shared})")
     because = "reads and writes share one limit: io.max is divided between them ten times a second, by what each uses"
-    return Carried("combined", "exact", because)
+    return Fidelity("combined", "exact", because)
 
 
 def why_not_shared(cage: Cage, facts: Mapping[str, Any]) -> str:
@@ -136,16 +136,16 @@ def why_no_floor(trial: Trial, is_ours: bool, meminfo: Path = Path("/proc/meminf
     return ""
 
 
-def latency(wanted: Latency, made_us: int | None, measured_us: float | None, why_not: str) -> Carried:
+def latency(wanted: LatencyFloor, made_us: int | None, measured_us: float | None, why_not: str) -> Fidelity:
     """Whether an I/O takes its least time: `made_us` is that of a disk made for it, None where there is none."""
     asked = " and ".join(
         f"{us / 1000:g} ms a {way}" for way, us in (("read", wanted.read_us), ("write", wanted.write_us)) if us
     )
     if made_us is None:
-        return Carried("latency", "absent", f"io.max adds no time to an I/O; {asked} are missing here: {why_not}")
+        return Fidelity("latency", "absent", f"io.max adds no time to an I/O; {asked} are missing here: {why_not}")
     seen = f"; a direct read of one page takes {measured_us / 1000:.3g} ms" if measured_us else ""
     is_slow = measured_us is not None and measured_us > SLOW * made_us
     off = [us for us in (wanted.read_us, wanted.write_us) if us is not None and us != made_us]
     state = "stricter" if is_slow or (off and max(off) < made_us) else "looser" if off else "exact"
     because = f"the disk made for it takes {made_us / 1000:g} ms for every I/O, of {asked}{seen}"
-    return Carried("latency", state, because)
+    return Fidelity("latency", state, because)

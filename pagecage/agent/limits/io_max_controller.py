@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.collectors.collector import Outcome, Surroundings
+from pagecage.agent.collectors.collector import CollectorContext, CollectorResult
 from pagecage.agent.limits.limit_meters import meters
 from pagecage.agent.system.cgroupfs import read_limits
 from pagecage.agent.system.kernel_text import parse_nested_keyed
@@ -32,12 +32,12 @@ def rewrites_io_max(cage: Cage, facts: Mapping[str, Any]) -> bool:
     return any(meters(cage)) and may_rewrite_io_max(facts)
 
 
-class CreditPlayer:
+class IoMaxController:
     """Plays every meter of a cage from `start` to `stop`; started, stopped and recorded like a collector."""
 
     name = "credits"
 
-    def __init__(self, around: Surroundings, cage: Cage, *, keeps_series: bool = True) -> None:
+    def __init__(self, around: CollectorContext, cage: Cage, *, keeps_series: bool = True) -> None:
         self._keeps_series = keeps_series
         self._path = around.directory / "credits.jsonl"
         self._cgroup, self._maj_min = around.cgroup, around.disk.maj_min
@@ -73,13 +73,13 @@ class CreditPlayer:
     def wait_until_recording(self) -> None:
         """The first caps are in force when `start` returns."""
 
-    def stop(self) -> Outcome:
+    def stop(self) -> CollectorResult:
         """End, and write the series: a row a tick, with the credits and caps of every bucket."""
         self._ending.set()
         if self._thread.ident:
             self._thread.join(5.0)
         self._path.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in self._rows))
-        return Outcome("failed" if self._error else "ok", self._error, files=(self._path,))
+        return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
     def to_json(self) -> dict[str, Any]:
         """What was played: each bucket, each rewriting of io.max with its moment, and what went wrong."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pagecage.model.cage import BOTH_WAYS, IO_STAT_KEY, Bucket, Cage, let_through
+from pagecage.model.cage import BOTH_WAYS, IO_STAT_KEY, Cage, CreditBucket, let_through
 from pagecage.model.rate_limits import HORIZON_SECONDS, TokenBucket, filled, less_debt, split
 
 Used = Mapping[str, float]
 
 
 @dataclass
-class Meter:
+class LimitMeter:
     """One bucket, the io.stat keys that drain it by the systemd properties that it sets, and the caps in force.
 
     `counters` holds both directions where they share the limit. Without a burst the bucket has no capacity.
@@ -73,7 +73,7 @@ class Meter:
         }  # fmt: skip
 
 
-def meters(cage: Cage) -> Iterator[Meter]:
+def meters(cage: Cage) -> Iterator[LimitMeter]:
     """The meters of a cage: one for both directions where the provider combines them, else one each that bursts."""
     for kind, properties in BOTH_WAYS.items():
         bucket = getattr(cage.burst, kind) if cage.burst else None
@@ -97,8 +97,8 @@ def shares_all(cage: Cage) -> bool:
     return bool(kinds) and all(shares(cage, kind) for kind in kinds)
 
 
-def _meter(cage: Cage, kind: str, counters: dict[str, str], bucket: Bucket | None) -> Meter:
+def _meter(cage: Cage, kind: str, counters: dict[str, str], bucket: CreditBucket | None) -> LimitMeter:
     base = min(cage.properties[prop] for prop in counters)
     if bucket is None or cage.burst is None or bucket.rate <= base:
-        return Meter(kind, counters, TokenBucket(base, base, 0.0, 0.0), dict.fromkeys(counters, base))
-    return Meter(kind, counters, filled(base, bucket.rate, bucket.credits, cage.burst.start))
+        return LimitMeter(kind, counters, TokenBucket(base, base, 0.0, 0.0), dict.fromkeys(counters, base))
+    return LimitMeter(kind, counters, filled(base, bucket.rate, bucket.credits, cage.burst.start))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from pagecage.agent.cache_checks import hold_to_state, look_at_end, look_at_go, look_at_start
 from pagecage.agent.caging import confirm_limits, place_of
-from pagecage.agent.programs.gated_process import Program, gated
+from pagecage.agent.programs.gated_process import GatedProcess, gated
 from pagecage.agent.programs.workload_run import oom_kills, read_counters, signal_slice, workload_argv
 from pagecage.agent.responses import responses
-from pagecage.agent.system.cgroupfs import Member, members, outside
+from pagecage.agent.system.cgroupfs import ProcessInfo, members, outside
 from pagecage.agent.system.procfs import listens
-from pagecage.agent.trial_run import Attempt
-from pagecage.model.trial import Command
+from pagecage.agent.trial_run import TrialRun
+from pagecage.model.trial import CommandSpec
 
 _LOOK_SECONDS = 0.02
 _MEMBERS_SECONDS = 0.2
@@ -27,18 +27,18 @@ _SAID_LINES = 10
 
 
 @dataclass
-class Watched:
+class CommandObservation:
     """What was seen of a program while it ran; times are monotonic."""
 
     began: float
     ready_at: float | None = None
     exited_at: float | None = None
-    left_behind: list[Member] = field(default_factory=list)
-    outside: list[Member] = field(default_factory=list)
+    left_behind: list[ProcessInfo] = field(default_factory=list)
+    outside: list[ProcessInfo] = field(default_factory=list)
     next_look: float = 0.0
 
 
-def run_command(attempt: Attempt) -> None:
+def run_command(attempt: TrialRun) -> None:
     """Start, measure, end; fills in counters, measured, exit, response and outcome."""
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     command, attempt.argv = _command(attempt), workload_argv(attempt)
@@ -47,8 +47,8 @@ def run_command(attempt: Attempt) -> None:
     started = attempt.driver.command(place, gated(attempt.argv))
     sink = attempt.bench.stream.output if command.streams_output else None
     directory = Path(command.directory) if command.directory else None
-    program = attempt.conversation = Program(started, directory, command.ready_when, sink)
-    watched: Watched | None = None
+    program = attempt.conversation = GatedProcess(started, directory, command.ready_when, sink)
+    watched: CommandObservation | None = None
     try:
         if program.wait_at_gate(deadline):
             attempt.start_seconds = time.monotonic() - begin
@@ -66,11 +66,11 @@ def run_command(attempt: Attempt) -> None:
         attempt.response |= _times(watched, command)
 
 
-def _command(attempt: Attempt) -> Command:
-    return attempt.trial.workload.command or Command()
+def _command(attempt: TrialRun) -> CommandSpec:
+    return attempt.trial.workload.command or CommandSpec()
 
 
-def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
+def _measure(attempt: TrialRun, program: GatedProcess, deadline: float) -> CommandObservation:
     """Counters, gate, watch, counters; the files are looked at before the first and after the last."""
     attempt.await_tracers()
     look_at_go(attempt)
@@ -78,7 +78,7 @@ def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
     attempt.counters["before"] = read_counters(attempt)
     attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
     wall, begin = time.time(), time.monotonic()
-    watched = Watched(begin)
+    watched = CommandObservation(begin)
     program.go(_source(attempt, program) if _command(attempt).takes_input else None)
     _watch(attempt, program, watched, deadline)
     ended = watched.ready_at or watched.exited_at or time.monotonic()
@@ -89,7 +89,7 @@ def _measure(attempt: Attempt, program: Program, deadline: float) -> Watched:
     return watched
 
 
-def _watch(attempt: Attempt, program: Program, watched: Watched, deadline: float) -> None:
+def _watch(attempt: TrialRun, program: GatedProcess, watched: CommandObservation, deadline: float) -> None:
     """Look until it serves, exits, leaves the cage, or monotonic `deadline` passes."""
     command = _command(attempt)
     pause_seconds = _LOOK_SECONDS if command.serves else _MEMBERS_SECONDS  # an exit wakes it at once
@@ -109,7 +109,7 @@ def _watch(attempt: Attempt, program: Program, watched: Watched, deadline: float
         time.sleep(_LOOK_SECONDS)
 
 
-def _serves(attempt: Attempt, program: Program, watched: Watched) -> bool:
+def _serves(attempt: TrialRun, program: GatedProcess, watched: CommandObservation) -> bool:
     command = _command(attempt)
     if program.ready_at is not None:
         watched.ready_at = program.ready_at
@@ -119,14 +119,14 @@ def _serves(attempt: Attempt, program: Program, watched: Watched) -> bool:
     return watched.ready_at is not None
 
 
-def _look_outside(attempt: Attempt, program: Program, watched: Watched) -> None:
+def _look_outside(attempt: TrialRun, program: GatedProcess, watched: CommandObservation) -> None:
     """Now and then, since a look costs a walk through its processes."""
     if time.monotonic() >= watched.next_look and attempt.cgroup is not None:
         watched.next_look = time.monotonic() + _MEMBERS_SECONDS
         watched.outside = outside(program.leader, attempt.cgroup)
 
 
-def _who_stays(attempt: Attempt, patience_seconds: float) -> list[Member]:
+def _who_stays(attempt: TrialRun, patience_seconds: float) -> list[ProcessInfo]:
     """Who is still in the cage after the program's own process has ended; its children may take a moment to go."""
     assert attempt.cgroup is not None
     until = time.monotonic() + patience_seconds
@@ -135,7 +135,7 @@ def _who_stays(attempt: Attempt, patience_seconds: float) -> list[Member]:
     return left
 
 
-def _source(attempt: Attempt, program: Program) -> Callable[[int], bytes | None]:
+def _source(attempt: TrialRun, program: GatedProcess) -> Callable[[int], bytes | None]:
     """Asks the controller for the next piece of standard input; the question names the attempt and the place."""
     bench, who = attempt.bench, f"{attempt.trial.trial_id}.{attempt.number}"
 
@@ -147,7 +147,7 @@ def _source(attempt: Attempt, program: Program) -> Callable[[int], bytes | None]
     return next_piece
 
 
-def _end(attempt: Attempt, program: Program, watched: Watched | None) -> None:
+def _end(attempt: TrialRun, program: GatedProcess, watched: CommandObservation | None) -> None:
     """End what still runs: asked to where it served, killed otherwise; then note how it ended."""
     is_served = watched is not None and watched.ready_at is not None
     for member in watched.outside if watched else ():
@@ -164,13 +164,13 @@ def _end(attempt: Attempt, program: Program, watched: Watched | None) -> None:
     }  # fmt: skip
 
 
-def _is_done(watched: Watched, command: Command) -> bool:
+def _is_done(watched: CommandObservation, command: CommandSpec) -> bool:
     if watched.outside or watched.ready_at is not None:
         return True
     return watched.exited_at is not None and not (command.serves and watched.left_behind)
 
 
-def judge_command(attempt: Attempt, watched: Watched | None) -> tuple[str, str | None]:
+def judge_command(attempt: TrialRun, watched: CommandObservation | None) -> tuple[str, str | None]:
     """Outcome and error from the evidence, strongest first."""
     assert attempt.conversation is not None
     status, serves, complaint = attempt.exit["status"], _command(attempt).serves, attempt.conversation.complaint()
@@ -196,16 +196,16 @@ def told_status(status: int) -> str:
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
-def _told_outside(member: Member) -> str:
+def _told_outside(member: ProcessInfo) -> str:
     return f"{member.name} (process {member.pid}) left the cage for {member.cgroup}, where its limits do not hold"
 
 
-def _told_left(left: list[Member]) -> str:
+def _told_left(left: list[ProcessInfo]) -> str:
     names = ", ".join(f"{member.name} (process {member.pid})" for member in left[:3])
     return f"it ended while {names} lived on in its cage, so its time to exit is not the time of its work"
 
 
-def _times(watched: Watched, command: Command) -> dict[str, float | None]:
+def _times(watched: CommandObservation, command: CommandSpec) -> dict[str, float | None]:
     """`ready_seconds` where it was to serve, else `wall_seconds`; None where it did not come to that."""
     end = watched.ready_at if command.serves else watched.exited_at
     seconds = None if end is None else end - watched.began

@@ -35,7 +35,7 @@ def gated(argv: Sequence[str]) -> list[str]:
     return ["sh", "-c", GATE, "sh", *argv]
 
 
-class Lines:
+class LineSplitter:
     """Cuts pieces into lines; one that would grow without bound is cut."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Lines:
         return [self._rest] if self._rest else []
 
 
-class Program:
+class GatedProcess:
     """One program in its scope, from the gate to its end. `ready_at` is when a line of its output matched."""
 
     def __init__(self, argv: Sequence[str], directory: Path | None, ready_when: str | None, sink: Sink | None) -> None:
@@ -146,7 +146,7 @@ class Program:
             return self._said.decode(errors="replace").strip().splitlines()
 
     def _listen(self, name: str, pipe: IO[bytes]) -> None:
-        lines = Lines()
+        lines = LineSplitter()
         while piece := os.read(pipe.fileno(), _PIECE_BYTES):
             now = time.monotonic()
             if name == "stdout" and not self._gate.is_set():

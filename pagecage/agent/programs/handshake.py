@@ -21,7 +21,7 @@ _LONGEST_LINE_BYTES = 1 << 20
 _POLL_SECONDS = 0.005
 
 
-class Conversation:
+class HandshakeProcess:
     """One workload process. Lines arrive by a thread, so that every wait has a deadline.
 
     A `command` speaks no handshake: its input is closed at once and only the end of its output is kept.

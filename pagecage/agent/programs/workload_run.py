@@ -9,14 +9,14 @@ from typing import Any
 
 from pagecage.agent.cache_checks import go_at_start, hold_to_state, look_at_end, look_at_go, look_at_start
 from pagecage.agent.caging import confirm_limits, place_of
-from pagecage.agent.collectors.collector import Outcome
+from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.data_files import sidecar_of
 from pagecage.agent.programs.fio import end_of, fio_command, job_text, missing_engine, read_report
-from pagecage.agent.programs.handshake import Conversation
+from pagecage.agent.programs.handshake import HandshakeProcess
 from pagecage.agent.responses import responses, wrong_response
 from pagecage.agent.system import cgroupfs, procfs
-from pagecage.agent.trial_run import Attempt, RequirementMissed
-from pagecage.model.requirements import Missed, Requirement
+from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.process import run
 
 FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
@@ -26,7 +26,7 @@ _RUNTIME_SECONDS = 10.0
 """How long a container's runtime may take to set its limits on an emulated machine, while fio is not there yet."""
 
 
-def workload_argv(attempt: Attempt) -> list[str]:
+def workload_argv(attempt: TrialRun) -> list[str]:
     """The program's own command line, with the trial's places filled in."""
     workload = attempt.trial.workload
     if workload.kind == "fio":
@@ -37,21 +37,21 @@ def workload_argv(attempt: Attempt) -> list[str]:
     return [path, *fill_all(workload.arguments, places_of(attempt), attempt.datasets)]
 
 
-def fio_argv(attempt: Attempt) -> list[str]:
+def fio_argv(attempt: TrialRun) -> list[str]:
     """Write the job file beside the traces; the command that runs it. Raises RequirementMissed without its engine."""
     options = fill_all(attempt.trial.workload.arguments, places_of(attempt), attempt.datasets)
     if why := missing_engine(options):
-        raise RequirementMissed([Missed(Requirement.WORKLOAD, why, "ansible/site.yml installs fio")])
+        raise RequirementMissed([MissedRequirement(Requirement.WORKLOAD, why, "ansible/site.yml installs fio")])
     job = job_text(attempt.datasets, options, attempt.directory, attempt.trial.max_seconds)
     return fio_command(job, attempt.directory)
 
 
-def program_path(attempt: Attempt, program: str) -> str:
+def program_path(attempt: TrialRun, program: str) -> str:
     """Where a program of workloads/ lies on this host."""
     return f"{attempt.bench.request.programs_dir}/{program}"
 
 
-def places_of(attempt: Attempt) -> dict[str, object]:
+def places_of(attempt: TrialRun) -> dict[str, object]:
     """What stands for each {place} in an argument; {file} is the first file."""
     first = attempt.dataset
     return {
@@ -73,7 +73,7 @@ def fill(argument: str, places: Mapping[str, object]) -> str:
     return argument
 
 
-def run_workload(attempt: Attempt) -> None:
+def run_workload(attempt: TrialRun) -> None:
     """Start, measure, end; fills in counters, measured, exit, response and outcome."""
     deadline = time.monotonic() + attempt.trial.timeout_seconds
     attempt.argv = workload_argv(attempt)
@@ -86,7 +86,7 @@ def run_workload(attempt: Attempt) -> None:
         attempt.counters["before"] = read_counters(attempt)
     begin = time.monotonic()
     command = attempt.driver.command(place_of(attempt), attempt.argv)
-    attempt.conversation = Conversation(command, speaks=speaks)
+    attempt.conversation = HandshakeProcess(command, speaks=speaks)
     try:
         finished = _measure(attempt, attempt.conversation, begin, deadline)
         attempt.timed_out = not finished and time.monotonic() >= deadline
@@ -100,21 +100,25 @@ def run_workload(attempt: Attempt) -> None:
     attempt.outcome, attempt.error = judge_end(attempt)
     hold_to_state(attempt)
     if attempt.outcome == "requirement_missed":
-        attempt.missed = [Missed(Requirement.WORKLOAD, attempt.error or "the workload cannot run on this host", "")]
+        attempt.missed = [
+            MissedRequirement(Requirement.WORKLOAD, attempt.error or "the workload cannot run on this host", "")
+        ]
     attempt.failed_in = None if attempt.has_answer else "run"
     attempt.response = responses(attempt)
 
 
-def _take_fio(attempt: Attempt) -> None:
+def _take_fio(attempt: TrialRun) -> None:
     """fio's own figures take the place of an end line; its files are traces."""
     assert attempt.conversation is not None
     report = read_report(attempt.directory)
     attempt.conversation.end = end_of(report, attempt.trial.workload.arguments, attempt.trial.dataset_bytes)
     files = tuple(sorted(attempt.directory.glob("fio*")))
-    attempt.collected["fio"] = Outcome("ok" if report else "failed", None if report else "it left no JSON", files=files)
+    attempt.collected["fio"] = CollectorResult(
+        "ok" if report else "failed", None if report else "it left no JSON", files=files
+    )
 
 
-def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadline: float) -> bool:
+def _measure(attempt: TrialRun, conversation: HandshakeProcess, begin: float, deadline: float) -> bool:
     speaks = attempt.trial.workload.kind == "handshake"
     if speaks:
         if not conversation.wait_for("ready", deadline=deadline):
@@ -143,7 +147,7 @@ def _measure(attempt: Attempt, conversation: Conversation, begin: float, deadlin
     return finished and (not speaks or conversation.has_ended or conversation.wait_for("end", deadline=deadline))
 
 
-def read_counters(attempt: Attempt) -> dict[str, Any]:
+def read_counters(attempt: TrialRun) -> dict[str, Any]:
     """Every counter that is kept, of the slice, the disk and the host."""
     assert attempt.cgroup is not None
     return {
@@ -153,18 +157,18 @@ def read_counters(attempt: Attempt) -> dict[str, Any]:
     }
 
 
-def _end_scope_if_alive(attempt: Attempt) -> None:
+def _end_scope_if_alive(attempt: TrialRun) -> None:
     assert attempt.conversation is not None
     if attempt.conversation.process.poll() is None:
         signal_slice(attempt, "KILL")
 
 
-def signal_slice(attempt: Attempt, signal: str) -> None:
+def signal_slice(attempt: TrialRun, signal: str) -> None:
     """Send a signal to everything in the trial's slice."""
     run(attempt.bench.systemd.systemctl("kill", f"--signal={signal}", attempt.unit), check=False, timeout_seconds=30)
 
 
-def oom_kills(attempt: Attempt) -> int | None:
+def oom_kills(attempt: TrialRun) -> int | None:
     """The truth about OOM: the slice's hierarchical memory.events; an exit status of 137 may be any SIGKILL."""
     assert attempt.cgroup is not None
     events = cgroupfs.read_counters(attempt.cgroup)["memory.events"]
@@ -180,7 +184,7 @@ def what_was_wrong(end: Mapping[str, Any], complaint: str | None) -> str:
     return ": ".join(filter(None, (sentence, ", ".join(counted))))
 
 
-def judge_end(attempt: Attempt) -> tuple[str, str | None]:
+def judge_end(attempt: TrialRun) -> tuple[str, str | None]:
     """Outcome and error from the evidence, strongest first."""
     assert attempt.conversation is not None
     status, end = attempt.exit["status"], attempt.conversation.end

@@ -16,7 +16,7 @@ from pagecage.model.trial import Trial, trial_from_json, trial_to_json
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """One or more trials of a plan, for one machine state.
 
     `attempts` gives each trial's attempt number; `machine` is what the host module knows of the machine state
@@ -42,18 +42,18 @@ class Request:
         return Path(self.spool_dir)
 
 
-def request_to_json(request: Request) -> dict[str, Any]:
+def request_to_json(request: RunRequest) -> dict[str, Any]:
     """The request as it travels."""
     return {**asdict(request), "trials": [trial_to_json(trial) for trial in request.trials]}
 
 
-def request_from_json(data: Mapping[str, Any]) -> Request:
+def request_from_json(data: Mapping[str, Any]) -> RunRequest:
     """The inverse of `request_to_json`."""
-    return Request(**{**data, "trials": tuple(map(trial_from_json, data["trials"]))})
+    return RunRequest(**{**data, "trials": tuple(map(trial_from_json, data["trials"]))})
 
 
 @dataclass(frozen=True)
-class ShellOrder:
+class ShellRequest:
     """What the controller asks for: the cage, the directory where the shell starts and whose disk is limited."""
 
     cage: Cage
@@ -62,11 +62,11 @@ class ShellOrder:
     user: bool
 
 
-def order_to_json(order: ShellOrder) -> dict[str, Any]:
+def order_to_json(order: ShellRequest) -> dict[str, Any]:
     """The order as it travels."""
     return {**vars(order), "cage": cage_to_json(order.cage)}
 
 
-def order_from_json(data: Mapping[str, Any]) -> ShellOrder:
+def order_from_json(data: Mapping[str, Any]) -> ShellRequest:
     """The inverse of `order_to_json`."""
-    return ShellOrder(**{**data, "cage": cage_from_json(data["cage"])})
+    return ShellRequest(**{**data, "cage": cage_from_json(data["cage"])})

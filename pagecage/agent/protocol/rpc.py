@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.protocol.stream import FrameStream
 from pagecage.errors import HostError
 
 _LOOK_SECONDS = 0.2
 
 
-class Inbox:
+class AnswerQueue:
     """Pieces by the question that they answer, so that one that came too late is not taken for another's.
 
     Where nobody `is_heard`, as by an agent that works with nobody at the other end, no question has an answer.
@@ -49,7 +49,7 @@ class Inbox:
 _ANSWER_SECONDS = 30.0
 
 
-def ask(stream: Stream, inbox: Inbox, event: str, details: Mapping[str, Any]) -> dict[str, Any]:
+def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to one question, an event with details. Raises HostError with a refusal, or when none comes."""
     question = f"{event}@{time.monotonic_ns()}"
     deadline = time.monotonic() + _ANSWER_SECONDS

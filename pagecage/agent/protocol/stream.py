@@ -11,7 +11,7 @@ from typing import IO, Any
 from pagecage.model.record import Record, record_to_json
 
 
-class Stream:
+class FrameStream:
     """Writes whole frames; safe to use from the sampler's and the watcher's threads."""
 
     def __init__(self, out: IO[bytes]) -> None:
@@ -49,7 +49,7 @@ class Stream:
 _WITHIN_A_TRIAL = ("phase", "go", "end")
 
 
-class StoredStream(Stream):
+class FileStream(FrameStream):
     """Writes into a file that somebody fetches while it grows.
 
     It grows between trials alone and is forced to the disk then, so that neither the fetching nor a late write-back

@@ -82,7 +82,7 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
-class Member:
+class ProcessInfo:
     """A process by its id, the name of its command, and its cgroup."""
 
     pid: int
@@ -94,10 +94,10 @@ class Member:
         return asdict(self)
 
 
-def members(cgroup: Path) -> list[Member]:
+def members(cgroup: Path) -> list[ProcessInfo]:
     """Living processes in a cgroup and below."""
     pids = {int(word) for file in _procs(cgroup) for word in (read_text(file) or "").split()}
-    return [Member(pid, _name(pid), str(cgroup)) for pid in sorted(pids) if _lives(pid)]
+    return [ProcessInfo(pid, _name(pid), str(cgroup)) for pid in sorted(pids) if _lives(pid)]
 
 
 def _procs(cgroup: Path) -> Iterator[Path]:
@@ -107,13 +107,13 @@ def _procs(cgroup: Path) -> Iterator[Path]:
             yield Path(folder, "cgroup.procs")
 
 
-def outside(pid: int, cgroup: Path) -> list[Member]:
+def outside(pid: int, cgroup: Path) -> list[ProcessInfo]:
     """Of a process and all below it, those that are in another cgroup."""
     found = []
     for one in _family(pid):
         place = cgroupfs.cgroup_of(one)
         if place is not None and place != cgroup and cgroup not in place.parents and _lives(one):
-            found.append(Member(one, _name(one), str(place)))
+            found.append(ProcessInfo(one, _name(one), str(place)))
     return found
 
 

@@ -17,7 +17,7 @@ _STOP_SECONDS = 5.0
 _SESSION, _START_TICKS = 6 - 3, 22 - 3
 
 
-class Children:
+class ToolProcesses:
     """Processes of one agent, by a file each in the spool that says when it started."""
 
     def __init__(self, spool: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system.kernel_text import parse_meminfo, read_text
-from pagecage.agent.system.settings import Journal, write_number
+from pagecage.agent.system.settings import RestoreJournal, write_number
 from pagecage.errors import HostError
 from pagecage.units import MIB, format_bytes
 
@@ -19,11 +19,11 @@ _TRIES = 8
 _TOLERANCE_BYTES = 8 * MIB
 
 
-class MachineMemory:
+class MemoryReservation:
     """What was taken, kept in a file of the spool until it is given back."""
 
     def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
-        self._journal = Journal(spool / "machine-memory.json")
+        self._journal = RestoreJournal(spool / "machine-memory.json")
         self._proc = proc
         self._pool = proc / "sys/vm/nr_hugepages"
 

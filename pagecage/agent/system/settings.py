@@ -12,7 +12,7 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 
 
-class Journal:
+class RestoreJournal:
     """The values that settings had, in a file of the spool until they are put back."""
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class DirtyLimits:
     """What they were, kept in a file of the spool until it is put back."""
 
     def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
-        self._journal = Journal(spool / "dirty-limits.json")
+        self._journal = RestoreJournal(spool / "dirty-limits.json")
         self._vm = proc / "sys/vm"
 
     def read(self) -> dict[str, int]:
@@ -91,7 +91,7 @@ def chosen(text: str | None) -> str | None:
     return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
 
 
-class KnobJournal:
+class QueueSettingsJournal:
     """What to restore on which disk, kept in a file of the spool until it is restored."""
 
     def __init__(self, spool: Path) -> None:

@@ -30,14 +30,14 @@ _NODE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class MadeStorage:
+class TrialStorage:
     """The disk and where its file system is mounted."""
 
     disk: Disk
     mount_point: Path
 
 
-def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> MadeStorage:
+def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
     """Make the disk with room for the data, a file system on it, and mount it. Raises PagecageError saying why not."""
     size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
     node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
@@ -50,7 +50,7 @@ def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> Ma
         ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-E", settings, node], timeout_seconds=300
     )
     run(["mount", "-o", "noatime", node, mount_point], timeout_seconds=60)
-    return MadeStorage(resolve_disk(mount_point), mount_point)
+    return TrialStorage(resolve_disk(mount_point), mount_point)
 
 
 def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -> Path:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
-from pagecage.hosts.vm.cache import Cache
-from pagecage.hosts.vm.image import Image
+from pagecage.hosts.vm.cache import GuestCache
+from pagecage.hosts.vm.image import GuestImage
 from pagecage.hosts.vm.machine import Acceleration, escape, qemu_program
 from pagecage.process import run, spawn
 
@@ -21,7 +21,7 @@ TRIAL_SECONDS = 4.0
 KVM_DEVICE = Path("/dev/kvm")
 
 
-def find_acceleration(cache: Cache, image: Image, progress: Progress) -> Acceleration:
+def find_acceleration(cache: GuestCache, image: GuestImage, progress: Progress) -> Acceleration:
     """KVM where a trial boot of the guest's kernel showed that it works, else TCG. Remembered until the host reboots.
 
     Raises PagecageError when QEMU is not installed.
@@ -35,7 +35,7 @@ def find_acceleration(cache: Cache, image: Image, progress: Progress) -> Acceler
     return known
 
 
-def known_acceleration(cache: Cache) -> Acceleration | None:
+def known_acceleration(cache: GuestCache) -> Acceleration | None:
     """What is known without a trial boot: the last one's outcome, or TCG where KVM cannot even be opened; else None."""
     asked = _circumstances()
     if not asked["kvm_opens"]:
@@ -66,7 +66,7 @@ def qemu_version(arch: str) -> str:
     return found.group(1)
 
 
-def kvm_works(image: Image, scratch: Path) -> bool:
+def kvm_works(image: GuestImage, scratch: Path) -> bool:
     """Whether the guest's kernel prints its first line under KVM."""
     console, errors = scratch / "kvm-console.log", scratch / "kvm-qemu.log"
     console.unlink(missing_ok=True)
@@ -84,7 +84,7 @@ def kvm_works(image: Image, scratch: Path) -> bool:
         qemu.wait()
 
 
-def trial_argv(image: Image, console: Path) -> list[str]:
+def trial_argv(image: GuestImage, console: Path) -> list[str]:
     """A machine with a kernel and nothing else; it panics for want of a root disk and QEMU ends by itself."""
     arch = platform.machine()
     board, tty = ("virt", "ttyAMA0") if arch == "aarch64" else ("q35", "ttyS0")

@@ -22,20 +22,20 @@ def _base() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage"
 
 
-def known_caches() -> list[Cache]:
+def known_caches() -> list[GuestCache]:
     """The caches of all guests that were ever made by this user, by name."""
     found = [path for path in _base().glob(f"{DEFAULT_NAME}*") if (path / "images").is_dir()]
-    return [Cache(path) for path in sorted(found)]
+    return [GuestCache(path) for path in sorted(found)]
 
 
 @dataclass(frozen=True)
-class Cache:
+class GuestCache:
     """The vm host's directory and the names in it."""
 
     root: Path
 
     @classmethod
-    def of_user(cls, name: str = DEFAULT_NAME) -> Cache:
+    def of_user(cls, name: str = DEFAULT_NAME) -> GuestCache:
         """The directory that the XDG Base Directory Specification gives us: $XDG_CACHE_HOME, or ~/.cache.
 
         A guest of another name has everything to itself: image, saved states, data disk, lock. Raises PagecageError for
@@ -108,7 +108,7 @@ def keep_newest(directory: Path, count: int) -> list[Path]:
     return doomed
 
 
-class Lock:
+class CacheLock:
     """flock(2) on a file that tells who holds it. The kernel lets go of it when the holder dies, however it dies."""
 
     def __init__(self, path: Path) -> None:

@@ -9,7 +9,7 @@ from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm.machine import DATA_PORT
 from pagecage.hosts.vm.prerequisites import require_room
-from pagecage.hosts.vm.qmp import Monitor
+from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.process import run
 from pagecage.units import GIB, format_bytes
 
@@ -25,7 +25,7 @@ _THROTTLE = {
 AIO_BY_PREFERENCE = ("io_uring", "native", "threads")
 
 
-class DataDiskRefused(HostError):
+class DataDiskError(HostError):
     """QEMU cannot open the data disk as it must; a new saved state would not help."""
 
 
@@ -67,7 +67,7 @@ def drop_if_broken(path: Path, progress: Progress) -> None:
         path.unlink()
 
 
-def plug(monitor: Monitor, path: Path) -> str:
+def plug(monitor: QmpClient, path: Path) -> str:
     """Plug the disk in, `cache.direct=on`; returns the aio by which QEMU reads it, the quickest that works here.
 
     Raises DataDiskRefused when the file cannot be opened past the host's page cache (it lies on a tmpfs, say).
@@ -77,7 +77,7 @@ def plug(monitor: Monitor, path: Path) -> str:
     return aio
 
 
-def _add_block_node(monitor: Monitor, path: Path) -> str:
+def _add_block_node(monitor: QmpClient, path: Path) -> str:
     refusal = HostError("no way to open the data disk")
     for aio in AIO_BY_PREFERENCE:
         file = {"driver": "file", "filename": str(path), "aio": aio, "cache": {"direct": True}}
@@ -86,13 +86,13 @@ def _add_block_node(monitor: Monitor, path: Path) -> str:
             return aio
         except HostError as error:
             refusal = error
-    raise DataDiskRefused(
+    raise DataDiskError(
         f"the data disk cannot be opened past the page cache: {refusal.message}",
         "set XDG_CACHE_HOME to a directory on a disk (ext4, xfs, btrfs)",
     )
 
 
-def throttle(monitor: Monitor, limits: Mapping[str, int]) -> dict[str, int]:
+def throttle(monitor: QmpClient, limits: Mapping[str, int]) -> dict[str, int]:
     """Hold the disk to these systemd properties, or let go of it where there are none; what QEMU says is in force.
 
     Raises HostError when QEMU refuses, or does not show the disk.

@@ -12,23 +12,23 @@ from tempfile import TemporaryDirectory
 
 from pagecage.checkout import TOP
 from pagecage.errors import HostError
-from pagecage.hosts.connection import Connection
-from pagecage.hosts.host import HostNeed, Progress
+from pagecage.hosts.connection import SharedConnection
+from pagecage.hosts.host import Progress, ResourceNeeds
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.acceleration import known_acceleration
-from pagecage.hosts.vm.cache import Cache, Lock, in_use, is_held, read_holder
+from pagecage.hosts.vm.cache import CacheLock, GuestCache, in_use, is_held, read_holder
 from pagecage.hosts.vm.data_disk import drop_if_broken
 from pagecage.hosts.vm.guest_client import release
-from pagecage.hosts.vm.image import PACKED_DISK, Image, ensure_image, pack
+from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, ensure_image, pack
 from pagecage.hosts.vm.image_recipe import read_recipe
 from pagecage.hosts.vm.machine import SSH_SOCKET
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
-from pagecage.hosts.vm.running_guest import GuestRecord, read_guest, sweep
+from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, sweep
 from pagecage.hosts.vm.saved_state import root_target
-from pagecage.hosts.vm.vm_host import Making, VmHost
+from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.process import spawn
 
-_ANY_NEED = HostNeed(0, 0)
+_ANY_NEED = ResourceNeeds(0, 0)
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class GuestStatus:
     cache_directory: str
 
 
-def status(cache: Cache | None = None) -> GuestStatus:
+def status(cache: GuestCache | None = None) -> GuestStatus:
     """The guest as it is now; changes nothing."""
-    cache = cache or Cache.of_user()
+    cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     known = known_acceleration(cache)
     return GuestStatus(
@@ -72,14 +72,14 @@ def status(cache: Cache | None = None) -> GuestStatus:
     )  # fmt: skip
 
 
-def up(progress: Progress, cache: Cache | None = None, making: Making | None = None) -> None:
+def up(progress: Progress, cache: GuestCache | None = None, making: GuestOptions | None = None) -> None:
     """Restore the guest and leave it running. Raises PagecageError when a run uses it."""
-    cache = cache or Cache.of_user()
+    cache = cache or GuestCache.of_user()
     running = read_guest(cache)
     if running is not None and running.kept:
         progress(f"the guest is up already, on port {running.port}")
         return
-    host = VmHost(cache=cache, kept=True, making=making or Making())
+    host = VmHost(cache=cache, kept=True, making=making or GuestOptions())
     try:
         host.prepare(_ANY_NEED, progress)
         progress("restoring the guest")
@@ -90,13 +90,13 @@ def up(progress: Progress, cache: Cache | None = None, making: Making | None = N
     host.leave_running()
 
 
-def down(progress: Progress, cache: Cache | None = None) -> None:
+def down(progress: Progress, cache: GuestCache | None = None) -> None:
     """End a guest that `up` left running. Raises PagecageError while a run uses it: that is for the run to end."""
-    cache = cache or Cache.of_user()
+    cache = cache or GuestCache.of_user()
     if not cache.root.exists():
         progress("there is no guest")
         return
-    lock = Lock(cache.lock_file)
+    lock = CacheLock(cache.lock_file)
     lock.acquire()
     try:
         guest = read_guest(cache)
@@ -110,7 +110,7 @@ def down(progress: Progress, cache: Cache | None = None) -> None:
         lock.release()
 
 
-def _end(cache: Cache, guest: GuestRecord) -> None:
+def _end(cache: GuestCache, guest: RunningGuest) -> None:
     qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
     release(qemu.caretaker)
     qemu.connect()
@@ -118,16 +118,16 @@ def _end(cache: Cache, guest: GuestRecord) -> None:
     cache.guest_file.unlink(missing_ok=True)
 
 
-def shell(progress: Progress, cache: Cache | None = None, user: str = "root") -> int:
+def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
     """A shell in the guest, brought up for it and ended after it where none runs; returns the exit status."""
-    cache = cache or Cache.of_user()
+    cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     ours = guest is None
     if guest is None:
         up(progress, cache)
         guest = read_guest(cache)
     assert guest is not None  # up() has just written the record
-    target = replace(root_target(Image(Path(guest.image)), guest.port), user=user)
+    target = replace(root_target(GuestImage(Path(guest.image)), guest.port), user=user)
     try:
         return spawn(ssh_argv(target, []), stdin=None, stdout=None, stderr=None).wait()
     finally:
@@ -135,29 +135,29 @@ def shell(progress: Progress, cache: Cache | None = None, user: str = "root") ->
             down(progress, cache)
 
 
-def running_target(cache: Cache | None = None) -> SshTarget | None:
+def running_target(cache: GuestCache | None = None) -> SshTarget | None:
     """The root account of the guest that runs now, None where none does.
 
     Its control path is that of connected(); without one ssh connects by itself.
     """
-    cache = cache or Cache.of_user()
+    cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     if guest is None:
         return None
-    return replace(root_target(Image(Path(guest.image)), guest.port), control_path=sockets_dir(cache) / SSH_SOCKET)
+    return replace(root_target(GuestImage(Path(guest.image)), guest.port), control_path=sockets_dir(cache) / SSH_SOCKET)
 
 
 @contextmanager
-def connected(cache: Cache | None = None) -> Iterator[SshTarget]:
+def connected(cache: GuestCache | None = None) -> Iterator[SshTarget]:
     """Keep one connection to the guest that `up` left running, which everybody who knows its target shares.
 
     Raises HostError when none runs, or when it does not answer.
     """
-    cache = cache or Cache.of_user()
+    cache = cache or GuestCache.of_user()
     target = running_target(cache)
     if target is None:
         raise HostError("the guest is not running", "pagecage host up vm")
-    connection = Connection(target, sockets_dir(cache), lambda: None)
+    connection = SharedConnection(target, sockets_dir(cache), lambda: None)
     try:
         connection.wait()
         yield target
@@ -165,14 +165,14 @@ def connected(cache: Cache | None = None) -> Iterator[SshTarget]:
         connection.close()
 
 
-def rebuild(progress: Progress, cache: Cache | None = None) -> None:
+def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
     """Throw images and saved states away and make them again; datasets stay, unless their file system is broken.
 
     Raises PagecageError while somebody uses the guest.
     """
-    cache = cache or Cache.of_user()
+    cache = cache or GuestCache.of_user()
     cache.make()
-    lock = Lock(cache.lock_file)
+    lock = CacheLock(cache.lock_file)
     lock.acquire()
     try:
         guest = read_guest(cache)
@@ -187,7 +187,7 @@ def rebuild(progress: Progress, cache: Cache | None = None) -> None:
     prepare(progress, cache)
 
 
-def prepare(progress: Progress, cache: Cache | None = None) -> None:
+def prepare(progress: Progress, cache: GuestCache | None = None) -> None:
     """Make image, saved state and data disk where they are missing. Raises PagecageError while the guest is used."""
     host = VmHost(cache=cache)
     try:
@@ -210,7 +210,7 @@ def pack_image(out: Path, progress: Progress) -> Path:
         shutil.rmtree(other.parent)
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out, prefix="making-") as folder:
-        cache = Cache(Path(folder) / "vm")
+        cache = GuestCache(Path(folder) / "vm")
         cache.make()
         image = ensure_image(cache, recipe, progress)
         progress("packing it")

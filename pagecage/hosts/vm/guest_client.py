@@ -22,7 +22,7 @@ UNIT = "pagecage-caretaker.service"
 
 
 @dataclass(frozen=True)
-class Woken:
+class WakeReply:
     """What the guest said: by how much its clock may lag, and which disk the data are on."""
 
     clock_error_seconds: float
@@ -35,14 +35,14 @@ def start_argv() -> list[str]:
     return [*run, "/usr/bin/python3", "-I", "-S", "-c", SCRIPT.read_text()]
 
 
-def wake(port: Path, user: str, directories: Sequence[str]) -> Woken:
+def wake(port: Path, user: str, directories: Sequence[str]) -> WakeReply:
     """Set clock and entropy of a restored guest, mount its data disk, make directories for `user`.
 
     Raises HostError with the guest's reason when it cannot, or when it does not answer.
     """
     order = {"do": "wake", "seed": os.urandom(SEED_BYTES).hex(), "user": user, "directories": [*directories]}
     told = _ask(port, {**order, "unix_seconds": time.time()}, WAKE_SECONDS)
-    return Woken(set_clock(port), told["device"])
+    return WakeReply(set_clock(port), told["device"])
 
 
 def set_clock(port: Path) -> float:

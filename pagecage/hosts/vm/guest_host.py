@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied
-from pagecage.hosts.agent_package import Kit, agent_argv, push_kit
-from pagecage.hosts.connection import Connection
+from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_kit
+from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
-from pagecage.hosts.vm.cache import Cache, Lock
+from pagecage.hosts.vm.cache import CacheLock, GuestCache
 from pagecage.hosts.vm.data_disk import throttle
 from pagecage.hosts.vm.outer_host import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
@@ -27,20 +27,20 @@ class GuestHost:
 
     name = "vm"
 
-    def __init__(self, user: str, cache: Cache | None) -> None:
+    def __init__(self, user: str, cache: GuestCache | None) -> None:
         self.data_dir, self.spool_dir = DIRECTORIES[user]
         self._user = user
-        self._cache = cache or Cache.of_user()
-        self._lock = Lock(self._cache.lock_file)
+        self._cache = cache or GuestCache.of_user()
+        self._lock = CacheLock(self._cache.lock_file)
         self._qemu: Qemu | None = None
-        self._connection: Connection | None = None
+        self._connection: SharedConnection | None = None
 
     @property
     def user(self) -> bool:
         """Whether units are made by the user's own systemd: for anybody but root."""
         return self._user != "root"
 
-    def install(self, kit: Kit) -> None:
+    def install(self, kit: AgentPackage) -> None:
         """Copy agent and workloads into the guest. Raises HostDied when it is gone."""
         push_kit(self, kit)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from pagecage.checkout import TOP
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Progress
-from pagecage.hosts.vm.cache import Cache, keep_newest
-from pagecage.hosts.vm.image_recipe import ROOT_DISK_BYTES, Recipe
+from pagecage.hosts.vm.cache import GuestCache, keep_newest
+from pagecage.hosts.vm.image_recipe import ROOT_DISK_BYTES, ImageRecipe
 from pagecage.hosts.vm.prerequisites import require_room, require_tools
 from pagecage.process import TimeoutExpired, run, search_path, spawn
 from pagecage.units import GIB
@@ -31,7 +31,7 @@ UNPACKED_BYTES = 3 * GIB // 2
 
 
 @dataclass(frozen=True)
-class Image:
+class GuestImage:
     """A finished image: a directory that exists only when everything in it is whole."""
 
     directory: Path
@@ -82,16 +82,16 @@ class Image:
         return self.kernel, self.initrd, self.known_hosts, self.identity
 
 
-Fit = Callable[[Image], None]
+Fit = Callable[[GuestImage], None]
 
 
-def ensure_image(cache: Cache, recipe: Recipe, progress: Progress, fit: Fit | None = None) -> Image:
+def ensure_image(cache: GuestCache, recipe: ImageRecipe, progress: Progress, fit: Fit | None = None) -> GuestImage:
     """The image of this recipe, unpacked or made now if it is not there.
 
     It is made aside and renamed at the end, so a killed build leaves nothing that looks whole. Where root makes it,
     `fit` is given it with its root file system still a folder. Raises PagecageError when a tool is missing or fails.
     """
-    image = Image(cache.images / recipe.key)
+    image = GuestImage(cache.images / recipe.key)
     if not image.directory.exists():
         part = image.directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
@@ -111,17 +111,17 @@ def _unpack(packed: Path, part: Path, progress: Progress) -> None:
     require_room(part.parent, UNPACKED_BYTES, "unpacking the guest's image")
     progress("unpacking the guest's image (once)")
     part.mkdir(mode=0o700)
-    image = Image(part)
+    image = GuestImage(part)
     unpack(packed, image.disk, image.beside)
     image.identity.chmod(0o600)  # ssh refuses a key that others may read
 
 
-def _make(part: Path, recipe: Recipe, progress: Progress, fit: Fit | None) -> None:
+def _make(part: Path, recipe: ImageRecipe, progress: Progress, fit: Fit | None) -> None:
     require_tools("mmdebstrap", "fakeroot", "mke2fs", "ssh-keygen", "tar", "setpriv")
     require_room(part.parent, BUILD_BYTES, "building the guest's image")
     progress("building the guest's image from Debian packages (about 60 s, once)")
     part.mkdir(mode=0o700)
-    image = Image(part)
+    image = GuestImage(part)
     _make_keys(image)
     if os.geteuid() == 0:
         _build_as_root(image, recipe, fit)
@@ -129,7 +129,7 @@ def _make(part: Path, recipe: Recipe, progress: Progress, fit: Fit | None) -> No
         _build_as_user(image, recipe)
 
 
-def _build_as_root(image: Image, recipe: Recipe, fit: Fit | None) -> None:
+def _build_as_root(image: GuestImage, recipe: ImageRecipe, fit: Fit | None) -> None:
     """The root file system is a folder of root's own, which becomes the disk as it is."""
     _bootstrap(image, recipe, image.tree)
     if fit is not None:
@@ -140,7 +140,7 @@ def _build_as_root(image: Image, recipe: Recipe, fit: Fit | None) -> None:
     shutil.rmtree(image.tree)
 
 
-def _build_as_user(image: Image, recipe: Recipe) -> None:
+def _build_as_user(image: GuestImage, recipe: ImageRecipe) -> None:
     """The root file system is a tar, whose owners live on under fakeroot."""
     tar = image.directory / "root.tar"
     _bootstrap(image, recipe, tar)
@@ -155,7 +155,7 @@ def _build_as_user(image: Image, recipe: Recipe) -> None:
 _MAKE_DISK = 'truncate -s "$2" "$1/root.img" && mke2fs -q -t ext4 -L root -F -d "$1/root" "$1/root.img"'
 
 
-def _make_keys(image: Image) -> None:
+def _make_keys(image: GuestImage) -> None:
     """Two key pairs, made for this guest alone: one to come in by, one to know it by."""
     for name in ("id_ed25519", "host_key"):
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"pagecage {name}", "-f", image.directory / name])
@@ -163,7 +163,7 @@ def _make_keys(image: Image) -> None:
     image.known_hosts.write_text(f"{HOST_KEY_ALIAS} {public}")
 
 
-def bootstrap_argv(directory: Path, recipe: Recipe, as_root: bool) -> list[str]:
+def bootstrap_argv(directory: Path, recipe: ImageRecipe, as_root: bool) -> list[str]:
     """The mmdebstrap command that makes the root file system (mmdebstrap(1)): as a folder for root, else as a tar.
 
     What is left out is left out by dpkg's own settings: told of it, mmdebstrap would pass each of the first packages
@@ -194,7 +194,7 @@ _EXCLUDE = (
 _REMOVE_EXCLUDED = " && ".join(f'find "$1/usr/share/{name}" -mindepth 1 -delete' for name in _EXCLUDED)
 
 
-def _bootstrap(image: Image, recipe: Recipe, made: Path) -> None:
+def _bootstrap(image: GuestImage, recipe: ImageRecipe, made: Path) -> None:
     (image.directory / "customize.sh").write_text(recipe.customize)
     log = image.directory / "bootstrap.log"
     as_root = os.geteuid() == 0
@@ -212,7 +212,7 @@ def _bootstrap(image: Image, recipe: Recipe, made: Path) -> None:
         raise _bootstrap_failure(log.read_text(errors="replace"))
 
 
-def _build_env(image: Image) -> dict[str, str]:
+def _build_env(image: GuestImage) -> dict[str, str]:
     """As root the tree grows inside the .part directory, so that a killed build leaves nothing elsewhere.
 
     An ordinary user's private directory is out of reach for the user namespace's root; there mmdebstrap uses a folder
@@ -240,7 +240,7 @@ def _bootstrap_failure(log: str) -> PagecageError:
     return HostError(f"the guest's root file system could not be made: {errors[0]}", "make setup")
 
 
-def _extract_boot_files(image: Image, tar: Path) -> None:
+def _extract_boot_files(image: GuestImage, tar: Path) -> None:
     run(["tar", "-xf", tar, "-C", image.directory, "--strip-components=2", "--no-anchored", "--wildcards",
          "./boot/vmlinuz-*", "./boot/initrd.img-*"])  # fmt: skip
     for target in (image.kernel, image.initrd):

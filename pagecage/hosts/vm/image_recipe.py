@@ -16,7 +16,7 @@ _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ImageRecipe:
     """A Debian suite, an architecture, the packages and the script that runs in the new root file system."""
 
     suite: str
@@ -31,7 +31,7 @@ class Recipe:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def read_recipe(project_dir: Path, suite: str | None = None) -> Recipe:
+def read_recipe(project_dir: Path, suite: str | None = None) -> ImageRecipe:
     """The recipe as the checkout has it, of another Debian `suite` if one is named.
 
     Raises HostError on an architecture for which there is no guest.
@@ -41,7 +41,7 @@ def read_recipe(project_dir: Path, suite: str | None = None) -> Recipe:
         raise HostError(f"there is no guest for {platform.machine()}", "run on x86-64 or arm64, or HOST=local")
     guest = project_dir / "containers" / "guest"
     suite = suite or read_versions(project_dir)["GUEST_SUITE"]
-    return Recipe(
+    return ImageRecipe(
         suite=suite,
         arch=arch,
         packages=parse_packages((guest / "packages.txt").read_text(), arch, suite),

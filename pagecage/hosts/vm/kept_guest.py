@@ -8,31 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
-from pagecage.hosts.connection import Connection
-from pagecage.hosts.host import HostNeed, MachineState, Progress
+from pagecage.hosts.connection import SharedConnection
+from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.hosts.vm.acceleration import find_acceleration
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.guest_host import GuestHost
-from pagecage.hosts.vm.image import Image
+from pagecage.hosts.vm.image import GuestImage
 from pagecage.hosts.vm.machine import Acceleration
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
-from pagecage.hosts.vm.running_guest import GuestRecord, read_guest
+from pagecage.hosts.vm.running_guest import RunningGuest, read_guest
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.units import format_bytes
 
 _ANOTHER = "pagecage host down vm, then run it again: a guest that fits is started"
 
 
-def kept_guest(cache: Cache | None = None) -> GuestRecord | None:
+def kept_guest(cache: GuestCache | None = None) -> RunningGuest | None:
     """The guest that stays up until `pagecage host down vm`; None where there is none."""
-    guest = read_guest(cache or Cache.of_user())
+    guest = read_guest(cache or GuestCache.of_user())
     return guest if guest is not None and guest.kept else None
 
 
 class KeptGuest(GuestHost):
     """A guest that somebody else started. Its machine state is no saved state: what it did before, it did."""
 
-    def __init__(self, guest: GuestRecord, user: str = "root", cache: Cache | None = None) -> None:
+    def __init__(self, guest: RunningGuest, user: str = "root", cache: GuestCache | None = None) -> None:
         super().__init__(user, cache)
         self._guest = guest
         self._acceleration: Acceleration | None = None
@@ -40,10 +40,10 @@ class KeptGuest(GuestHost):
     def is_emulated(self, progress: Progress) -> bool:
         """Whether the guest's instructions are translated."""
         if self._acceleration is None:
-            self._acceleration = find_acceleration(self._cache, Image(Path(self._guest.image)), progress)
+            self._acceleration = find_acceleration(self._cache, GuestImage(Path(self._guest.image)), progress)
         return self._acceleration.emulated
 
-    def prepare(self, need: HostNeed, progress: Progress) -> None:
+    def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         """Take the lock, connect to the guest's QEMU, and check that the guest is large enough.
 
         Raises PagecageError when another process uses the guest, or when its memory or its data disk is too small.
@@ -70,8 +70,8 @@ class KeptGuest(GuestHost):
         """Connect over ssh; the guest is running. Raises HostDied when it has ended."""
         if self._connection is None:
             self.check()
-            target = root_target(Image(Path(self._guest.image)), self._guest.port)
-            self._connection = Connection(replace(target, user=self._user), sockets_dir(self._cache), self.check)
+            target = root_target(GuestImage(Path(self._guest.image)), self._guest.port)
+            self._connection = SharedConnection(replace(target, user=self._user), sockets_dir(self._cache), self.check)
             self._connection.wait()
         return MachineState(None, None, self.is_emulated(lambda _: None), self._details())
 

@@ -6,8 +6,8 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.hosts.host import HostNeed
-from pagecage.hosts.vm.image import Image
+from pagecage.hosts.host import ResourceNeeds
+from pagecage.hosts.vm.image import GuestImage
 from pagecage.units import GIB, MIB
 
 CPUS = 2
@@ -31,7 +31,7 @@ class Acceleration:
 
 
 @dataclass(frozen=True)
-class Machine:
+class GuestMachine:
     """A machine type with its memory, processors and acceleration."""
 
     arch: str
@@ -47,16 +47,16 @@ class Machine:
     def key_parts(self) -> tuple[str, ...]:
         """Everything about the machine that a saved state of it depends on."""
         nowhere = Path("nowhere")
-        argv = qemu_argv(self, Image(nowhere), nowhere, nowhere, nowhere)
+        argv = qemu_argv(self, GuestImage(nowhere), nowhere, nowhere, nowhere)
         host_cpu = "" if self.acceleration.emulated else _host_cpu()
         return (*argv, self.acceleration.qemu_version, host_cpu)
 
 
-def machine_for(need: HostNeed, acceleration: Acceleration, cpus: int = CPUS) -> Machine:
+def machine_for(need: ResourceNeeds, acceleration: Acceleration, cpus: int = CPUS) -> GuestMachine:
     """The machine that serves a plan: the memory that it asks for, at least 2 GiB, in steps of 256 MiB."""
     step = 256 * MIB
     wanted = max(LEAST_MEMORY_BYTES, need.memory_bytes)
-    return Machine(platform.machine(), -(-wanted // step) * step, cpus, acceleration)
+    return GuestMachine(platform.machine(), -(-wanted // step) * step, cpus, acceleration)
 
 
 def qemu_program(arch: str) -> str:
@@ -76,13 +76,13 @@ def _accel_arguments(acceleration: Acceleration) -> list[str]:
     return ["-accel", accel, "-cpu", acceleration.cpu]
 
 
-def _boot_arguments(image: Image, arch: str) -> list[str]:
+def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
     console = "ttyAMA0" if arch == "aarch64" else "ttyS0"
     line = f"root=/dev/vda rw console={console} net.ifnames=0 panic=-1 quiet systemd.show_status=false"
     return ["-kernel", str(image.kernel), "-initrd", str(image.initrd), "-append", line]
 
 
-def qemu_argv(machine: Machine, image: Image, disk: Path, sockets: Path, console: Path) -> list[str]:
+def qemu_argv(machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path) -> list[str]:
     """The command that runs this machine on `disk` (qcow2), stopped, with its QMP socket in `sockets`.
 
     The guest reaches nothing (`restrict=on`) and is reached on a loopback port that QEMU picks (port 0; slirp binds it,

@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pagecage.ansible import HostEnd, Playbook, play
+from pagecage.ansible import HostResult, Playbook, play
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, ssh_settings
-from pagecage.hosts.vm.image import Image
+from pagecage.hosts.vm.image import GuestImage
 
 GUEST = "guest"
 """The guest's name in inventories."""
@@ -50,7 +50,7 @@ def _files(path: Path) -> list[Path]:
     return [entry for entry in found if entry.is_file() and entry.suffix not in (".md", ".pyc")]
 
 
-def fit_image(project_dir: Path, scratch: Path, progress: Progress, image: Image) -> None:
+def fit_image(project_dir: Path, scratch: Path, progress: Progress, image: GuestImage) -> None:
     """Apply site.yml to an image's root file system, by chroot, and note which roles it was.
 
     Raises HostError naming what failed.
@@ -65,7 +65,7 @@ def fit_image(project_dir: Path, scratch: Path, progress: Progress, image: Image
     image.fitted.write_text(fitting_key(project_dir))
 
 
-def is_fitted(project_dir: Path, image: Image) -> bool:
+def is_fitted(project_dir: Path, image: GuestImage) -> bool:
     """Whether the roles as they are now were applied before the image's first boot."""
     return image.fitted.exists() and image.fitted.read_text() == fitting_key(project_dir)
 
@@ -78,7 +78,7 @@ def fit_guest(project_dir: Path, scratch: Path, target: SshTarget, progress: Pro
 
 def play_on_guest(
     project_dir: Path, scratch: Path, target: SshTarget, playbook: str, words: Sequence[str] = ()
-) -> HostEnd:
+) -> HostResult:
     """Run one of our playbooks on the guest, with more words for Ansible; how it ended.
 
     Raises HostError naming what failed.
@@ -88,7 +88,7 @@ def play_on_guest(
 
 def _play(
     project_dir: Path, scratch: Path, variables: Mapping[str, object], playbook: str, words: Sequence[str]
-) -> HostEnd:
+) -> HostResult:
     inventory = scratch / "inventory.json"
     inventory.write_text(json.dumps({"all": {"hosts": {GUEST: variables}}}))
     of = Playbook(project_dir, playbook, inventory, scratch, tuple(words))

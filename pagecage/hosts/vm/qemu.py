@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.errors import HostDied, HostError
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.hosts.vm.machine import CARETAKER_SOCKET, QMP_SOCKET
-from pagecage.hosts.vm.qmp import Monitor
+from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.process import Process, ProcessId, end, identify, is_alive, replay, spawn
 
 _SOCKET_SECONDS = 10.0
 
 
-def sockets_dir(cache: Cache) -> Path:
+def sockets_dir(cache: GuestCache) -> Path:
     """The directory for the sockets of the one guest of this cache.
 
     Its name is short, because the path of a unix socket has at most 107 characters (unix(7)), and always the same, so
@@ -29,7 +29,7 @@ def sockets_dir(cache: Cache) -> Path:
     return Path("/tmp") / f"pagecage-vm-{os.getuid()}-{name}"
 
 
-def make_sockets_dir(cache: Cache) -> Path:
+def make_sockets_dir(cache: GuestCache) -> Path:
     """That directory, private and made anew. Raises HostError when somebody else took its name."""
     path = sockets_dir(cache)
     shutil.rmtree(path, ignore_errors=True)
@@ -46,7 +46,7 @@ class Qemu:
     def __init__(self, process_id: ProcessId, sockets: Path, log: Path, child: Process[bytes] | None = None) -> None:
         self.process_id = process_id
         self.sockets = sockets
-        self.monitor = Monitor(sockets / QMP_SOCKET)
+        self.monitor = QmpClient(sockets / QMP_SOCKET)
         self._log = log
         self._child = child
 

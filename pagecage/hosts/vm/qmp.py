@@ -21,7 +21,7 @@ _ANSWER_SECONDS = 30.0
 logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())
 
 
-class Monitor:
+class QmpClient:
     """A connection to the QMP socket of one QEMU. Raises HostDied when QEMU is gone, HostError when it refuses."""
 
     def __init__(self, socket: Path) -> None:

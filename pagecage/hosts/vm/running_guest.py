@@ -6,12 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pagecage.hosts.vm.cache import Cache
+from pagecage.hosts.vm.cache import GuestCache
 from pagecage.process import ProcessId, end, is_alive
 
 
 @dataclass(frozen=True)
-class GuestRecord:
+class RunningGuest:
     """A running guest. `kept` tells that it stays when the process that started it ends (`pagecage host up vm`)."""
 
     pid: int
@@ -29,23 +29,23 @@ class GuestRecord:
         return ProcessId(self.pid, self.start_ticks)
 
 
-def write_guest(cache: Cache, record: GuestRecord) -> None:
+def write_guest(cache: GuestCache, record: RunningGuest) -> None:
     """Write the record whole or not at all."""
     part = cache.guest_file.with_suffix(".part")
     part.write_text(json.dumps(asdict(record)))
     part.rename(cache.guest_file)
 
 
-def read_guest(cache: Cache) -> GuestRecord | None:
+def read_guest(cache: GuestCache) -> RunningGuest | None:
     """The guest that runs now; None when the file is missing, unreadable, or its process is gone."""
     try:
-        record = GuestRecord(**json.loads(cache.guest_file.read_text()))
+        record = RunningGuest(**json.loads(cache.guest_file.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
     return record if is_alive(record.process_id) else None
 
 
-def sweep(cache: Cache) -> list[str]:
+def sweep(cache: GuestCache) -> list[str]:
     """Remove what a killed owner left: its QEMU (checked by start time), overlays, the record. For the lock's holder.
 
     Returns what was swept, for saying so.
@@ -63,6 +63,6 @@ def sweep(cache: Cache) -> list[str]:
     return swept
 
 
-def _overlays(cache: Cache) -> list[Path]:
+def _overlays(cache: GuestCache) -> list[Path]:
     """The files in which QEMU keeps what a `-snapshot` guest wrote (get_tmp_filename: vl.XXXXXX in $TMPDIR)."""
     return sorted(cache.scratch.glob("vl.*")) if cache.scratch.exists() else []

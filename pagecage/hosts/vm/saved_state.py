@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pagecage.errors import HostError
-from pagecage.hosts.connection import Connection
+from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, ssh_argv
-from pagecage.hosts.vm.cache import Cache, keep_newest
+from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import SCRIPT, start_argv
-from pagecage.hosts.vm.image import HOST_KEY_ALIAS, Image
-from pagecage.hosts.vm.machine import Machine, qemu_argv
+from pagecage.hosts.vm.image import HOST_KEY_ALIAS, GuestImage
+from pagecage.hosts.vm.machine import GuestMachine, qemu_argv
 from pagecage.hosts.vm.prerequisites import require_room
 from pagecage.hosts.vm.qemu import Qemu, console_tail, make_sockets_dir
 from pagecage.process import run
@@ -38,8 +38,8 @@ class SavedState:
     """A finished state: the guest's memory and the disk overlay as they were at one moment."""
 
     directory: Path
-    image: Image
-    machine: Machine
+    image: GuestImage
+    machine: GuestMachine
 
     @property
     def state_id(self) -> str:
@@ -67,13 +67,13 @@ class SavedState:
         return number
 
 
-def root_target(image: Image, port: int) -> SshTarget:
+def root_target(image: GuestImage, port: int) -> SshTarget:
     """The guest's root account behind a loopback port."""
     return SshTarget("127.0.0.1", port, "root", image.identity, image.known_hosts, HOST_KEY_ALIAS)
 
 
 def ensure_state(
-    cache: Cache, image: Image, machine: Machine, fitting_key: str, fit: Fit, progress: Progress
+    cache: GuestCache, image: GuestImage, machine: GuestMachine, fitting_key: str, fit: Fit, progress: Progress
 ) -> SavedState:
     """The saved state of this machine, made now if it is not there: boot, fit, settle, save.
 
@@ -92,12 +92,12 @@ def ensure_state(
     return SavedState(directory, image, machine)
 
 
-def _state_key(image: Image, machine: Machine, fitting_key: str) -> str:
+def _state_key(image: GuestImage, machine: GuestMachine, fitting_key: str) -> str:
     parts = (image.key, fitting_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _make(cache: Cache, state: SavedState, fit: Fit, progress: Progress) -> None:
+def _make(cache: GuestCache, state: SavedState, fit: Fit, progress: Progress) -> None:
     began = time.monotonic()
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk])
     qemu = boot(cache, state, progress)
@@ -124,7 +124,7 @@ SETTLE = (
 )
 
 
-def boot(cache: Cache, state: SavedState, progress: Progress) -> Qemu:
+def boot(cache: GuestCache, state: SavedState, progress: Progress) -> Qemu:
     """Start the machine from its disk, writing to the overlay."""
     progress("booting the guest (about 30 s, once)")
     sockets = make_sockets_dir(cache)
@@ -134,10 +134,10 @@ def boot(cache: Cache, state: SavedState, progress: Progress) -> Qemu:
     return qemu
 
 
-def _connect(cache: Cache, state: SavedState, qemu: Qemu) -> Connection:
+def _connect(cache: GuestCache, state: SavedState, qemu: Qemu) -> SharedConnection:
     target = root_target(state.image, qemu.monitor.forwarded_port())
     try:
-        connection = Connection(target, qemu.sockets, qemu.check, BOOT_SECONDS)
+        connection = SharedConnection(target, qemu.sockets, qemu.check, BOOT_SECONDS)
         connection.wait()
         return connection
     except HostError as error:
@@ -164,12 +164,14 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
     (state.directory / "about.json").write_text(json.dumps(about))
 
 
-def restore(cache: Cache, state: SavedState, *, dies_with_us: bool) -> Qemu:
+def restore(cache: GuestCache, state: SavedState, *, dies_with_us: bool) -> Qemu:
     """A new QEMU in this state, running, with a throw-away overlay (`-snapshot`). Raises HostError if QEMU refuses."""
     return load(cache, state, state.disk, ["-snapshot"], dies_with_us=dies_with_us)
 
 
-def load(cache: Cache, state: SavedState, disk: Path, words: Sequence[str] = (), *, dies_with_us: bool = True) -> Qemu:
+def load(
+    cache: GuestCache, state: SavedState, disk: Path, words: Sequence[str] = (), *, dies_with_us: bool = True
+) -> Qemu:
     """A new QEMU with the memory of this state on `disk`, running. Raises HostError if QEMU refuses.
 
     `disk` has to hold what the state's own disk holds. `words` are more arguments of QEMU.

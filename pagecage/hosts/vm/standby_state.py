@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pagecage.agent.standby import SOCKET_NAME
 from pagecage.errors import HostError
-from pagecage.hosts.agent_package import Kit, agent_path
-from pagecage.hosts.connection import Connection
+from pagecage.hosts.agent_package import AgentPackage, agent_path
+from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import Progress
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
-from pagecage.hosts.vm.cache import Cache, keep_newest
+from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import set_clock
 from pagecage.hosts.vm.guest_host import DIRECTORIES
 from pagecage.hosts.vm.prerequisites import require_room
@@ -40,7 +40,7 @@ def attach_argv(spool_dir: str) -> list[str]:
 
 
 def ensure_standby_state(
-    cache: Cache, base: SavedState, kit: Kit, tracers: Sequence[str], progress: Progress
+    cache: GuestCache, base: SavedState, kit: AgentPackage, tracers: Sequence[str], progress: Progress
 ) -> SavedState:
     """The state derived from `base` with this kit, made now if it is not there.
 
@@ -61,18 +61,18 @@ def ensure_standby_state(
     return state
 
 
-def _key(kit: Kit, tracers: Sequence[str]) -> str:
+def _key(kit: AgentPackage, tracers: Sequence[str]) -> str:
     parts = (kit.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _make(cache: Cache, base: SavedState, state: SavedState, kit: Kit, tracers: Sequence[str]) -> None:
+def _make(cache: GuestCache, base: SavedState, state: SavedState, kit: AgentPackage, tracers: Sequence[str]) -> None:
     began = time.monotonic()
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base.disk, "-F", "qcow2", state.disk])
     qemu = load(cache, base, state.disk)
     try:
         set_clock(qemu.caretaker)
-        connection = Connection(root_target(base.image, qemu.monitor.forwarded_port()), qemu.sockets, qemu.check)
+        connection = SharedConnection(root_target(base.image, qemu.monitor.forwarded_port()), qemu.sockets, qemu.check)
         try:
             connection.wait()
             _start_agent(connection.target, kit, tracers)
@@ -83,7 +83,7 @@ def _make(cache: Cache, base: SavedState, state: SavedState, kit: Kit, tracers: 
         qemu.quit()
 
 
-def _start_agent(target: SshTarget, kit: Kit, tracers: Sequence[str]) -> None:
+def _start_agent(target: SshTarget, kit: AgentPackage, tracers: Sequence[str]) -> None:
     """Copy agent and workloads to where the campaign looks for them, start the agent, wait until it waits."""
     push(target, [kit.agent], _SPOOL_DIR)
     push(target, kit.programs, f"{_SPOOL_DIR}/bin")

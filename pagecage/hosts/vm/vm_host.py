@@ -11,26 +11,26 @@ from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.errors import HostError
-from pagecage.hosts.agent_package import Kit
-from pagecage.hosts.connection import Connection
-from pagecage.hosts.host import HostNeed, MachineState, Progress
+from pagecage.hosts.agent_package import AgentPackage
+from pagecage.hosts.connection import SharedConnection
+from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from pagecage.hosts.vm.acceleration import find_acceleration, known_acceleration
-from pagecage.hosts.vm.cache import Cache, in_use
-from pagecage.hosts.vm.data_disk import DataDiskRefused, ensure_data_disk, plug
-from pagecage.hosts.vm.guest_client import Woken, release, wake
+from pagecage.hosts.vm.cache import GuestCache, in_use
+from pagecage.hosts.vm.data_disk import DataDiskError, ensure_data_disk, plug
+from pagecage.hosts.vm.guest_client import WakeReply, release, wake
 from pagecage.hosts.vm.guest_host import GuestHost
-from pagecage.hosts.vm.image import Image, ensure_image
+from pagecage.hosts.vm.image import GuestImage, ensure_image
 from pagecage.hosts.vm.image_recipe import read_recipe
 from pagecage.hosts.vm.machine import CPUS, Acceleration, machine_for
 from pagecage.hosts.vm.prerequisites import require_tools
 from pagecage.hosts.vm.provision import fit_guest, fit_image, fitting_key, is_fitted
-from pagecage.hosts.vm.running_guest import GuestRecord, read_guest, sweep, write_guest
+from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, sweep, write_guest
 from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target
 from pagecage.hosts.vm.standby_state import attach_argv, ensure_standby_state
 
 
 @dataclass(frozen=True)
-class Making:
+class GuestOptions:
     """What a guest is made with: a Debian suite (that of containers/versions.env where None) and how many CPUs."""
 
     suite: str | None = None
@@ -41,14 +41,19 @@ class VmHost(GuestHost):
     """A guest of our own for each machine state, restored from a saved state that is made where it is missing."""
 
     def __init__(
-        self, user: str = "root", cache: Cache | None = None, *, kept: bool = False, making: Making = Making()
-    ) -> None:  # fmt: skip
+        self,
+        user: str = "root",
+        cache: GuestCache | None = None,
+        *,
+        kept: bool = False,
+        making: GuestOptions = GuestOptions(),
+    ) -> None:
         super().__init__(user, cache)
         self._kept = kept
         self._making = making
         self._progress: Progress = lambda _: None
         self._state: SavedState | None = None
-        self._installed: Kit | None = None
+        self._installed: AgentPackage | None = None
 
     def is_emulated(self, progress: Progress) -> bool:
         """Whether the guest's instructions are translated; a trial boot tells, the first time after the host's boot."""
@@ -58,7 +63,7 @@ class VmHost(GuestHost):
             self._lock.release()
         return known.emulated
 
-    def prepare(self, need: HostNeed, progress: Progress) -> None:
+    def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
         """Take the lock and make image, saved state and data disk where they are missing.
 
         Raises PagecageError when somebody else uses the guest, or when a tool or room is missing.
@@ -73,7 +78,7 @@ class VmHost(GuestHost):
         self._remake = partial(self._ensure_state, ensure_base, need)
         self._state = self._remake()
 
-    def _ensure_state(self, ensure_base: Callable[[], SavedState], need: HostNeed) -> SavedState:
+    def _ensure_state(self, ensure_base: Callable[[], SavedState], need: ResourceNeeds) -> SavedState:
         """The state with an agent in standby; without one for an ordinary user, whose own systemd has to run it."""
         self._base, self._installed = ensure_base(), None
         if need.kit is None or self.user:
@@ -82,7 +87,7 @@ class VmHost(GuestHost):
         self._installed = need.kit
         return state
 
-    def install(self, kit: Kit) -> None:
+    def install(self, kit: AgentPackage) -> None:
         """Copy agent and workloads into the guest, unless the saved state has them."""
         if kit != self._installed:
             super().install(kit)
@@ -91,7 +96,7 @@ class VmHost(GuestHost):
         """The ssh argv that hands over to the agent in standby, or starts one."""
         return self.command(attach_argv(self.spool_dir)) if self._installed else super().agent_command()
 
-    def _image_and_acceleration(self, progress: Progress) -> tuple[Image, Acceleration]:
+    def _image_and_acceleration(self, progress: Progress) -> tuple[GuestImage, Acceleration]:
         self._progress = progress
         self._cache.make()
         self._take()
@@ -115,7 +120,7 @@ class VmHost(GuestHost):
         """
         try:
             return self._start()
-        except DataDiskRefused:
+        except DataDiskError:
             raise
         except HostError as error:
             self._end()
@@ -131,7 +136,7 @@ class VmHost(GuestHost):
         target = root_target(state.image, qemu.monitor.forwarded_port())
         self._write_record(state, restore_seq, target.port)
         aio = plug(qemu.monitor, self._cache.data_disk)
-        self._connection = Connection(replace(target, user=self._user), qemu.sockets, qemu.check)
+        self._connection = SharedConnection(replace(target, user=self._user), qemu.sockets, qemu.check)
         woken = wake(qemu.caretaker, self._user, (self.data_dir, self.spool_dir))
         self._connection.wait()
         details = _details(state, woken, aio, time.monotonic() - began)
@@ -140,7 +145,7 @@ class VmHost(GuestHost):
     def _write_record(self, state: SavedState, restore_seq: int, port: int) -> None:
         process = self._running().process_id
         image = str(state.image.directory)
-        write_guest(self._cache, GuestRecord(process.pid, process.start_ticks, port, image, state.state_id, restore_seq,
+        write_guest(self._cache, RunningGuest(process.pid, process.start_ticks, port, image, state.state_id, restore_seq,
                                              self._kept, time.time()))  # fmt: skip
 
     def restart(self) -> MachineState:
@@ -178,7 +183,7 @@ class VmHost(GuestHost):
         return self._state
 
 
-def _details(state: SavedState, woken: Woken, aio: str, start_seconds: float) -> dict[str, Any]:
+def _details(state: SavedState, woken: WakeReply, aio: str, start_seconds: float) -> dict[str, Any]:
     machine = state.machine
     return {
         "image": state.image.key, "machine_type": machine.machine_type, "memory_bytes": machine.memory_bytes,

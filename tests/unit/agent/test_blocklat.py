@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.collectors.blocklat import Blocklat, program, quantile, responses_of, row_of
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.collectors.blocklat import BlockLatencyTracer, program, quantile, responses_of, row_of
+from pagecage.agent.system.child_processes import ToolProcesses
 
 MAPS = {
     "@bio_write": {"254,16": [{"min": 96, "max": 103, "count": 4}, {"min": 104, "max": 111, "count": 0}],
@@ -81,7 +81,7 @@ def test_the_trace_is_written_and_its_rows_are_handed_over(tmp_path: Path, monke
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    tracer = Blocklat(tmp_path, Children(tmp_path))
+    tracer = BlockLatencyTracer(tmp_path, ToolProcesses(tmp_path))
     try:
         tracer.start()
         tracer.wait_for_tick()

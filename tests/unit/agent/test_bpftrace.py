@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.collectors.bpftrace import Bpftrace, program, tables_of
+from pagecage.agent.collectors.bpftrace import FaultTracer, program, tables_of
 from pagecage.agent.collectors.tracer import parse_line
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 
 SCRIPT = """#!/bin/sh
 # bpftrace -f json SCRIPT: counts up, four times a second, until it is interrupted.
@@ -47,13 +47,13 @@ def write_bpftrace(directory: Path, first: str = "", each: str = "") -> None:
 
 
 @pytest.fixture
-def tracer(directory: Path) -> Iterator[Bpftrace]:
-    made = Bpftrace(directory, Children(directory))
+def tracer(directory: Path) -> Iterator[FaultTracer]:
+    made = FaultTracer(directory, ToolProcesses(directory))
     yield made
     made.stop()
 
 
-def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(directory: Path, tracer: Bpftrace) -> None:
+def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory)
     tracer.start()
     assert tracer.reason is None
@@ -72,7 +72,7 @@ def test_attached_is_the_first_tick_and_a_trial_gets_its_ticks(directory: Path, 
     assert fault["fault_flag_names"][0].startswith("FAULT_FLAG_")
 
 
-def test_waiting_for_a_tick_waits_for_a_later_one(directory: Path, tracer: Bpftrace) -> None:
+def test_waiting_for_a_tick_waits_for_a_later_one(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory)
     tracer.start()
     for _ in range(3):
@@ -81,7 +81,7 @@ def test_waiting_for_a_tick_waits_for_a_later_one(directory: Path, tracer: Bpftr
         assert tracer._ticks[-1].boot_ns > now
 
 
-def test_lost_events_are_told(directory: Path, tracer: Bpftrace) -> None:
+def test_lost_events_are_told(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory, each='printf \'{"type": "lost_events", "data": {"events": 5}}\\n\'')
     tracer.start()
     begin = time.monotonic()
@@ -91,7 +91,7 @@ def test_lost_events_are_told(directory: Path, tracer: Bpftrace) -> None:
     assert outcome.lost_events >= 5
 
 
-def test_one_that_is_not_installed(directory: Path, tracer: Bpftrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_not_installed(directory: Path, tracer: FaultTracer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     tracer.start()
     begin = time.monotonic()
@@ -105,7 +105,7 @@ def test_one_that_is_not_installed(directory: Path, tracer: Bpftrace, monkeypatc
     "first",
     ["echo 'ERROR: Could not resolve symbol' >&2; exit 1", "echo 'ERROR: no BTF'; exec >&- 2>&-; sleep 1; exit 1"],
 )
-def test_one_that_cannot_attach_says_why_and_soon(directory: Path, tracer: Bpftrace, first: str) -> None:
+def test_one_that_cannot_attach_says_why_and_soon(directory: Path, tracer: FaultTracer, first: str) -> None:
     """Its end is known by its output's end, before the process itself can be waited for."""
     write_bpftrace(directory, first)
     begin = time.monotonic()
@@ -117,7 +117,7 @@ def test_one_that_cannot_attach_says_why_and_soon(directory: Path, tracer: Bpftr
     assert (outcome.status, outcome.reason) == ("missing", tracer.reason)
 
 
-def test_one_that_dies_while_trials_run(directory: Path, tracer: Bpftrace) -> None:
+def test_one_that_dies_while_trials_run(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory, each='[ "$n" -lt 3 ] || exit 1')
     tracer.start()
     begin = time.monotonic()
@@ -127,7 +127,7 @@ def test_one_that_dies_while_trials_run(directory: Path, tracer: Bpftrace) -> No
     assert (outcome.status, outcome.reason) == ("failed", "bpftrace died while trials ran")
 
 
-def test_stopping_leaves_no_note(directory: Path, tracer: Bpftrace) -> None:
+def test_stopping_leaves_no_note(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory)
     tracer.start()
     tracer.stop()

@@ -19,9 +19,9 @@ from pagecage.agent.limits.fidelity import (
 )
 from pagecage.agent.system import settings
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.settings import KnobJournal
+from pagecage.agent.system.settings import QueueSettingsJournal
 from pagecage.errors import HostError
-from pagecage.model.cage import Accounting, Cage, Latency
+from pagecage.model.cage import Cage, IoAccounting, LatencyFloor
 from pagecage.model.trial import Dataset
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine, make_trial
 
@@ -34,8 +34,8 @@ def queue(machine: Machine, knob: str) -> Path:
 
 
 def test_requests_are_split_where_the_provider_counts_another(machine: Machine) -> None:
-    journal = KnobJournal(machine.spool)
-    [told] = count_as_provider(Accounting(io_size_bytes=256 * KIB), DISK, journal)
+    journal = QueueSettingsJournal(machine.spool)
+    [told] = count_as_provider(IoAccounting(io_size_bytes=256 * KIB), DISK, journal)
     assert queue(machine, "max_sectors_kb").read_text().strip() == "256"
     assert (told.what, told.state) == ("io_size", "exact")
     assert "requests are split at 256 KiB (max_sectors_kb, which was 1280)" in told.because
@@ -45,7 +45,7 @@ def test_requests_are_split_where_the_provider_counts_another(machine: Machine) 
 
 def test_a_disk_that_takes_smaller_requests_counts_more(machine: Machine) -> None:
     queue(machine, "max_hw_sectors_kb").write_text("128\n")
-    [told] = count_as_provider(Accounting(io_size_bytes=1024 * KIB), DISK, KnobJournal(machine.spool))
+    [told] = count_as_provider(IoAccounting(io_size_bytes=1024 * KIB), DISK, QueueSettingsJournal(machine.spool))
     assert told.state == "stricter"
     assert "1024 KiB count 8 times here and once at the provider (the disk takes no more than 128 KiB)" in told.because
 
@@ -57,8 +57,8 @@ def test_whoever_may_not_set_it_is_told_and_leaves_nothing_to_put_back(
         raise HostError("max_sectors_kb cannot be set to 256: Permission denied", "run as root, or leave it out")
 
     monkeypatch.setattr(settings, "write_knob", refuse)
-    journal = KnobJournal(machine.spool)
-    [told] = count_as_provider(Accounting(io_size_bytes=256 * KIB), DISK, journal)
+    journal = QueueSettingsJournal(machine.spool)
+    [told] = count_as_provider(IoAccounting(io_size_bytes=256 * KIB), DISK, journal)
     assert told.state == "looser"
     assert "1280 KiB count once here and 5 times at the provider" in told.because
     assert "Permission denied" in told.because
@@ -77,12 +77,12 @@ def test_what_is_merged_there_and_not_here() -> None:
 
 
 def test_one_limit_for_both_directions_is_divided_between_them(machine: Machine) -> None:
-    told = count_as_provider(Accounting(None, True, True), DISK, KnobJournal(machine.spool))
+    told = count_as_provider(IoAccounting(None, True, True), DISK, QueueSettingsJournal(machine.spool))
     assert [(one.what, one.state) for one in told] == [("merged", "stricter"), ("combined", "exact")]
 
 
 def test_one_limit_that_cannot_be_divided_is_looser_here() -> None:
-    both = Cage("c", {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}, accounting=Accounting(None, None, True))
+    both = Cage("c", {"IOReadIOPSMax": 500, "IOWriteIOPSMax": 500}, accounting=IoAccounting(None, None, True))
     assert why_not_shared(both, {"kernel": "6.12.0"}) == ""
     old = why_not_shared(both, {"kernel": "5.15.0"})
     assert "kernel 5.15.0 may hang" in old
@@ -93,23 +93,23 @@ def test_one_limit_that_cannot_be_divided_is_looser_here() -> None:
 
 
 def test_nothing_known_is_nothing_told(machine: Machine) -> None:
-    assert count_as_provider(Accounting(None, False, False), DISK, KnobJournal(machine.spool)) == []
+    assert count_as_provider(IoAccounting(None, False, False), DISK, QueueSettingsJournal(machine.spool)) == []
 
 
 def test_the_latency_of_a_disk_made_for_it() -> None:
-    exact = latency(Latency(1000, 1000), 1000, 1240.0, "")
+    exact = latency(LatencyFloor(1000, 1000), 1000, 1240.0, "")
     assert exact.state == "exact"
     assert exact.because == (
         "the disk made for it takes 1 ms for every I/O, of 1 ms a read and 1 ms a write; a direct read of one page "
         "takes 1.24 ms"
     )
-    assert latency(Latency(1000, 500), 1000, None, "").state == "stricter"
-    assert latency(Latency(1000, 1000), 1000, 14_600.0, "").state == "stricter"
-    assert latency(Latency(1000, 2000), 1000, None, "").state == "looser"
+    assert latency(LatencyFloor(1000, 500), 1000, None, "").state == "stricter"
+    assert latency(LatencyFloor(1000, 1000), 1000, 14_600.0, "").state == "stricter"
+    assert latency(LatencyFloor(1000, 2000), 1000, None, "").state == "looser"
 
 
 def test_a_latency_that_is_missing_says_why() -> None:
-    told = latency(Latency(1000, None), None, 90.0, "it is so")
+    told = latency(LatencyFloor(1000, None), None, 90.0, "it is so")
     assert (told.state, told.because) == (
         "absent", "io.max adds no time to an I/O; 1 ms a read are missing here: it is so",
     )  # fmt: skip
@@ -117,8 +117,8 @@ def test_a_latency_that_is_missing_says_why() -> None:
 
 def test_which_latency_a_disk_is_made_with() -> None:
     assert floor_us(Cage("none", {})) is None
-    assert floor_us(Cage("read", {}, latency=Latency(1000, 2000))) == 1000
-    assert floor_us(Cage("write", {}, latency=Latency(None, 2000))) == 2000
+    assert floor_us(Cage("read", {}, latency=LatencyFloor(1000, 2000))) == 1000
+    assert floor_us(Cage("write", {}, latency=LatencyFloor(None, 2000))) == 2000
 
 
 def test_when_no_disk_is_made(tmp_path: Path) -> None:

@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.agent.collectors.bpftrace import FAULT_FLAGS, VM_FLAGS, decode
-from pagecage.agent.collectors.collector import Collector, Surroundings
+from pagecage.agent.collectors.collector import Collector, CollectorContext
 from pagecage.agent.collectors.sampler import Sampler
 from pagecage.agent.collectors.sysstat import Iostat, Sar
 from pagecage.agent.collectors.vmtouch import Vmtouch, parse_vmtouch
 from pagecage.agent.session import run_trial
 from pagecage.agent.system import facts
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.model.record import read_records
 from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_bench, make_trial
 
 
 @pytest.fixture
-def around(machine: Machine) -> Surroundings:
+def around(machine: Machine) -> CollectorContext:
     directory = machine.root / "traces"
     directory.mkdir()
     cgroup = machine.cgroups / "slice"
@@ -36,7 +36,9 @@ def around(machine: Machine) -> Surroundings:
     (cgroup / "memory.current").write_text("4096\n")
     (cgroup / "memory.events").write_text("max 3\noom 0\noom_kill 0\n")
     dataset = machine.data / DATASET.file_name
-    return Surroundings(directory, facts.resolve_disk(machine.data), cgroup, (dataset,), Children(machine.spool))
+    return CollectorContext(
+        directory, facts.resolve_disk(machine.data), cgroup, (dataset,), ToolProcesses(machine.spool)
+    )
 
 
 def collect(collector: Collector, seconds: float = 0.0) -> Any:
@@ -50,7 +52,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_the_sampler_samples_ten_times_a_second(around: Surroundings) -> None:
+def test_the_sampler_samples_ten_times_a_second(around: CollectorContext) -> None:
     outcome = collect(Sampler(around), 0.55)
     assert (outcome.status, outcome.reason) == ("ok", None)
     [path] = outcome.files
@@ -63,7 +65,7 @@ def test_the_sampler_samples_ten_times_a_second(around: Surroundings) -> None:
     assert times == sorted(times)
 
 
-def test_the_sampler_takes_a_last_sample_at_the_end(around: Surroundings) -> None:
+def test_the_sampler_takes_a_last_sample_at_the_end(around: CollectorContext) -> None:
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
@@ -71,7 +73,7 @@ def test_the_sampler_takes_a_last_sample_at_the_end(around: Surroundings) -> Non
     assert rows(sampler.stop().files[0])[-1]["io"]["rbytes"] == 999
 
 
-def test_resident_pages_are_those_of_all_files_or_not_known(around: Surroundings) -> None:
+def test_resident_pages_are_those_of_all_files_or_not_known(around: CollectorContext) -> None:
     [first] = around.datasets
     second = first.with_name("second.bin")
     second.write_bytes(bytes(8 * 4096))
@@ -88,11 +90,11 @@ def test_the_bars_of_several_files_are_one() -> None:
     assert parse_vmtouch(text) == {"resident_pages": 60, "total_pages": 120, "bar": "O" * 30 + " " * 30}
 
 
-def test_a_sampler_that_never_began_can_be_stopped(around: Surroundings) -> None:
+def test_a_sampler_that_never_began_can_be_stopped(around: CollectorContext) -> None:
     assert Sampler(around).stop().status in ("ok", "partial", "failed", "missing")
 
 
-def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: Surroundings) -> None:
+def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: CollectorContext) -> None:
     sampler = Sampler(around)
     sampler.start()
     sampler.wait_until_recording()
@@ -103,14 +105,14 @@ def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: Surroundings)
     assert sampler.stop().status == "ok"
 
 
-def test_a_sampler_that_dies_says_so(around: Surroundings) -> None:
+def test_a_sampler_that_dies_says_so(around: CollectorContext) -> None:
     (around.cgroup / "memory.current").write_text("not a number\n")
     outcome = collect(Sampler(around))
     assert outcome.status == "failed"
     assert "sampling ended early" in outcome.reason
 
 
-def test_a_gap_of_over_a_second_is_told(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_of_over_a_second_is_told(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = Sampler(around)
     real, slept = sampler._sample, threading.Event()
 
@@ -125,7 +127,7 @@ def test_a_gap_of_over_a_second_is_told(around: Surroundings, monkeypatch: pytes
     assert (outcome.status, outcome.reason) == ("partial", "1 gaps of over a second")
 
 
-def test_iostat_ends_with_whole_json(around: Surroundings) -> None:
+def test_iostat_ends_with_whole_json(around: CollectorContext) -> None:
     outcome = collect(Iostat(around))
     assert outcome.status == "ok"
     assert json.loads(outcome.files[0].read_text())["sysstat"]["hosts"]
@@ -136,40 +138,40 @@ def test_iostat_ends_with_whole_json(around: Surroundings) -> None:
     [("DIES", "failed", "iostat died while the trial ran"), ("CUTS", "partial", "iostat's JSON is cut off")],
 )
 def test_iostat_that_misbehaves(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch, misbehaviour: str, status: str, reason: str
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch, misbehaviour: str, status: str, reason: str
 ) -> None:
     monkeypatch.setenv(f"FAKE_{misbehaviour}", "iostat")
     outcome = collect(Iostat(around), 0.3)
     assert (outcome.status, outcome.reason) == (status, reason)
 
 
-def test_iostat_that_does_not_end_is_ended(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_iostat_that_does_not_end_is_ended(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_STALLS", "iostat")
     monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.3)
     assert collect(Iostat(around)).status == "partial"
 
 
-def test_sar_is_read_back(around: Surroundings) -> None:
+def test_sar_is_read_back(around: CollectorContext) -> None:
     outcome = collect(Sar(around))
     assert outcome.status == "ok"
     assert [path.name for path in outcome.files] == ["sar.bin", "sar.json"]
 
 
-def test_sar_that_cannot_be_read_back(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sar_that_cannot_be_read_back(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "sadf")
     outcome = collect(Sar(around))
     assert (outcome.status, outcome.reason) == ("partial", "sadf cannot read it: Invalid system activity file")
     assert [path.name for path in outcome.files] == ["sar.bin"]
 
 
-def test_sar_that_dies(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sar_that_dies(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DIES", "sar")
     assert collect(Sar(around), 0.3).reason == "sar died while the trial ran"
 
 
 @pytest.mark.parametrize("kind", [Iostat, Sar, Vmtouch])
 def test_a_tool_that_is_not_there_is_missing(
-    around: Surroundings, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+    around: CollectorContext, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     outcome = collect(kind(around))
@@ -178,14 +180,14 @@ def test_a_tool_that_is_not_there_is_missing(
     assert outcome.files == ()
 
 
-def test_vmtouch_draws_its_bars(around: Surroundings) -> None:
+def test_vmtouch_draws_its_bars(around: CollectorContext) -> None:
     outcome = collect(Vmtouch(around))
     assert outcome.status == "ok"
     first = rows(outcome.files[0])[0]
     assert (first["resident_pages"], first["total_pages"], first["bar"]) == (128, 256, "O" * 30 + " " * 30)
 
 
-def test_vmtouch_that_prints_no_bar(around: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vmtouch_that_prints_no_bar(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "vmtouch")
     begin = time.monotonic()
     outcome = collect(Vmtouch(around), 0.1)
@@ -193,8 +195,8 @@ def test_vmtouch_that_prints_no_bar(around: Surroundings, monkeypatch: pytest.Mo
     assert (outcome.status, outcome.reason) == ("partial", "vmtouch printed no bar (exit status 1)")
 
 
-def test_without_a_dataset_there_is_nothing_to_look_at(around: Surroundings) -> None:
-    bare = Surroundings(around.directory, around.disk, around.cgroup, (), around.children)
+def test_without_a_dataset_there_is_nothing_to_look_at(around: CollectorContext) -> None:
+    bare = CollectorContext(around.directory, around.disk, around.cgroup, (), around.children)
     assert collect(Vmtouch(bare)).reason == "the trial has no dataset"
     assert rows(collect(Sampler(bare)).files[0])[0]["resident_pages"] is None
 

@@ -14,9 +14,9 @@ import pytest
 from pagecage.agent import data_files
 from pagecage.agent.programs import command_prepare
 from pagecage.agent.programs.command_prepare import calibration_file
-from pagecage.agent.trial_run import Attempt
-from pagecage.model.requirements import Missed
-from pagecage.model.trial import Command, Workload
+from pagecage.agent.trial_run import TrialRun
+from pagecage.model.requirements import MissedRequirement
+from pagecage.model.trial import CommandSpec, Workload
 from tests.fake_host.machine import CAGE, Machine, make_bench, make_trial
 from tests.unit.agent.test_command_run import carry_out
 
@@ -99,13 +99,13 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
     assert record.cage["read_back"]["io.max.rbps"] == "20000000"
 
 
-def attempt_on(machine: Machine, files: tuple[Path, ...], cache: str, elsewhere: bool) -> Attempt:
+def attempt_on(machine: Machine, files: tuple[Path, ...], cache: str, elsewhere: bool) -> TrialRun:
     """An attempt whose command's files are these, on the data directory's disk or on another."""
     trial = make_trial(
-        cage=CAGE, cache=cache, dataset=None, workload=Workload("true", (), "command", command=Command())
+        cage=CAGE, cache=cache, dataset=None, workload=Workload("true", (), "command", command=CommandSpec())
     )
     bench = make_bench(machine, io.BytesIO(), trial)
-    attempt = Attempt(bench, trial, 1, machine.root, ExitStack())
+    attempt = TrialRun(bench, trial, 1, machine.root, ExitStack())
     attempt.datasets = files
     attempt.data_disk = replace(bench.disk, maj_min="8:0", node="/dev/other") if elsewhere else bench.disk
     return attempt
@@ -144,7 +144,7 @@ def test_a_file_of_somebody_else_does_not_tell_whether_it_is_cached(
     monkeypatch.setattr(data_files.os, "getuid", lambda: 12345)
     monkeypatch.setattr(data_files.os, "access", lambda _, mode: mode == os.R_OK)
     missed = data_files.find_files((files,))
-    assert isinstance(missed, Missed)
+    assert isinstance(missed, MissedRequirement)
     assert "neither ours nor ours to write" in missed.reason
     monkeypatch.setattr(data_files.os, "access", lambda _, mode: True)
-    assert not isinstance(data_files.find_files((files,)), Missed)
+    assert not isinstance(data_files.find_files((files,)), MissedRequirement)

@@ -13,7 +13,7 @@ import pytest
 from pagecage.agent.session import run_trial
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
-from pagecage.model.trial import Command, Workload
+from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
 from tests.fake_host.machine import Machine, frames_of, make_bench, make_trial
 
@@ -29,7 +29,7 @@ def carry_out(machine: Machine, script: str, out: io.BytesIO | None = None, **ch
     """A trial of `sh -c script`; `changes` are the command's, and `timeout_seconds` and `cage` the trial's."""
     own = {key: changes.pop(key) for key in ("cage", "collectors", "cache", "dataset") if key in changes}
     limit = changes.pop("timeout_seconds", 20.0)
-    command = Command(**{"is_literal": True, **changes})
+    command = CommandSpec(**{"is_literal": True, **changes})
     workload = Workload("sh", ("-c", script), "command", command=command)
     trial = make_trial(workload=workload, timeout_seconds=limit, **{"cage": MEMORY, "collectors": (), "dataset": None,
                        "cache": "any", **own})  # fmt: skip
@@ -229,7 +229,7 @@ def test_without_input_it_finds_the_end_of_it(machine: Machine) -> None:
 
 
 def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> None:
-    trial = make_trial(workload=Workload("no-such-program", (), "command", command=Command()), collectors=())
+    trial = make_trial(workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=())
     run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "requirement_missed"

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.collectors.collector import Surroundings
-from pagecage.agent.limits.io_max_controller import CreditPlayer, meters, write_io_max
+from pagecage.agent.collectors.collector import CollectorContext
+from pagecage.agent.limits.io_max_controller import IoMaxController, meters, write_io_max
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.errors import HostError
-from pagecage.model.cage import IO_MAX_KEY, Accounting, Bucket, Burst, Cage
+from pagecage.model.cage import IO_MAX_KEY, BurstCredits, Cage, CreditBucket, IoAccounting
 
 MAJ_MIN = "254:16"
 
 
 def cage(*, rate: int = 1000, held: int = 200, start: str = "full", **more: Any) -> Cage:
     properties = {"IOReadIOPSMax": 100, "IOWriteIOPSMax": 100, "IOReadBandwidthMax": 20_000_000}
-    return Cage("small", properties, burst=Burst(start, iops=Bucket(rate, held)), **more)
+    return Cage("small", properties, burst=BurstCredits(start, iops=CreditBucket(rate, held)), **more)
 
 
 class Disklike:
@@ -34,7 +34,7 @@ class Disklike:
         (self.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
         self.count()
         disk = Disk("vdb", MAJ_MIN, "/dev/vdb", "ext4", "/data")
-        self.around = Surroundings(folder, disk, self.cgroup, (), Children(folder))
+        self.around = CollectorContext(folder, disk, self.cgroup, (), ToolProcesses(folder))
 
     def count(self) -> None:
         (self.cgroup / "io.stat.new").write_text(f"{MAJ_MIN} rbytes=0 wbytes=0 rios={int(self.reads)} wios=0\n")
@@ -59,7 +59,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage(held=18_000))
+    player = IoMaxController(disk.around, cage(held=18_000))
     player.start()
     try:
         assert disk.cap() == 1000
@@ -69,7 +69,7 @@ def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
 
 def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: None) -> None:
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage(held=600))
+    player = IoMaxController(disk.around, cage(held=600))
     player.start()
     disk.read_until_drained()
     drained = disk.cap()
@@ -107,7 +107,7 @@ def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bucket_each_way_unless_the_provider_combines_them() -> None:
     apart = [meter.counters for meter in meters(cage())]
     assert apart == [{"IOReadIOPSMax": "rios"}, {"IOWriteIOPSMax": "wios"}]
-    together = [meter.counters for meter in meters(cage(accounting=Accounting(combined=True)))]
+    together = [meter.counters for meter in meters(cage(accounting=IoAccounting(combined=True)))]
     assert together == [{"IOReadIOPSMax": "rios", "IOWriteIOPSMax": "wios"}]
 
 
@@ -119,7 +119,7 @@ def test_a_limit_at_the_burst_rate_has_no_bucket() -> None:
 def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
     (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=0 wios=0\n")
-    player = CreditPlayer(disk.around, cage(accounting=Accounting(combined=True)))
+    player = IoMaxController(disk.around, cage(accounting=IoAccounting(combined=True)))
     player.start()
     (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=150 wios=150\n")
     time.sleep(0.35)
@@ -150,7 +150,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:
 
 def test_what_is_overwritten_at_once_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = refuse(monkeypatch, 2)
-    player = CreditPlayer(Disklike(tmp_path).around, cage(held=18_000))
+    player = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     player.start()
     time.sleep(0.6)
     assert player.stop().status == "ok"
@@ -160,7 +160,7 @@ def test_what_is_overwritten_at_once_is_written_again(tmp_path: Path, monkeypatc
 
 def test_what_is_never_kept_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = refuse(monkeypatch, 1000)
-    player = CreditPlayer(Disklike(tmp_path).around, cage(held=18_000))
+    player = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
     player.start()
     time.sleep(1.0)
     assert "riops is 100, not 1000" in (player.stop().reason or "")
@@ -170,7 +170,7 @@ def test_what_is_never_kept_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_what_came_back_before_it_began_does_not_count(tmp_path: Path, whole_io_max: None) -> None:
     """A drained bucket refills while a scope is made; the program's own time begins with it drained."""
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage(held=18_000, start="drained"))
+    player = IoMaxController(disk.around, cage(held=18_000, start="drained"))
     player.start()
     deadline = time.monotonic() + 20
     while disk.cap() == 100 and time.monotonic() < deadline:
@@ -184,7 +184,7 @@ def test_what_came_back_before_it_began_does_not_count(tmp_path: Path, whole_io_
 
 def test_a_slice_that_vanishes_ends_the_play_and_says_so(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage())
+    player = IoMaxController(disk.around, cage())
     player.start()
     (disk.cgroup / "io.stat").unlink()
     time.sleep(0.3)
@@ -196,7 +196,7 @@ def test_a_slice_that_vanishes_ends_the_play_and_says_so(tmp_path: Path) -> None
 
 def test_what_somebody_else_writes_is_seen_and_written_over(tmp_path: Path, whole_io_max: None) -> None:
     disk = Disklike(tmp_path)
-    player = CreditPlayer(disk.around, cage(held=18_000))
+    player = IoMaxController(disk.around, cage(held=18_000))
     player.start()
     (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
     deadline = time.monotonic() + 10

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.programs import handshake
-from pagecage.agent.programs.handshake import Conversation
+from pagecage.agent.programs.handshake import HandshakeProcess
 from tests.fake_host.machine import WORKLOADS
 
 
 @contextmanager
-def talk(program: str | list[str], *, speaks: bool = True) -> Iterator[Conversation]:
+def talk(program: str | list[str], *, speaks: bool = True) -> Iterator[HandshakeProcess]:
     argv = [str(WORKLOADS / program)] if isinstance(program, str) else program
-    conversation = Conversation(argv, speaks=speaks)
+    conversation = HandshakeProcess(argv, speaks=speaks)
     try:
         yield conversation
     finally:

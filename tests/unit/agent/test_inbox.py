@@ -9,7 +9,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.protocol.rpc import Inbox
+from pagecage.agent.protocol.rpc import AnswerQueue
 
 
 def line(question: str, piece: bytes) -> bytes:
@@ -18,13 +18,13 @@ def line(question: str, piece: bytes) -> bytes:
 
 @given(st.text(), st.binary(max_size=100))
 def test_a_piece_comes_as_it_was_sent(question: str, piece: bytes) -> None:
-    inbox = Inbox()
+    inbox = AnswerQueue()
     inbox.put_line(line(question, piece))
     assert inbox.take(question, lambda: False) == piece
 
 
 def test_one_that_came_too_late_is_not_taken_for_anothers() -> None:
-    inbox = Inbox()
+    inbox = AnswerQueue()
     inbox.put_line(line("r1.1@0", b"late"))
     inbox.put_line(line("r2.1@0", b"ours"))
     assert inbox.take("r2.1@0", lambda: False) == b"ours"
@@ -33,13 +33,13 @@ def test_one_that_came_too_late_is_not_taken_for_anothers() -> None:
 def test_nobody_waits_when_it_is_over() -> None:
     began = time.monotonic()
     answers = iter((False, True))
-    assert Inbox().take("r1.1@0", lambda: next(answers)) is None
+    assert AnswerQueue().take("r1.1@0", lambda: next(answers)) is None
     assert time.monotonic() - began < 5
 
 
 @given(st.binary(max_size=60))
 def test_what_is_no_piece_is_dropped(rubbish: bytes) -> None:
-    inbox = Inbox()
+    inbox = AnswerQueue()
     inbox.put_line(rubbish)
     inbox.put_line(line("q", b"x"))
     assert inbox.take("q", lambda: False) == b"x"

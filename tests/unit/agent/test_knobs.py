@@ -9,7 +9,7 @@ import pytest
 
 from pagecage.agent.system import settings
 from pagecage.agent.system.block_device import Disk
-from pagecage.agent.system.settings import KnobJournal, chosen
+from pagecage.agent.system.settings import QueueSettingsJournal, chosen
 from pagecage.errors import HostError
 from tests.fake_host.machine import MAJ_MIN, NODE, Machine
 
@@ -17,11 +17,11 @@ DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/", ("fakedisk",))
 
 
 @pytest.fixture
-def journal(machine: Machine) -> KnobJournal:
-    return KnobJournal(machine.spool)
+def journal(machine: Machine) -> QueueSettingsJournal:
+    return QueueSettingsJournal(machine.spool)
 
 
-def test_set_and_put_back(machine: Machine, journal: KnobJournal) -> None:
+def test_set_and_put_back(machine: Machine, journal: QueueSettingsJournal) -> None:
     journal.set(DISK, "read_ahead_kb", "128")
     assert machine.read_ahead_kb() == "128"
     assert journal.restore() == []
@@ -29,21 +29,21 @@ def test_set_and_put_back(machine: Machine, journal: KnobJournal) -> None:
     assert machine.left() == []
 
 
-def test_the_first_value_is_the_one_to_put_back(machine: Machine, journal: KnobJournal) -> None:
+def test_the_first_value_is_the_one_to_put_back(machine: Machine, journal: QueueSettingsJournal) -> None:
     for value in ("128", "64", "0"):
         journal.set(DISK, "read_ahead_kb", value)
     journal.restore()
     assert machine.read_ahead_kb() == "256"
 
 
-def test_a_value_that_is_there_already_is_left_alone(machine: Machine, journal: KnobJournal) -> None:
+def test_a_value_that_is_there_already_is_left_alone(machine: Machine, journal: QueueSettingsJournal) -> None:
     journal.set(DISK, "read_ahead_kb", "256")
     assert machine.told() == []
     assert machine.left() == []
 
 
 def test_it_is_written_down_before_it_is_set(
-    machine: Machine, journal: KnobJournal, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, journal: QueueSettingsJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -54,13 +54,13 @@ def test_it_is_written_down_before_it_is_set(
     assert json.loads((machine.spool / "knobs.json").read_text()) == {"fakedisk": {"read_ahead_kb": "256"}}
 
 
-def test_another_journal_puts_back_what_a_killed_one_left(machine: Machine, journal: KnobJournal) -> None:
+def test_another_journal_puts_back_what_a_killed_one_left(machine: Machine, journal: QueueSettingsJournal) -> None:
     journal.set(DISK, "read_ahead_kb", "128")
-    KnobJournal(machine.spool).restore()
+    QueueSettingsJournal(machine.spool).restore()
     assert machine.read_ahead_kb() == "256"
 
 
-def test_a_disk_that_is_gone_is_told_and_forgotten(machine: Machine, journal: KnobJournal) -> None:
+def test_a_disk_that_is_gone_is_told_and_forgotten(machine: Machine, journal: QueueSettingsJournal) -> None:
     saved = {"sdz": {"read_ahead_kb": "128"}, "fakedisk": {"read_ahead_kb": "512"}}
     (machine.spool / "knobs.json").write_text(json.dumps(saved))
     [told] = journal.restore()
@@ -70,12 +70,12 @@ def test_a_disk_that_is_gone_is_told_and_forgotten(machine: Machine, journal: Kn
 
 
 @pytest.mark.parametrize("text", ["", "{", "\x00"])
-def test_a_journal_that_was_cut_off_is_none(machine: Machine, journal: KnobJournal, text: str) -> None:
+def test_a_journal_that_was_cut_off_is_none(machine: Machine, journal: QueueSettingsJournal, text: str) -> None:
     (machine.spool / "knobs.json").write_text(text)
     assert journal.restore() == []
 
 
-def test_a_choice_is_its_bracketed_word(machine: Machine, journal: KnobJournal) -> None:
+def test_a_choice_is_its_bracketed_word(machine: Machine, journal: QueueSettingsJournal) -> None:
     assert chosen("none [mq-deadline] kyber") == "mq-deadline"
     assert (chosen("128"), chosen(None)) == ("128", None)
     journal.set(DISK, "scheduler", "mq-deadline")
@@ -83,12 +83,12 @@ def test_a_choice_is_its_bracketed_word(machine: Machine, journal: KnobJournal) 
     assert (machine.sys / "block/fakedisk/queue/scheduler").read_text() == "none"
 
 
-def test_a_knob_that_cannot_be_set_is_an_error(journal: KnobJournal) -> None:
+def test_a_knob_that_cannot_be_set_is_an_error(journal: QueueSettingsJournal) -> None:
     with pytest.raises(HostError, match="cannot be set to 1"):
         journal.set(Disk("sdz", "8:0", "/dev/sdz", "ext4", "/"), "read_ahead_kb", "1")
 
 
-def test_the_spool_holds_nothing_between_trials(machine: Machine, journal: KnobJournal) -> None:
+def test_the_spool_holds_nothing_between_trials(machine: Machine, journal: QueueSettingsJournal) -> None:
     journal.set(DISK, "read_ahead_kb", "128")
     journal.restore()
     assert not list(Path(machine.spool).glob("*.json"))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.system.memory_reservation import MachineMemory
+from pagecage.agent.system.memory_reservation import MemoryReservation
 from pagecage.errors import HostError
 
 HUGE_KB = 2048
 FREE_KB = 1024 * 1024
 
 
-class Kernel(MachineMemory):
+class Kernel(MemoryReservation):
     """MachineMemory whose writes to /proc do what the kernel would: a huge page is no longer available."""
 
     gives = 10**6

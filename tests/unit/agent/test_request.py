@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.protocol.request import Request, request_from_json, request_to_json
-from pagecage.agent.protocol.stream import Stream
+from pagecage.agent.protocol.request import RunRequest, request_from_json, request_to_json
+from pagecage.agent.protocol.stream import FrameStream
 from pagecage.model.record import record_from_json
 from tests.fake_host.machine import frames_of
 from tests.fixtures.records import make_record
@@ -21,13 +21,13 @@ from tests.unit.test_trial import trials
 
 words = st.text(max_size=10)
 requests = st.builds(
-    Request, words, words, words, words, words, words, words, st.booleans(), st.dictionaries(words, words),
+    RunRequest, words, words, words, words, words, words, words, st.booleans(), st.dictionaries(words, words),
     st.dictionaries(words, words), st.lists(trials, max_size=2).map(tuple), st.dictionaries(words, st.integers(1, 9)),
 )  # fmt: skip
 
 
 @given(requests)
-def test_a_request_travels_unchanged_and_in_one_line(request: Request) -> None:
+def test_a_request_travels_unchanged_and_in_one_line(request: RunRequest) -> None:
     line = json.dumps(request_to_json(request))
     assert "\n" not in line
     assert request_from_json(json.loads(line)) == request
@@ -38,7 +38,7 @@ def test_any_bytes_travel_as_a_trace(tmp_path_factory, body: bytes, name: str) -
     path = tmp_path_factory.getbasetemp() / "trace.bin"
     path.write_bytes(body)
     out = io.BytesIO()
-    stream = Stream(out)
+    stream = FrameStream(out)
     stream.event("go", trial_id=name)
     stream.trace("r1", 1, name, path)
     stream.record(make_record(error="a\nb"))
@@ -60,7 +60,7 @@ class SlowPipe(io.BytesIO):
 
 def test_frames_of_many_threads_do_not_mix(tmp_path: Path) -> None:
     out = SlowPipe()
-    stream = Stream(out)
+    stream = FrameStream(out)
     path = tmp_path / "trace"
     path.write_bytes(b"\n{" * 500)
 

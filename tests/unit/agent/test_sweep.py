@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.host_session import alone, sweep
-from pagecage.agent.system.child_processes import Children
+from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.systemd import Systemd, scope_command, start_slice
 from pagecage.errors import HostError
@@ -30,7 +30,7 @@ def test_everything_at_once(machine: Machine) -> None:
     knob = machine.sys / "block/fakedisk/queue/read_ahead_kb"
     knob.write_text("128")
     (machine.spool / "knobs.json").write_text('{"fakedisk": {"read_ahead_kb": "256"}}')
-    tool = Children(machine.spool).start(["sleep", "60"])
+    tool = ToolProcesses(machine.spool).start(["sleep", "60"])
     (machine.spool / "trials/r1.1").mkdir(parents=True)
     wait_for_scope(machine)
     assert "pagecage-r1.1.slice" in sweep(SYSTEM, machine.spool)
@@ -61,7 +61,7 @@ def test_drop_ins_alone_are_enough(machine: Machine) -> None:
 def test_a_tool_is_ended_with_all_that_it_started(machine: Machine) -> None:
     """sar's child sadc goes on when sar is gone; a session is the net that holds both."""
     script = "sleep 60 & echo $! >" + str(machine.root / "grandchild") + "; wait"
-    tool = Children(machine.spool).start(["sh", "-c", script])
+    tool = ToolProcesses(machine.spool).start(["sh", "-c", script])
     deadline = time.monotonic() + 5
     while not (machine.root / "grandchild").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -69,7 +69,7 @@ def test_a_tool_is_ended_with_all_that_it_started(machine: Machine) -> None:
     grandchild = int((machine.root / "grandchild").read_text())
     os.kill(tool.pid, 9)
     tool.wait()
-    assert Children(machine.spool).sweep() == [tool.pid]
+    assert ToolProcesses(machine.spool).sweep() == [tool.pid]
     assert not is_running(grandchild)
 
 
@@ -92,7 +92,7 @@ def test_a_number_that_was_used_again_is_left_alone(machine: Machine, note: str)
         notes = machine.spool / "children"
         notes.mkdir()
         (notes / str(stranger.pid)).write_text(note)
-        assert Children(machine.spool).sweep() == []
+        assert ToolProcesses(machine.spool).sweep() == []
         assert stranger.poll() is None
         assert not list(notes.iterdir())
     finally:
@@ -104,11 +104,11 @@ def test_a_number_that_was_used_again_is_left_alone(machine: Machine, note: str)
 def test_a_file_that_is_no_note_ends_nothing(machine: Machine, name: str) -> None:
     (machine.spool / "children").mkdir()
     (machine.spool / "children" / name).write_text("0")
-    assert Children(machine.spool).sweep() == []
+    assert ToolProcesses(machine.spool).sweep() == []
 
 
 def test_interrupting_tells_a_death_before_from_an_end(machine: Machine) -> None:
-    children = Children(machine.spool)
+    children = ToolProcesses(machine.spool)
     dead = children.start(["true"])
     dead.wait()
     assert children.interrupt(dead) is None
@@ -118,7 +118,7 @@ def test_interrupting_tells_a_death_before_from_an_end(machine: Machine) -> None
 
 def test_a_tool_that_ignores_the_interrupt_is_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pagecage.agent.system.child_processes._STOP_SECONDS", 0.2)
-    children = Children(machine.spool)
+    children = ToolProcesses(machine.spool)
     stubborn = children.start(["sh", "-c", "trap '' INT; while :; do sleep 0.05; done"])
     time.sleep(0.1)
     assert children.interrupt(stubborn) == -9
