@@ -19,7 +19,7 @@ from pagecage.covering import selected
 from pagecage.errors import EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.experiment import Experiment
 from pagecage.hosts.host import Host
-from pagecage.hosts.kit import make_kit, require_programs
+from pagecage.hosts.kit import make_kit, require_programs, require_workloads
 from pagecage.hosts.local import LocalHost
 from pagecage.plan import Plan
 from pagecage.runs import RunFolder, find_run
@@ -72,7 +72,7 @@ def plan_for(name: str, wishes: Wishes, command: str, say: Say) -> tuple[Plan, H
 def new(name: str, wishes: Wishes, command: str, yes: bool, say: Say) -> Job:
     """A run that starts now."""
     definitions().experiment(name)
-    make_kit(TOP)
+    require_workloads(make_kit(TOP))
     return begun(*plan_for(name, wishes, command, say), yes, say)
 
 

@@ -19,7 +19,7 @@ from pagecage.cli.report import report
 from pagecage.cli.say import say
 from pagecage.cli.sweep_plan import ExperimentWishes, SweepWishes, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
-from pagecage.hosts.kit import make_kit
+from pagecage.hosts.kit import make_kit, require_workloads
 
 app = App(name="sweep", help_epilogue=examples("sweep"))
 
@@ -53,7 +53,8 @@ def sweep(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
-    make_kit(TOP)
+    if "--" not in sys.argv:
+        require_workloads(make_kit(TOP))
     typed = shlex.join(["pagecage", *sys.argv[1:]])
     asked = SweepWishes(base, what, vary, own, wishes)
     plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, say)
