@@ -8,6 +8,7 @@ import pytest
 
 from pagecage.agent.programs.gated_process import GATE
 from pagecage.cli.execution import exit_code, shell_status
+from pagecage.cli.replay_data import implied_copies
 from pagecage.errors import PagecageError
 from tests.checkout import pagecage, refused
 from tests.fixtures.records import make_record
@@ -71,6 +72,27 @@ def test_a_share_is_of_the_data_that_are_named(top: Path) -> None:
     shown = dry(top, "tenth", "--cold", "data", *HERE, "--dry-run", "--", "cat", "data")
     assert "MemoryMax=999424" in shown  # a tenth, rounded down to a page
     assert "cache cold" in shown
+
+
+@pytest.mark.parametrize(
+    ("cold", "copy", "host", "copied"),
+    [
+        (("data",), (), "vm", ("data",)),
+        (("data",), (), "local", ()),
+        (("data", "gone"), ("tree",), "local", ("data",)),
+        (("tree/one",), ("tree",), "vm", ()),
+        (("/usr/bin", ""), (), "vm", ()),
+    ],
+)
+def test_cold_files_of_here_are_copied_to_where_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold: tuple[str, ...], copy: tuple[str, ...], host: str,
+    copied: tuple[str, ...],
+) -> None:  # fmt: skip
+    (tmp_path / "data").write_text("here")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/one").write_text("below")
+    monkeypatch.chdir(tmp_path)
+    assert implied_copies(cold, copy, host) == copied
 
 
 def test_a_shell_needs_a_terminal(top: Path) -> None:

@@ -122,3 +122,27 @@ def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path)
     programs = known_programs(ROOT)
     wanted = Definitions(ROOT, programs).experiment(path.stem).programs() & {*programs}
     assert wanted <= {*re.findall(r"[\w-]+", path.read_text())}
+
+
+@pytest.mark.parametrize(("target", "compiles"), [("replay", False), ("shell", False), ("experiment", True)])
+def test_a_replay_compiles_no_workload(tmp_path: Path, target: str, compiles: bool) -> None:
+    """It runs the user's program, and compiling takes longer than everything else that its set-up does."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for tool in ("preflight", "bootstrap", "build-workloads"):
+        (tmp_path / "tools").mkdir(exist_ok=True)
+        (tmp_path / "tools" / tool).write_text(f'#!/bin/sh\necho {tool} "$@"\n')
+        (tmp_path / "tools" / tool).chmod(0o755)
+    for empty in (".venv/bin/python", ".venv-ansible/bin/python"):
+        (tmp_path / empty).parent.mkdir(parents=True)
+        (tmp_path / empty).touch()
+    (tmp_path / ".venv/bin/pagecage").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / ".venv/bin/pagecage").chmod(0o755)
+    locks = (f"requirements/{name}.txt" for name in ("bootstrap", "controller", "analysis", "ansible"))
+    for file in ("Cargo.toml", "Cargo.lock", "ansible/controller.yml", "experiments/smoke.toml", "build/made", *locks):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    words = ["make", target, "HOST=local", "CAGE=customer", "CMD=true", "NAME=smoke"]
+    done = run(words, cwd=tmp_path, check=False)
+    assert done.ok, done.stderr
+    assert ("build-workloads" in done.stdout) is compiles
+    assert "ran" in done.stdout

@@ -16,7 +16,7 @@ from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, choose_host, with_cage, with_driver
 from pagecage.cli.stdio import StdioRelay
 from pagecage.errors import EXIT_HOST, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, PagecageError
-from pagecage.hosts.agent_package import make_kit, require_programs
+from pagecage.hosts.agent_package import make_kit, require_programs, require_workloads
 from pagecage.hosts.host import Host
 from pagecage.hosts.local import LocalHost
 from pagecage.model.experiment import Experiment
@@ -74,7 +74,7 @@ def plan_for(name: str, wishes: RunOptions, command: str, say: Say) -> tuple[Pla
 def new(name: str, wishes: RunOptions, command: str, yes: bool, say: Say) -> PreparedRun:
     """A run that starts now."""
     definitions().experiment(name)
-    make_kit(TOP)
+    require_workloads(make_kit(TOP))
     return begun(*plan_for(name, wishes, command, say), yes, say)
 
 

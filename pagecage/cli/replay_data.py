@@ -8,9 +8,21 @@ from pathlib import Path
 
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import AgentHost
-from pagecage.runner.uploads import UploadedFile, on_host
+from pagecage.runner.uploads import UploadedFile, make_carried, on_host
 
 Say = Callable[[str], None]
+
+
+def implied_copies(cold: Sequence[str], copies: Sequence[str], host_name: str) -> tuple[str, ...]:
+    """Return the `--cold` paths to copy although no `--copy` names them.
+
+    A relative path means a file here. A command that runs on another host, or among what `--copy` brings, reads a copy.
+    """
+    if host_name == "local" and not copies:
+        return ()
+    copied = make_carried(copies)
+    here = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
+    return tuple(path for path in here if os.path.lexists(path) and on_host(path, copied, "") is None)
 
 
 def check_cold(cold: Sequence[str], host: AgentHost, carried: Sequence[UploadedFile], say: Say) -> None:
@@ -23,12 +35,8 @@ def check_cold(cold: Sequence[str], host: AgentHost, carried: Sequence[UploadedF
         if not path or "\0" in path:
             raise PagecageError(f"--cold: {path!r} is not a name of a file", "name a file or a directory that is there")
         is_carried = on_host(path, carried, "") is not None
-        is_relative = not os.path.isabs(path)  # noqa: PTH117 - as it was typed
-        if is_carried or (host.name == "local" and not (carried and is_relative)):
+        if is_carried or host.name == "local" or not Path(path).is_absolute():
             _require_file(path)
-        elif is_relative:
-            what = f"--cold: {path} is not among what is copied to the {host.name} host"
-            raise PagecageError(what, f"add --copy {path}")
         else:
             say(f"whether {path} is in the {host.name} host is seen when it runs")
 

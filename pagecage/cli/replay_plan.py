@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
 from pagecage.cli.paths import Folder
-from pagecage.cli.replay_data import check_cold
+from pagecage.cli.replay_data import check_cold, implied_copies
 from pagecage.cli.run_options import definitions
 from pagecage.cli.run_plan import choose_host, harness
 from pagecage.cli.stdio import input_is_file
@@ -51,7 +51,8 @@ class ReplayOptions:
         auto, local or vm.
     cold
         A file, or a directory for all files in it, that is out of the page cache when the program starts, measured; its
-        disk is the one that is limited. May be given several times.
+        disk is the one that is limited. A relative path is copied to a host that is not this machine, as by --copy. May
+        be given several times.
     cache
         The state that --cold files are brought to: cold, resident, or any for as they are.
     ready_when
@@ -100,10 +101,11 @@ def plan_for(
     """
     cages = tuple(made) if made else _cages(cage, wishes)
     _check(typed, wishes)
-    carried = make_carried(wishes.copy)
+    make_carried(wishes.copy)  # what is missing is told before a host is looked for
     program, start = carried_program(typed[0]) if wishes.copy_program else ((), (typed[0],))
     host = choose_host(wishes.host, wishes.data_dir, say)
     try:
+        carried = make_carried((*wishes.copy, *implied_copies(wishes.cold, wishes.copy, host.name)))
         place = _place(host, carried + program)
         _check_program(typed[0], host, carried + program)
         check_cold(wishes.cold, host, carried + program, say)

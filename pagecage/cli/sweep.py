@@ -15,7 +15,7 @@ from pagecage.cli.output import OutputFormat, say, typed_command
 from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.cli.sweep_plan import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_kit, require_workloads
 
 app = App(name="sweep", help_epilogue=examples("sweep"))
 
@@ -49,7 +49,8 @@ def sweep(
     yes
         Do not ask before changing a setting of the disk that holds /.
     """
-    make_kit(TOP)
+    if "--" not in sys.argv:
+        require_workloads(make_kit(TOP))
     typed = typed_command()
     asked = SweepOptions(base, what, vary, own, wishes)
     plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, say)

@@ -37,6 +37,12 @@ class AgentPackage:
         return digest.hexdigest()
 
 
+def require_workloads(kit: AgentPackage) -> None:
+    """Raise HostError when no workload was compiled: before a plan is made, which takes longer."""
+    if not kit.programs:
+        raise HostError("the workload binaries are not built", "make build")
+
+
 def require_programs(kit: AgentPackage, trials: Iterable[Trial]) -> None:
     """Raise HostError naming the workloads that these trials start and that were not compiled."""
     wanted = {name for trial in trials for name in _programs_of(trial)}
@@ -67,7 +73,8 @@ class Receiving(Protocol):
 def push_kit(host: Receiving, kit: AgentPackage) -> None:
     """Copy the agent and the workloads to where agent_argv() and the requests expect them."""
     host.push([kit.agent], host.spool_dir)
-    host.push(kit.programs, f"{host.spool_dir}/bin")
+    if kit.programs:
+        host.push(kit.programs, f"{host.spool_dir}/bin")
 
 
 def agent_path(spool_dir: str) -> str:
@@ -94,13 +101,12 @@ def agent_bytes(package: Path = PACKAGE) -> bytes:
 
 
 def make_kit(top: Path) -> AgentPackage:
-    """Write the agent to build/host/ and find the workloads there. Raises HostError when they were not built."""
+    """Write the agent to build/host/ and find the workloads there; `require_programs` tells which are missing."""
     build = top / "build/host"
     programs = tuple(sorted(path for path in (build / "bin").glob("*") if path.is_file()))
-    if not programs:
-        raise HostError("the workload binaries are not built", "make build")
     content = agent_bytes()
     agent = build / "agent.pyz"
+    build.mkdir(parents=True, exist_ok=True)
     if not agent.exists() or agent.read_bytes() != content:
         agent.write_bytes(content)
     return AgentPackage(agent, programs, hashlib.sha256(content).hexdigest())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.agent_package import agent_bytes, make_kit, require_programs
+from pagecage.hosts.agent_package import agent_bytes, make_kit, require_programs, require_workloads
 from pagecage.model.trial import SetupStep
 from pagecage.process import run
 from tests.fake_host.machine import make_trial
@@ -78,9 +78,12 @@ def test_an_old_agent_is_replaced(checkout_of: Path) -> None:
     assert make_kit(checkout_of).agent.read_bytes() == agent_bytes()
 
 
-def test_without_workloads_nothing_can_travel(tmp_path: Path) -> None:
+def test_without_workloads_the_agent_travels_alone(tmp_path: Path) -> None:
+    """A replay runs none."""
+    kit = make_kit(tmp_path)
+    assert (kit.programs, kit.agent.read_bytes()) == ((), agent_bytes())
     with pytest.raises(HostError, match="not built") as caught:
-        make_kit(tmp_path)
+        require_workloads(kit)
     assert caught.value.hint == "make build"
 
 

@@ -145,8 +145,12 @@ class VmHost(GuestHost):
     def _write_record(self, state: SavedState, restore_seq: int, port: int) -> None:
         process = self._running().process_id
         image = str(state.image.directory)
-        write_guest(self._cache, RunningGuest(process.pid, process.start_ticks, port, image, state.state_id, restore_seq,
-                                             self._kept, time.time()))  # fmt: skip
+        write_guest(
+            self._cache,
+            RunningGuest(
+                process.pid, process.start_ticks, port, image, state.state_id, restore_seq, self._kept, time.time()
+            ),
+        )
 
     def restart(self) -> MachineState:
         """End this guest and restore the saved state anew; the data disk is unmounted first."""
