@@ -51,12 +51,17 @@ def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
 
 def arrange() -> None:
     """Import what verbs import, and take their hosts away."""
+    import analysis.__main__
+    import analysis.site.publish
+    import analysis.views.render  # noqa: F401 - imported once, for all that are forked
     import pagecage.agent.system.facts
     import pagecage.cli.analyse
     import pagecage.cli.cage
     import pagecage.cli.fleet
     import pagecage.cli.host
     import pagecage.cli.probe
+    import pagecage.cli.run
+    import pagecage.cli.show
     import pagecage.cli.sweep
     import pagecage.definitions.reader
     import pagecage.fleet.inventory

@@ -18,7 +18,7 @@ from pagecage.agent.phases import PHASES
 from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.agent.system.procfs import DISKSTATS_FIELDS
 from pagecage.cli.main import app
-from pagecage.definitions.reader import schemas
+from pagecage.cli.schema import schemas
 from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record, record_to_json
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json

@@ -60,6 +60,8 @@ def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple
 
     Raises a cell's PagecageError as it is, and for any other failure one that names the notebook kept for reading.
     """
+    import analysis.views.notebook  # noqa: F401 - imported here, not in the run's folder, whose matplotlibrc would be read
+
     namespace: dict[str, Any] = {"__name__": "__main__"}
     cells = notebook_file.with_parameters(notebook_file.read_source(SOURCE), parameters)
     start = datetime.now(UTC)

@@ -85,18 +85,12 @@ def run(
     if is_group(wishes.host):
         from pagecage.cli import fleet
 
-        return fleet.run(
-            name,
-            wishes,
-            fleet_wishes,
-            typed_command(),
-            fleet.ResumeOptions(resume, yes),
-            OutputFormat(as_json=as_json),
-            say,
-        )
-    job = (
-        execution.resumed(name, wishes, yes, say) if resume else execution.new(name, wishes, typed_command(), yes, say)
-    )
+        again, form = fleet.ResumeOptions(resume, yes), OutputFormat(as_json=as_json)
+        return fleet.run(name, wishes, fleet_wishes, typed_command(), again, form, say)
+    if resume:
+        job = execution.resumed(name, wishes, yes, say)
+    else:
+        job = execution.new(name, wishes, typed_command(), yes, say)
     status = execution.carry_out(job, say)
     report(job.folder.path, OutputFormat(as_json=as_json).options(), say)
     return execution.exit_code(job, status, say)

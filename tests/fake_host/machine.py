@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent import session, shell
+from pagecage.agent import host_session, shell
 from pagecage.agent.collectors.blocklat import BlockLatencyTracer
 from pagecage.agent.collectors.bpftrace import FaultTracer
 from pagecage.agent.data_files import GENERATOR_VERSION
@@ -124,7 +124,7 @@ class Machine:
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity):
             set_(module, "read_knobs", read_knobs)
-        for module in (command_prepare, facts, session, shell):
+        for module in (command_prepare, facts, host_session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)

@@ -241,7 +241,7 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
 def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory told"])
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits told"])
-    monkeypatch.setattr("pagecage.agent.session.remove_storage", lambda spool: [f"disk in {spool.name}"])
+    monkeypatch.setattr("pagecage.agent.host_session.remove_storage", lambda spool: [f"disk in {spool.name}"])
     assert sweep(Systemd(False, 257), machine.spool) == ["memory told", "limits told", "disk in spool"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.cli import failures, main
+from pagecage.cli import failures, main, run
 from pagecage.errors import HostError, PagecageError
 
 HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -70,7 +70,7 @@ def defect(monkeypatch: pytest.MonkeyPatch) -> int:
     def fail() -> None:
         raise KeyError("a\nb")
 
-    monkeypatch.setattr(main, "definitions", fail)
+    monkeypatch.setattr(run, "definitions", fail)
     return ended(monkeypatch, "list")
 
 

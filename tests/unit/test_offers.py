@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from pagecage.cli.schema import schemas
 from pagecage.cloud.catalogue import read_offers
 from pagecage.cloud.formulas import Linear
-from pagecage.definitions.reader import schemas
 from pagecage.errors import PagecageError
 from pagecage.units import MIB
 from tests.tree import ROOT

@@ -137,7 +137,13 @@ def test_what_starts_system_programs_itself_gets_a_path_that_has_them(user: Path
 
 def test_tools_are_looked_for_in_one_place() -> None:
     """shutil.which finds what the user's shell would find: right for what the user typed, and for nothing else."""
-    typed = {"process.py", "cli/replay_plan.py", "replay/libraries.py", "agent/command_prepare.py", "agent/attempt.py"}
+    typed = {
+        "process.py",
+        "cli/replay_plan.py",
+        "runner/shared_libraries.py",
+        "agent/programs/command_prepare.py",
+        "agent/trial_run.py",
+    }
     package = ROOT / "pagecage"
     found = {
         path.relative_to(package).as_posix() for path in package.rglob("*.py") if "shutil.which(" in path.read_text()

@@ -10,8 +10,8 @@ from pagecage.process import PIPE, Process, spawn
 HOLD = """
 import sys
 from pathlib import Path
-from pagecage.hosts.vm.cache import Lock
-lock = Lock(Path(sys.argv[1]))
+from pagecage.hosts.vm.cache import CacheLock
+lock = CacheLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)
 sys.stdin.read()
