@@ -12,7 +12,7 @@ import pytest
 
 from pagecage.process import run
 from tests.cargo import cargo
-from tests.tree import ROOT, files, shell_scripts
+from tests.tree import ROOT, files, python_scripts, shell_scripts
 
 BIN = Path(sys.prefix) / "bin"
 ANSIBLE_BIN = ROOT / ".venv-ansible" / "bin"
@@ -52,7 +52,8 @@ def test_ruff_format() -> None:
 
 
 def test_mypy() -> None:
-    check([BIN / "mypy", "--cache-dir", MYPY_CACHE, "pagecage", "analysis"])
+    scripts = ("--scripts-are-modules", *python_scripts(ROOT))
+    check([BIN / "mypy", "--cache-dir", MYPY_CACHE, *scripts, "pagecage", "analysis"])
 
 
 def test_shellcheck() -> None:

@@ -26,13 +26,20 @@ def _is_ours(folder: str) -> bool:
 
 
 def shell_scripts(root: Path) -> list[Path]:
-    """Every shell script, told by its suffix or by its first line."""
-    return [path for path in files(root) if path.suffix in {".sh", ".bash"} or _has_shell_line(path)]
+    """Every shell script, by its suffix or its first line."""
+    shells = {b"sh", b"bash", b"dash"}
+    return [path for path in files(root) if path.suffix in {".sh", ".bash"} or _interpreter(path) in shells]
 
 
-def _has_shell_line(path: Path) -> bool:
+def python_scripts(root: Path) -> list[Path]:
+    """Every Python script without a suffix, by its first line."""
+    return [path for path in files(root) if _interpreter(path).startswith(b"python")]
+
+
+def _interpreter(path: Path) -> bytes:
+    """The program that the first line of a file without a suffix names, without its folder; empty for no such line."""
     if path.suffix:
-        return False
+        return b""
     with path.open("rb") as file:
         first = file.readline(100)
-    return first.startswith(b"#!") and first.split()[-1].rsplit(b"/", 1)[-1] in {b"sh", b"bash", b"dash"}
+    return first.split()[-1].rsplit(b"/", 1)[-1] if first.startswith(b"#!") else b""
