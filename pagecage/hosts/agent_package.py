@@ -73,8 +73,7 @@ class Receiving(Protocol):
 def push_kit(host: Receiving, kit: AgentPackage) -> None:
     """Copy the agent and the workloads to where agent_argv() and the requests expect them."""
     host.push([kit.agent], host.spool_dir)
-    if kit.programs:
-        host.push(kit.programs, f"{host.spool_dir}/bin")
+    host.push(kit.programs, f"{host.spool_dir}/bin")
 
 
 def agent_path(spool_dir: str) -> str:

@@ -68,8 +68,10 @@ def master_argv(target: SshTarget) -> list[str]:
 def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
     """Copy files into a directory of the target, made if missing; names and executable bits are kept.
 
-    One tar stream through one connection. Raises HostDied when the connection breaks.
+    One tar stream through one connection; none without sources. Raises HostDied when the connection breaks.
     """
+    if not sources:
+        return
     words = [word for path in sources for word in ("-C", str(path.parent), path.name)]
     pack = spawn(["tar", "-cf", "-", "--owner=0", "--group=0", *words], stdout=PIPE)
     unpack = f"mkdir -p {shlex.quote(directory)} && tar -xf - --no-same-owner -C {shlex.quote(directory)}"

@@ -68,7 +68,7 @@ def test_every_trial_in_order_by_one_agent(three: Run) -> None:
     assert three.go(host) == RunSummary(3, 0)
     assert [record.trial_id for record in three.records()] == three.ids
     assert three.agent_calls() == [three.ids]
-    assert host.calls == ["prepare", "start", "push 1", "stop"]
+    assert host.calls == ["prepare", "start", "push 1", "push 0", "stop"]
 
 
 def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostDied, HostError
-from pagecage.hosts.ssh import SshTarget, master_argv, ssh_argv
+from pagecage.hosts.ssh import SshTarget, master_argv, push, ssh_argv
 from pagecage.hosts.vm.guest_client import release, wake
 from pagecage.hosts.vm.guest_daemon import answer
 
@@ -71,3 +71,8 @@ def test_nobody_at_the_port(tmp_path: Path) -> None:
     with pytest.raises(HostDied):
         wake(tmp_path / "port", "root", ["/data"])
     assert release(tmp_path / "port") is False
+
+
+def test_nothing_to_copy_makes_no_connection() -> None:
+    """A replay brings no workload, and tar refuses to pack nothing."""
+    push(TARGET, [], "/data")
