@@ -19,17 +19,16 @@ from pagecage.agent.responses import STANDARD_RESPONSES
 from pagecage.agent.system.procfs import DISKSTATS_FIELDS
 from pagecage.cli.main import app
 from pagecage.cli.schema import schemas
-from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record, record_to_json
+from pagecage.model.record import OUTCOMES, RECORD_VERSION, Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import plan_to_json
-from tests.fixtures.records import make_record
+from tests.builders.documents import FORMAT, as_line, keys
+from tests.builders.plans import plan_of
 from tests.record_schema import PATH, breaches
 from tests.tree import ROOT, files
-from tests.unit.test_plan import plan_of
 
 DOCUMENTS = [path for path in files(ROOT, ".md") if "notebooks" not in path.parts]
 GUIDES = [path for path in DOCUMENTS if "decisions" not in path.parts]
-FORMAT = (ROOT / "docs/FORMAT.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 FENCED = re.compile(r"^(?:```|~~~)[^\n]*\n(.*?)^(?:```|~~~)", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^\n)((?: {4}\S[^\n]*\n)+)", re.MULTILINE)
@@ -132,10 +131,6 @@ def table(heading: str) -> dict[str, str]:
     return {first.strip(): rest for first, rest in rows}
 
 
-def keys(cells: list[str]) -> set[str]:
-    return {key for cell in cells for name in re.findall(r"`([^`]+)`", cell) for key in name.split()}
-
-
 def record_rows() -> dict[str, str]:
     before_responses = FORMAT.split("## records.jsonl", 1)[1].split("**cgroup counters**", 1)[0]
     rows = [line.strip("|").split("|", 1) for line in before_responses.splitlines() if line.startswith("| `")]
@@ -205,13 +200,6 @@ def test_the_disks_fields_are_the_kernels() -> None:
 def test_the_stored_schemas_are_those_of_the_code(name: str) -> None:
     """Mended by `pagecage schema`."""
     assert json.loads((ROOT / "docs/schema" / name).read_text()) == schemas()[name]
-
-
-def as_line(**changes: object) -> dict[str, object]:
-    """A record as it stands in its file."""
-    line: dict[str, object] = json.loads(json.dumps(record_to_json(make_record(**changes))))
-    line["device"] = {"name": "vdb", "maj_min": "254:16", "knobs": {"read_ahead_kb": "128"}}
-    return {**line, "measured": None, "counters": {}, "outer_host": None, **changes}
 
 
 def test_a_right_record_obeys_the_schema() -> None:

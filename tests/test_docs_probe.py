@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.test_docs import FORMAT, keys
+from tests.builders.documents import FORMAT, keys
 from tests.tree import ROOT
 
 

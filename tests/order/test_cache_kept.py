@@ -15,9 +15,8 @@ from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Dataset, Trial, Workload
 from pagecage.units import MIB
 from pagecage.verdicts.conditions import judge_cache_state
+from tests.builders.trial_runs import FIO, carry_out
 from tests.fake_host.machine import LIGHT, Machine, make_dataset, make_trial
-from tests.order.test_trial_order import carry_out
-from tests.order.test_trial_preparations import FIO
 
 DATA = Dataset(8 * MIB)
 MEMORY = Cage("memory", {"MemoryMax": 64 * MIB, "MemorySwapMax": 0})

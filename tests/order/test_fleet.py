@@ -14,9 +14,9 @@ from pagecage.errors import PagecageError
 from pagecage.fleet.folder import FleetFolder, RoundResult, find_fleet
 from pagecage.fleet.host_plans import host_plans
 from pagecage.model.record import Record
+from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.fake_host.rack import Rack
 from tests.order.conftest import racked
-from tests.unit.test_plan import BASE, CHOICES, plan_of
 
 THREE = replace(BASE, factors={"level": ("a", "b", "c")})
 

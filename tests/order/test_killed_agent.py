@@ -13,9 +13,9 @@ from pagecage.agent.session import run_trial
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import read_records
 from pagecage.process import PIPE, spawn
+from tests.builders.trial_runs import kit
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_request, make_trial
-from tests.order.test_whole_run import kit
 
 __all__ = ["kit"]
 EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]

@@ -23,9 +23,9 @@ from pagecage.runner.campaign import TRIES, Campaign, RunSummary, need_of
 from pagecage.runner.run_folder import RunFolder
 from pagecage.runner.uploads import carried_to_json, make_carried, translated
 from pagecage.units import MIB
+from tests.builders.plans import HARNESS
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import Machine, make_dataset
-from tests.unit.test_plan import HARNESS
 
 CAGES = {name: Cage(name, {}) for name in ("uncaged", "tight")}
 

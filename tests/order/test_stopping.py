@@ -14,8 +14,8 @@ from pagecage.errors import PagecageError
 from pagecage.runner.campaign import RunSummary
 from pagecage.verdicts.median_interval import half_width
 from pagecage.verdicts.stopping import enough_blocks, too_wide
-from tests.order.test_campaign import THREE, Run
-from tests.unit.test_plan import BASE, CHOICES, plan_of
+from tests.builders.campaigns import THREE, Run
+from tests.builders.plans import BASE, CHOICES, plan_of
 
 FIVE_PERCENT = replace(CHOICES, repeats=12, until_ci=0.05)
 Figure = Callable[[int, str], float]

@@ -11,9 +11,9 @@ from pagecage.model.record import Record, read_records
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
+from tests.builders.plans import HARNESS
 from tests.fake_host.hosts import on_fakes
 from tests.fake_host.machine import WORKLOADS, Machine, make_trial
-from tests.unit.test_plan import HARNESS
 
 HELD = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
 

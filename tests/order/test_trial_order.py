@@ -12,15 +12,12 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits.calibrate import Calibrator
 from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
-from pagecage.agent.session import run_trial
 from pagecage.agent.system.cgroupfs import own_cgroup
 from pagecage.agent.system.page_cache import evict, load
 from pagecage.agent.system.systemd import Systemd
-from pagecage.model.record import Record, read_records
-from pagecage.model.trial import Trial
+from tests.builders.trial_runs import carry_out
 from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
 
 VERIFYING_SECONDS = 0.4  # of verifies.py
@@ -35,12 +32,6 @@ ORDER = [
     f"stop {UNIT}",
     "read_ahead_kb 256",
 ]  # fmt: skip
-
-
-def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
-    """Run one trial; its record as it stands in the host's file."""
-    run_trial(bench or make_bench(machine, io.BytesIO(), trial), trial, 1)
-    return list(read_records(machine.records))[-1]
 
 
 def without_calibration(lines: list[str]) -> list[str]:

@@ -18,8 +18,8 @@ from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.errors import HostError
 from pagecage.model.trial import SetupStep, Trial, Workload
+from tests.builders.trial_runs import FIO, carry_out
 from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
-from tests.order.test_trial_order import carry_out
 
 UNIT = "pagecage-r1_tight.1"
 
@@ -256,18 +256,6 @@ def test_a_workload_that_takes_a_standard_name_has_failed(machine: Machine) -> N
     record = carry_out(machine, make_trial("takes_a_name.py", cage=LIGHT, collectors=()))
     assert (record.outcome, record.error) == ("failed", "its response takes the name of read_seconds")
     assert record.response == {}
-
-
-FIO = """#!/bin/sh
-[ "$1" != --enghelp ] || { printf '\\tmmap\\n'; exit; }
-for word in "$@"; do case $word in --output=*) out=${word#--output=} ;; *.fio) job=$word ;; esac; done
-grep -qx invalidate=0 "$job" || exit 1
-echo "$FAKE_MAJ_MIN rbytes=8192 rios=2 wbytes=0" >"$FAKE_SLICE/io.stat"
-cat >"$out" <<'JSON'
-{"fio version": "fio-3.39", "jobs": [{"jobname": "trial", "error": 0, "majf": 1, "minf": 0,
- "read": {"io_bytes": 4096, "total_ios": 1, "runtime": 500, "clat_ns": {"bins": {"2000": 1}}}}]}
-JSON
-"""
 
 
 def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(

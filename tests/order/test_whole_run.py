@@ -16,26 +16,18 @@ import pytest
 
 from pagecage.agent.protocol.request import request_to_json
 from pagecage.errors import HostError
-from pagecage.hosts.agent_package import AgentPackage, agent_bytes
+from pagecage.hosts.agent_package import AgentPackage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset
 from pagecage.planning.plan import Plan, make_plan
 from pagecage.process import PIPE, spawn
 from pagecage.runner.campaign import Campaign, RunSummary
 from pagecage.runner.run_folder import RunFolder
+from tests.builders.plans import BASE, CHOICES, HARNESS
 from tests.fake_host.hosts import TestHost, on_fakes
 from tests.fake_host.machine import CAGE, DATASET, WORKLOADS, Machine, frames_of, make_request, make_trial
-from tests.unit.test_plan import BASE, CHOICES, HARNESS
 
 ONCE = replace(CHOICES, repeats=1)
-
-
-@pytest.fixture
-def kit(machine: Machine) -> AgentPackage:
-    agent = machine.root / "agent.pyz"
-    agent.write_bytes(agent_bytes())
-    programs = shutil.copytree(WORKLOADS, machine.root / "programs", ignore=shutil.ignore_patterns("__pycache__"))
-    return AgentPackage(agent, tuple(sorted(programs.glob("*.py"))), "0" * 64)
 
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:

@@ -19,8 +19,8 @@ from analysis.figures.heat import SHADES, heat_figure, heat_frame, luminance
 from analysis.figures.style import COLOURS, INK, looks, numeric_factor, style, svg
 from analysis.summaries.cells import treatments
 from analysis.views.notebook import Results
+from tests.builders.swept_runs import swept
 from tests.fixtures.runs import build_run
-from tests.unit.test_analysis_findings import swept
 
 
 @pytest.fixture(scope="module")

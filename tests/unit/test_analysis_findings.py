@@ -10,6 +10,7 @@ from analysis.figures.latencies import latency_figures, latency_frame, percentil
 from analysis.figures.style import looks, numeric_factor
 from analysis.formatting import quantity, span
 from analysis.views import narrative
+from tests.builders.swept_runs import swept
 from tests.fixtures.records import outer
 from tests.fixtures.runs import DEFINITION, build_run
 
@@ -119,23 +120,6 @@ def test_percentiles_are_found_by_their_names_with_the_share_that_is_slower():
         "fio_p50_us": 0.5,
         "fio_p999_us": 0.001,
     }
-
-
-def swept(tmp_path):
-    """The twelve cells' patterns read as numbers, and latencies beside them."""
-    names = {"sequential": "4KiB", "random": "64KiB"}
-    definition = {**DEFINITION, "factors": {**DEFINITION["factors"], "pattern": ["64KiB", "4KiB"]}, "claims": []}
-
-    def renamed(record):
-        record["treatment"]["pattern"] = names[record["treatment"]["pattern"]]
-        if record["response"]:
-            record["response"] |= {"beat_p50_us": 60, "beat_p99_us": 400, "beat_p999_us": 2000}
-
-    trials = []
-    for place, trial in enumerate(load_run(build_run(tmp_path / "a")).plan["trials"]):
-        treatment = {**trial["treatment"], "pattern": names[trial["treatment"]["pattern"]]}
-        trials.append({**trial, "treatment": treatment, "position": place})
-    return load_run(build_run(tmp_path / "b", renamed, definition=definition, trials=trials))
 
 
 def test_a_factor_of_numbers_has_a_curve_and_others_have_none(tmp_path):

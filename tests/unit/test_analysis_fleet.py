@@ -16,9 +16,9 @@ from analysis.stats.intervals import pooled
 from analysis.summaries.fleet import facts, load_fleet
 from analysis.views.fleet import part_words
 from pagecage.errors import PagecageError
+from tests.builders.pages import loads_of
+from tests.builders.timed_runs import COLD, times
 from tests.fixtures.fleets import build_fleet
-from tests.unit.test_analysis_report import loads_of
-from tests.unit.test_compare import COLD, times
 
 values = st.lists(st.floats(0.1, 100), min_size=1, max_size=6)
 

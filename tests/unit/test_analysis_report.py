@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import sys
-from html.parser import HTMLParser
 
 import matplotlib
 import papermill
@@ -15,34 +14,9 @@ import pytest
 from analysis.__main__ import main
 from analysis.data.load import load_run
 from pagecage.process import run
+from tests.builders.pages import loads_of
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
 
-# Attributes by which a page fetches something at once; a link (href of <a>) fetches nothing until it is followed.
-LOADS_BY_STYLE = re.compile(r"url\((?!['\"]?(?:#|data:))")
-LOADS = {"src", "srcset", "data", "poster", "background", "action", "xlink:href"}
-
-
-class Loads(HTMLParser):
-    """Every address that a browser would fetch on its own."""
-
-    def __init__(self):
-        super().__init__()
-        self.found, self.tags = [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        for name, value in attrs:
-            loads = name in LOADS or (name == "href" and tag != "a")
-            loads = loads or (name == "style" and LOADS_BY_STYLE.search(value or ""))
-            if loads and not re.match(r"^(data:|#)", value or ""):
-                self.found.append((tag, name, value))
-
-
-def loads_of(page):
-    parser = Loads()
-    parser.feed(page)
-    css = re.findall(r"url\(([^)]*)\)", page) + re.findall(r"@import[^;]*", page)
-    return parser.found + [address for address in css if not address.strip("'\"").startswith(("#", "data:"))]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
 from pagecage.model.published_figures import number_or_text, read_articles
-from tests.unit.test_definitions import EXPERIMENT, definitions, refusal, top
+from tests.builders.definitions import EXPERIMENT, definitions, refusal, top
 
 __all__ = ["top"]  # a fixture
 ROWS = """id,experiment,condition,metric,unit,published,kind,remark,untestable

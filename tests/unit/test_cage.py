@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 
 from pagecage.model.cage import (
     IO_MAX_KEY,
-    PROPERTIES,
-    BurstCredits,
     Cage,
-    CloudVolume,
-    CreditBucket,
-    IoAccounting,
-    LatencyFloor,
     cage_from_json,
     cage_to_json,
     cloud_to_json,
@@ -24,22 +18,10 @@ from pagecage.model.cage import (
     limits_not_in_force,
     property_arguments,
 )
+from tests.builders.documents import as_line
+from tests.builders.strategies import cages
 from tests.record_schema import breaches
-from tests.test_docs import as_line
 
-counts = st.integers(1, 2**50)
-buckets = st.none() | st.builds(CreditBucket, counts, counts)
-flags = st.none() | st.booleans()
-cages = st.builds(
-    Cage,
-    name=st.text(min_size=1, max_size=20),
-    properties=st.dictionaries(st.sampled_from(PROPERTIES), st.integers(0, 2**50)),
-    provenance=st.dictionaries(st.text(max_size=10), st.text(max_size=10)),
-    volume=st.none() | st.builds(CloudVolume, st.none() | st.text(max_size=5), scale=st.sampled_from([1.0, 0.1])),
-    burst=st.none() | st.builds(BurstCredits, st.sampled_from(["full", "half", "drained"]), buckets, buckets),
-    accounting=st.none() | st.builds(IoAccounting, st.none() | counts, flags, flags),
-    latency=st.none() | st.builds(LatencyFloor, st.none() | counts, st.none() | counts),
-)
 FULL = Cage("full", {
     "MemoryMax": 10_000_000, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500,
     "IOWriteBandwidthMax": 30_000_000, "IOWriteIOPSMax": 600, "CPUQuota": 50,

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import PagecageError
-from pagecage.importers.formats import import_text
-from pagecage.importers.probe import Rounding
-from pagecage.importers.result import ImportResult, Selection
+from pagecage.importers.result import ImportResult
+from tests.builders.imports import FOLDER, fixture, read
 from tests.tree import ROOT
-
-FOLDER = Path(__file__).parent.parent / "fixtures/imports"
-
-
-def read(text: str, *picks: str, digits: int = 2) -> ImportResult:
-    return import_text(text, "it", Selection(picks), Rounding(digits))
-
-
-def fixture(name: str, *picks: str) -> ImportResult:
-    return read((FOLDER / name).read_text(), *picks)
 
 
 def limits(found: ImportResult) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pagecage.errors import PagecageError
-from tests.unit.test_cage_import import read
+from tests.builders.imports import read
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pagecage.definitions.cage_file import cage_of_tables
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.definitions.reader import Definitions
 from pagecage.errors import PagecageError
-from tests.unit.test_cage_import import FOLDER, fixture
+from tests.builders.imports import FOLDER, fixture
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in FOLDER.iterdir() if p.name != "README.md"))

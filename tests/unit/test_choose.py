@@ -13,9 +13,9 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.experiment import Level
 from pagecage.planning.plan import make_trials
+from tests.builders.facts import FIT, NO_MANAGER, USER, facts
+from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fake_host.hosts import TestHost
-from tests.unit.test_plan import BASE, CAGES, CHOICES
-from tests.unit.test_requirements import FIT, NO_MANAGER, USER, facts
 
 CAGED = replace(BASE, factors={"cage": ("uncaged", "tenth"), "pattern": ("a",)}, levels={"pattern": {"a": Level()}})
 

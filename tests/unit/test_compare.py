@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import random
 from io import StringIO
 
 import pytest
@@ -18,22 +17,9 @@ from analysis.stats.intervals import MedianSummary
 from analysis.summaries.comparison import compare, load_sides, word_of
 from analysis.summaries.noise import NoiseFloor, noise_floor, twins
 from pagecage.errors import PagecageError
+from tests.builders.pages import loads_of
+from tests.builders.timed_runs import COLD, times
 from tests.fixtures.runs import build_run
-from tests.unit.test_analysis_report import loads_of
-
-COLD = {"cage": "tenth", "source": "unloaded", "pattern": "sequential"}
-
-
-def times(factor, seed=1, spread=0.02):
-    """Every figure anew: the cell's own second times `factor`, with a little noise."""
-    draw = random.Random(seed)
-
-    def change(record):
-        if record["response"]:
-            seconds = factor * draw.uniform(1 - spread, 1 + spread)
-            record["response"] = {**record["response"], "full_pass_seconds": seconds, "read_seconds": seconds}
-
-    return change
 
 
 @pytest.fixture(scope="module")

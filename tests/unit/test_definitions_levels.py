@@ -8,7 +8,7 @@ import pytest
 
 from pagecage.definitions.reader import known_programs
 from pagecage.model.trial import SetupStep, Workload
-from tests.unit.test_definitions import EXPERIMENT, definitions, refusal, top
+from tests.builders.definitions import EXPERIMENT, definitions, refusal, top
 
 __all__ = ["top"]  # a fixture
 LEVEL = "[levels.pattern.random]"

@@ -10,7 +10,7 @@ from pagecage import process
 from pagecage.cli import doctor
 from pagecage.hosts.local import LocalHost
 from pagecage.hosts.vm.prerequisites import require_tools
-from tests.unit.test_requirements import FIT
+from tests.builders.facts import FIT
 
 TOOLS = ("qemu-system-x86_64", "mmdebstrap", "ssh")
 FACTS = {**FIT, "psi": True, "cachestat": True, "tools": {}, "disk": {"node": "/dev/vdb"}}

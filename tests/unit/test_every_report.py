@@ -16,8 +16,8 @@ from analysis.views.notebook import Results
 from analysis.views.notebook_file import read_source
 from analysis.views.render import PAGE, SOURCE, render
 from pagecage.cli.run_options import definitions
+from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked
-from tests.unit.test_analysis_report import loads_of
 
 COVERING = ("append-saturation", "async-hazard", "constrained-random", "fio-matrix", "random-memory")
 """Between them every kind of figure: histograms of three sources, heat, curve, strips, lanes, residency."""

@@ -13,7 +13,7 @@ from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.local import LocalHost
 from pagecage.process import run, spawn
-from tests.unit.test_requirements import FIT
+from tests.builders.facts import FIT
 
 NEED = ResourceNeeds(2**31, 2**20)
 

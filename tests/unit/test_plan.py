@@ -11,22 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import SetupStep, Workload
-from pagecage.planning.plan import Plan, PlanOptions, blocks, make_plan, make_trials, plan_from_json, plan_to_json
+from pagecage.planning.plan import PlanOptions, blocks, make_trials, plan_from_json, plan_to_json
 from pagecage.planning.treatments import covering, selected, treatments
 from pagecage.runner.campaign import need_of
+from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 
-SIZES = {name: Size(2**20, 5.0) for name in ("full", "default", "emulated", "smoke")}
-BASE = Experiment(
-    name="test", question="?", program="pcread", workload_kind="handshake", arguments=("--file", "{file}"),
-    min_memory_bytes=0, response="read_seconds", repeats=3, fresh="never", read_ahead_kb=128, collectors=("iostat",),
-    factors={}, levels={}, exclude=(), sizes=SIZES, claims=(), definition_sha256="0" * 64, definition={"question": "?"},
-)  # fmt: skip
-CHOICES = PlanOptions("smoke", "asked for", 2, 7, "vm", "never")
-HARNESS = {"version": "0", "git_revision": None, "git_dirty": None}
-CAGES = {name: Cage(name, {"MemoryMax": 4096}) for name in ("uncaged", "tenth", "tight")}
 level_names = st.text(min_size=1, max_size=12)
 factor_tables = st.dictionaries(
     st.text(min_size=1, max_size=8).filter(lambda name: name != "cage"),
@@ -34,10 +25,6 @@ factor_tables = st.dictionaries(
 )  # fmt: skip
 experiments = st.builds(replace, st.just(BASE), factors=factor_tables)
 choices = st.builds(replace, st.just(CHOICES), repeats=st.integers(1, 4), seed=st.integers(0, 2**32))
-
-
-def plan_of(experiment: Experiment = BASE, wanted: PlanOptions = CHOICES) -> Plan:
-    return make_plan("20261121T100000Z-test-vm", experiment, CAGES, wanted, "pagecage run test", HARNESS)
 
 
 def count_of(experiment: Experiment) -> int:

@@ -10,8 +10,8 @@ from rich.console import Console
 from pagecage.cli.progress import RunProgress, describe, expected_seconds
 from pagecage.model.record import OUTCOMES
 from pagecage.planning.plan import make_trials
+from tests.builders.plans import BASE, CAGES, CHOICES
 from tests.fixtures.records import make_record
-from tests.unit.test_plan import BASE, CAGES, CHOICES
 
 
 def shown(text: str) -> str:

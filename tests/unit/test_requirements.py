@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -11,30 +10,8 @@ from pagecage.model.cage import Cage
 from pagecage.model.requirements import Requirement, check_host, check_trial, delegation_command
 from pagecage.model.trial import Trial, Workload
 from pagecage.process import run
+from tests.builders.facts import FIT, NO_MANAGER, USER, facts
 from tests.tree import ROOT
-
-FIT: dict[str, Any] = {
-    "uid": 0, "systemd": {"pid1": True, "version": 257, "user": False},
-    "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd"},
-    "disk": {"name": "vdb", "knobs": {"read_ahead_kb": "256"}},
-}  # fmt: skip
-
-
-USER: dict[str, Any] = {
-    **FIT, "uid": 1000, "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},
-    "cgroup": {"v2": True, "controllers": ["cpu", "memory", "pids"], "manager": "this user's systemd"},
-}  # fmt: skip
-"""An ordinary user as systemd leaves him: no io."""
-NO_MANAGER: dict[str, Any] = {
-    **USER, "systemd": {**USER["systemd"], "user_manager": False}, "cgroup": {**USER["cgroup"], "controllers": []},
-}  # fmt: skip
-
-
-def facts(**changes: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(FIT)
-    for key, value in changes.items():
-        changed[key] = {**changed[key], **value} if isinstance(value, dict) and key != "disk" else value
-    return changed
 
 
 def trial(read_ahead_kb: int | None = None, min_memory_bytes: int = 0, **properties: int) -> Trial:

@@ -11,8 +11,8 @@ import pytest
 from pagecage.errors import PagecageError
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder, find_run, new_run_id
+from tests.builders.plans import BASE, CHOICES, plan_of
 from tests.fixtures.records import make_record
-from tests.unit.test_plan import BASE, CHOICES, plan_of
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pagecage.hosts.vm.vm_host import GuestOptions
 from pagecage.model.record import Record, read_records
 from pagecage.process import Process
 from pagecage.verdicts.evaluate import judge
-from tests.vm.test_experiment import CommandLine
+from tests.builders.command_line import CommandLine
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 GUESTS = {"vm": GuestOptions(None, 1), "old": GuestOptions("bookworm", 1)}

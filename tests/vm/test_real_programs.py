@@ -18,7 +18,7 @@ from pagecage.process import run
 from pagecage.units import MIB
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.evaluate import Verdicts
-from tests.vm.test_experiment import CommandLine, verdicts
+from tests.builders.command_line import CommandLine, verdicts
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 CAGES = ("aws-gp3-tenth", "aws-gp2-tenth", "azure-p10-tenth", "gcp-pd-balanced-tenth")

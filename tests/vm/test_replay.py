@@ -15,7 +15,7 @@ from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, spawn
 from pagecage.units import MIB
-from tests.vm.test_experiment import CommandLine, verdicts
+from tests.builders.command_line import CommandLine, verdicts
 
 pytestmark = pytest.mark.vm
 _DATA_BYTES = 48 * MIB

@@ -9,7 +9,7 @@ import pytest
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import io_difference
 from pagecage.verdicts.evaluate import Verdicts
-from tests.vm.test_experiment import CommandLine, verdicts
+from tests.builders.command_line import CommandLine, verdicts
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(900)]
 LIMIT, SECONDS = 300, 20  # cgroups/aws-gp3-tenth.toml

@@ -17,8 +17,8 @@ from pagecage.agent.programs.command_prepare import calibration_file
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.requirements import MissedRequirement
 from pagecage.model.trial import CommandSpec, Workload
+from tests.builders.command_trials import carry_out
 from tests.fake_host.machine import CAGE, Machine, make_bench, make_trial
-from tests.unit.agent.test_command_run import carry_out
 
 
 @pytest.fixture

@@ -6,35 +6,21 @@ import io
 import socket
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pagecage.agent.session import run_trial
-from pagecage.model.cage import Cage
-from pagecage.model.record import Record, read_records
+from pagecage.model.record import read_records
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
+from tests.builders.command_trials import carry_out
 from tests.fake_host.machine import Machine, frames_of, make_bench, make_trial
 
-MEMORY = Cage("memory", {"MemoryMax": 64 * 1024**2, "MemorySwapMax": 0})
 SERVER = """
 import socket, sys, time
 s = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 time.sleep(60)
 """
-
-
-def carry_out(machine: Machine, script: str, out: io.BytesIO | None = None, **changes: Any) -> Record:
-    """A trial of `sh -c script`; `changes` are the command's, and `timeout_seconds` and `cage` the trial's."""
-    own = {key: changes.pop(key) for key in ("cage", "collectors", "cache", "dataset") if key in changes}
-    limit = changes.pop("timeout_seconds", 20.0)
-    command = CommandSpec(**{"is_literal": True, **changes})
-    workload = Workload("sh", ("-c", script), "command", command=command)
-    trial = make_trial(workload=workload, timeout_seconds=limit, **{"cage": MEMORY, "collectors": (), "dataset": None,
-                       "cache": "any", **own})  # fmt: skip
-    run_trial(make_bench(machine, out or io.BytesIO(), trial), trial, 1)
-    return list(read_records(machine.records))[-1]
 
 
 def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pagecage.agent.protocol.request import RunRequest, request_from_json, request_to_json
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.model.record import record_from_json
+from tests.builders.strategies import trials
 from tests.fake_host.machine import frames_of
 from tests.fixtures.records import make_record
-from tests.unit.test_trial import trials
 
 words = st.text(max_size=10)
 requests = st.builds(

@@ -1,0 +1,58 @@
+"""The command line as a process, and what it recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pagecage.model.record import Record, read_records
+from pagecage.process import PIPE, Process, spawn
+from pagecage.verdicts.evaluate import Verdicts, judge
+
+_LONGEST_SECONDS = 900.0
+
+
+class CommandLine:
+    """`pagecage ...` as a process of its own, its runs in a folder of the test's."""
+
+    def __init__(self, runs: Path, **environment: str) -> None:
+        self.runs = runs
+        self.environment = {"PAGECAGE_RUNS": str(runs), **environment}
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "pagecage.cli.main", *arguments]
+
+    def start(self, *arguments: str) -> Process[bytes]:
+        return spawn(self.argv(*arguments), stdout=PIPE, stderr=PIPE, env=self.environment)
+
+    def end(self, *arguments: str) -> tuple[int, str]:
+        """Exit status and what it said on standard error."""
+        process = self.start(*arguments)
+        _, said = process.communicate(timeout=_LONGEST_SECONDS)
+        return process.returncode, said.decode()
+
+    def folder(self) -> Path:
+        return (self.runs / "latest-smoke").resolve()
+
+    def records(self) -> list[Record]:
+        return list(read_records(self.folder() / "records.jsonl"))
+
+    def wait_until(self, true: Callable[[], bool], process: Process[bytes]) -> None:
+        deadline = time.monotonic() + _LONGEST_SECONDS
+        while not true():
+            assert process.poll() is None, (process.stderr.read() if process.stderr else b"").decode()
+            assert time.monotonic() < deadline, "it never came to that"
+            time.sleep(0.1)
+
+
+def verdicts(command_line: CommandLine, record: Record) -> Verdicts:
+    return judge(record, series(command_line, record))
+
+
+def series(command_line: CommandLine, record: Record) -> list[Mapping[str, Any]]:
+    text = (command_line.folder() / record.traces["sampler"]).read_text()
+    return [json.loads(line) for line in text.splitlines()]

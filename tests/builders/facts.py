@@ -1,0 +1,27 @@
+"""Facts of hosts that can serve, or cannot."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+FIT: dict[str, Any] = {
+    "uid": 0, "systemd": {"pid1": True, "version": 257, "user": False},
+    "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd"},
+    "disk": {"name": "vdb", "knobs": {"read_ahead_kb": "256"}},
+}  # fmt: skip
+USER: dict[str, Any] = {
+    **FIT, "uid": 1000, "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},
+    "cgroup": {"v2": True, "controllers": ["cpu", "memory", "pids"], "manager": "this user's systemd"},
+}  # fmt: skip
+"""An ordinary user as systemd leaves him: no io."""
+NO_MANAGER: dict[str, Any] = {
+    **USER, "systemd": {**USER["systemd"], "user_manager": False}, "cgroup": {**USER["cgroup"], "controllers": []},
+}  # fmt: skip
+
+
+def facts(**changes: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(FIT)
+    for key, value in changes.items():
+        changed[key] = {**changed[key], **value} if isinstance(value, dict) and key != "disk" else value
+    return changed

@@ -1,0 +1,19 @@
+"""Files that users import as cages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pagecage.importers.formats import import_text
+from pagecage.importers.probe import Rounding
+from pagecage.importers.result import ImportResult, Selection
+
+FOLDER = Path(__file__).parent.parent / "fixtures/imports"
+
+
+def read(text: str, *picks: str, digits: int = 2) -> ImportResult:
+    return import_text(text, "it", Selection(picks), Rounding(digits))
+
+
+def fixture(name: str, *picks: str) -> ImportResult:
+    return read((FOLDER / name).read_text(), *picks)
