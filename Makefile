@@ -76,7 +76,7 @@ test: ready-test ## Run every test but the long ones, the guest's among them (TE
 	  $(python) -m pytest -m "vm and not long" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
 test-long: ready-test build/.stamp-fuzzing ## Run the tests that take long
 	@$(python) -m pytest -m long $(TESTS)
-check: build/.stamp-lint build/.stamp-workloads ## Run linters, types and the unit tests (TESTS="tests/unit/test_cage.py": those)
+check: build/.stamp-lint build/.stamp-workloads ## Run linters, types and the unit tests (TESTS="tests/unit/model/test_cage.py": those)
 	@$(python) -m pytest -q -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" \
 	  tests/test_linters.py tests/test_imports.py tests/test_shape.py $(or $(TESTS),tests/unit)
 lint: build/.stamp-lint ## Run linters, type checks and the rules of the code's shape

@@ -5,17 +5,6 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-import json
-import shutil
-import sys
-import matplotlib
-import papermill
-import pytest
-from analysis.__main__ import main
-from analysis.data.load import load_run
-from pagecage.process import run
-from tests.fixtures.runs import DEFINITION, ROOT, build_run
-
 # Attributes by which a page fetches something at once; a link (href of <a>) fetches nothing until it is followed.
 LOADS_BY_STYLE = re.compile(r"url\((?!['\"]?(?:#|data:))")
 LOADS = {"src", "srcset", "data", "poster", "background", "action", "xlink:href"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,7 @@ from pagecage.cli.bundle import bundle, render
 from pagecage.errors import PagecageError
 from tests.fixtures.bundles import KEPT, SECRETS, contents, run, written
 from tests.fixtures.runs import DEFINITION, build_run
+from tests.tree import ROOT
 
 __all__ = ["run", "written"]
 
@@ -125,7 +125,7 @@ def test_an_archive_that_is_there_is_not_overwritten(run, tmp_path):
     assert (tmp_path / "given.zip").read_text() == "mine"
 
 
-REAL = Path(__file__).resolve().parents[1] / "fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
+REAL = ROOT / "tests/fixtures/20261121T134017Z-smoke-vm.pagecage.zip"
 """A run of a guest, packed when bundles had version 1: what was given away must stay readable."""
 
 

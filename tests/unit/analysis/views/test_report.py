@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 
@@ -16,7 +15,6 @@ from analysis.data.load import load_run
 from pagecage.process import run
 from tests.builders.pages import loads_of
 from tests.fixtures.runs import DEFINITION, ROOT, build_run
-
 
 
 @pytest.fixture(scope="module")

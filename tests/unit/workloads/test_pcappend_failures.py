@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.pcappend import METHODS, Program, children, files_of, go
+from tests.builders.pcappend import METHODS, Program, children, files_of, go
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.pcappend import METHODS, SOUND, Program, children, go
 from tests.tree import ROOT
-from tests.unit.pcappend import METHODS, SOUND, Program, children, go
 
 C = ROOT / "workloads/c"
 SANITIZED = ("gcc", "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-I.")

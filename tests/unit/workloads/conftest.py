@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.pcappend import Program
 from tests.tree import ROOT
-from tests.unit.pcappend import Program
 
 
 @pytest.fixture(scope="session")
