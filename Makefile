@@ -48,7 +48,7 @@ help: ## Show this help
 experiment: ## Run one experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
 	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
-replay shell: export PAGECAGE_WORKLOADS := none
+replay shell: export PAGECAGE_WORKLOADS := pcgen
 replay: ready ## Run any program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
 	@eval "set -- $$CMD"; exec $(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(ARGS) -- "$$@"
 shell: ready ## Open a shell in a cage (CAGE=...)
@@ -129,8 +129,8 @@ known := $(wildcard experiments/$(NAME).toml)
 experiment: $(if $(known),ready,.venv/.stamp-plan)
 
 # Only what NAME's experiment runs is compiled for it; once everything has been, everything is kept new.
-# A replay and a shell run none.
-workloads := $(if $(filter none,$(PAGECAGE_WORKLOADS)),,$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
+# A replay and a shell run none, and their limits are driven against a file of pcgen's.
+workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
 which = $(if $(filter local vm,$(HOST)),$(HOST),$(if $(filter auto,$(HOST)),$(if $(wildcard build/.stamp-guest),vm)))
 # Where systemd runs HOST=auto may need no guest; one that it does need is refused room later.
@@ -192,6 +192,9 @@ sources := Cargo.toml Cargo.lock tools/build-workloads $(shell find workloads .c
 build/.stamp-workloads build/.stamp-workloads-$(NAME): $(if $(strip $(with_java)),build/.stamp-jdk,$(wildcard build/.stamp-jdk))
 build/.stamp-workloads: build/.stamp-compilers $(sources)
 	@tools/build-workloads $(target)
+	@touch $@
+build/.stamp-pcgen: build/.stamp-compilers $(sources)
+	@tools/build-workloads $(target) pcgen
 	@touch $@
 build/.stamp-workloads-%: build/.stamp-compilers experiments/%.toml $(sources)
 	@tools/build-workloads $(target) "$*"

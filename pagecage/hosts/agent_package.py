@@ -57,8 +57,8 @@ def _programs_of(trial: Trial) -> Iterator[str]:
         yield trial.workload.program
     if trial.before is not None:
         yield trial.before.program
-    if trial.datasets:
-        yield "pcgen"
+    if trial.datasets or (trial.workload.kind == "command" and trial.cage.limits_io):
+        yield "pcgen"  # makes datasets, and what a command's I/O limits are driven against
 
 
 class Receiving(Protocol):

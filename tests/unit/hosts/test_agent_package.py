@@ -13,6 +13,7 @@ import pytest
 
 from pagecage.errors import HostError
 from pagecage.hosts.agent_package import agent_bytes, make_kit, require_programs, require_workloads
+from pagecage.model.cage import Cage
 from pagecage.model.trial import SetupStep
 from pagecage.process import run
 from tests.fake_host.machine import make_trial
@@ -79,7 +80,7 @@ def test_an_old_agent_is_replaced(checkout_of: Path) -> None:
 
 
 def test_without_workloads_the_agent_travels_alone(tmp_path: Path) -> None:
-    """A replay runs none."""
+    """A replay runs none but pcgen, and that for limits on I/O alone."""
     kit = make_kit(tmp_path)
     assert (kit.programs, kit.agent.read_bytes()) == ((), agent_bytes())
     with pytest.raises(HostError, match="not built") as caught:
@@ -98,7 +99,10 @@ def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
     assert caught.value.hint == "make build"
     with pytest.raises(HostError, match="fill, pcgen are not built"):
         require_programs(kit, [replace(read, dataset=made.dataset, before=SetupStep("fill", ()))])
-    require_programs(kit, [replace(read, workload=replace(read.workload, program="/usr/bin/grep", kind="command"))])
+    grep = replace(read, workload=replace(read.workload, program="/usr/bin/grep", kind="command"))
+    with pytest.raises(HostError, match="pcgen is not built"):
+        require_programs(kit, [grep])
+    require_programs(kit, [replace(grep, cage=Cage("memory", {"MemoryMax": 64 * 1024**2}))])
 
 
 def launcher() -> str:
