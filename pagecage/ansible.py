@@ -14,8 +14,8 @@ from typing import IO, Any
 from pagecage.errors import HostError
 from pagecage.process import DEVNULL, OWN_PYTHON, PIPE, Completed, find_tool, replay, run, spawn
 
-MEND = ". Mend: "
-"""In a message of our roles, what stands between the sentence and the command that mends it."""
+FIX = ". Fix: "
+"""In a message of our roles, what stands between the sentence and the command that fixes it."""
 _RESULTS = {"v2_runner_on_ok": "ok", "v2_runner_on_failed": "failed", "v2_runner_on_unreachable": "unreachable"}
 
 
@@ -42,11 +42,11 @@ class HostResult:
     stopped_by: TaskEvent | None
 
     def error(self, log: Path) -> HostError | None:
-        """What stopped it as a sentence with its mend."""
+        """What stopped it as a sentence with its fix."""
         if self.stopped_by is None:
             return None
-        sentence, _, mend = self.stopped_by.message.partition(MEND)
-        return HostError(f"{self.stopped_by.host}: {sentence}", mend or f"read {log} (task: {self.stopped_by.task})")
+        sentence, _, hint = self.stopped_by.message.partition(FIX)
+        return HostError(f"{self.stopped_by.host}: {sentence}", hint or f"read {log} (task: {self.stopped_by.task})")
 
 
 @dataclass(frozen=True)

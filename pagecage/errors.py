@@ -1,4 +1,4 @@
-"""What goes wrong by a user's doing or a host's, said in one sentence with the command that mends it."""
+"""What goes wrong by a user's doing or a host's, said in one sentence with the command that fixes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXIT_INTERRUPTED = 130
 
 
 class PagecageError(Exception):
-    """A user-facing failure: a sentence, and the command or edit that mends it.
+    """A user-facing failure: a sentence, and the command or edit that fixes it.
 
     `exit_code` is what the command line ends with: EXIT_USAGE for input that can be corrected before anything starts,
     EXIT_HOST for a host that cannot do what is asked.
@@ -31,7 +31,7 @@ class PagecageError(Exception):
         self.exit_code = exit_code
 
     def __str__(self) -> str:
-        return f"{self.message}\n  mend: {self.hint}" if self.hint else self.message
+        return f"{self.message}\n  fix: {self.hint}" if self.hint else self.message
 
 
 class HostError(PagecageError):

@@ -137,7 +137,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BadCheckout]:
 
 
 def complaint(done: Completed) -> str | None:
-    """What is wrong with how a command was refused: it says one sentence, maybe its mend, and nothing of Python's."""
+    """What is wrong with how a command was refused: it says one sentence, maybe its fix, and nothing of Python's."""
     told = [line for line in done.stderr.splitlines() if not line.startswith("host: ") and not line.endswith(" ...")]
     if done.status not in (2, 3):
         return f"it ended with {done.status}"
@@ -147,4 +147,4 @@ def complaint(done: Completed) -> str | None:
         return f"it says {found[0]}"
     if not told or not told[0].startswith("pagecage: ") or len(told) > 2:
         return f"it says {len(told)} sentences"
-    return None if len(told) == 1 or told[1].startswith("  mend: ") else "its second line is not a mend"
+    return None if len(told) == 1 or told[1].startswith("  fix: ") else "its second line is not a fix"

@@ -22,7 +22,7 @@ INVENTORY = {
 FIT = {
     "systemd": {"pid1": True, "version": 257, "user": False, "user_manager": None},
     "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd", "parent": "/sys/fs/cgroup"},
-    "disk": {"name": "vdb", "node": "/dev/vdb", "maj_min": "254:16", "knobs": {"read_ahead_kb": "128"}},
+    "disk": {"name": "vdb", "node": "/dev/vdb", "maj_min": "254:16", "queue_settings": {"read_ahead_kb": "128"}},
 }  # fmt: skip
 
 

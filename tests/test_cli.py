@@ -29,7 +29,7 @@ def write(top: Path, **changes: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says", "mend"),
+    ("change", "says", "hint"),
     [
         ("repeats = 1 -> repeets = 1", "asked.toml: unknown key 'repeets'", 'did you mean "repeats"?'),
         ('["sequential", "random"] -> []', "factors.pattern has no levels", "edit"),
@@ -42,24 +42,24 @@ def write(top: Path, **changes: str) -> None:
         ('question = "Does -> question = Does', "asked.toml: Invalid value", "toml.io"),
     ],
 )
-def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str, mend: str) -> None:
+def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str, hint: str) -> None:
     write(top, change=change)
     said = refused(top, "run", "asked", *PLAIN)
     assert says in said
-    assert mend in said.split(says)[1]
+    assert hint in said.split(says)[1]
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("run", "constrained-randm"), "there is no experiment 'constrained-randm' mend: did you mean"),
-        (("plan", "zzz"), "there is no experiment 'zzz' mend: known: advice-matrix"),
-        (("run", "smoke", "--host", "mv"), "there is no host 'mv' mend: did you mean \"vm\"?"),
+        (("run", "constrained-randm"), "there is no experiment 'constrained-randm' fix: did you mean"),
+        (("plan", "zzz"), "there is no experiment 'zzz' fix: known: advice-matrix"),
+        (("run", "smoke", "--host", "mv"), "there is no host 'mv' fix: did you mean \"vm\"?"),
         (("run", "smoke", "--size", "smal"), "there is no size 'smal'"),
-        (("run", "smoke", "--cage", "tnth"), "there is no cage 'tnth' mend: did you mean \"tenth\"?"),
+        (("run", "smoke", "--cage", "tnth"), "there is no cage 'tnth' fix: did you mean \"tenth\"?"),
         (("run", "smoke", "--repeats", "0"), "repeats"),
         (("run", "smoke", "--repeats", "many"), "repeats"),
-        (("run", "smoke", *PLAIN, "--until-ci", "5"), "--until-ci 5 is no share of a median mend: write it as 5%"),
+        (("run", "smoke", *PLAIN, "--until-ci", "5"), "--until-ci 5 is no share of a median fix: write it as 5%"),
         (("run", "smoke", *PLAIN, "--until-ci", "5%", "--repeats", "9"), "use --max-repeats for the bound"),
         (("run", "smoke", *PLAIN, "--max-repeats", "9"), "--max-repeats bounds --until-ci, which is not given"),
         (("run", "smoke", "--resume", "--until-ci", "5%"), "--until-ci does not go with --resume"),
@@ -106,7 +106,7 @@ def test_a_machine_that_cannot_be_the_host_says_what_it_lacks(top: Path) -> None
     assert done.status in (2, 3), done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert "mend:" in done.stderr
+    assert "fix:" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("plan", "smoke", *PLAIN, "--seed", "1"), ("run", "smok"), ("list",), ("--help",)])
@@ -182,8 +182,8 @@ def test_doctor_looks_and_says(top: Path) -> None:
     assert "HOST=local:" in done.stdout
     assert "HOST=vm:" in done.stdout
     findings = json.loads(pagecage(top, "doctor", "--json").stdout)
-    assert all({"host", "what", "level", "detail", "mend"} == set(finding) for finding in findings)
-    assert all(finding["mend"] for finding in findings if finding["level"] == "missing")
+    assert all({"host", "what", "level", "detail", "hint"} == set(finding) for finding in findings)
+    assert all(finding["hint"] for finding in findings if finding["level"] == "missing")
 
 
 def test_schemas_are_written_where_asked(top: Path) -> None:

@@ -76,7 +76,7 @@ def test_nothing_is_written_over_unasked(top: Path) -> None:
     kept = (top / "cgroups/customer.toml").read_text()
     done = pagecage(top, "cage", "show", *GP3, "--save", "customer")
     assert done.status == 2
-    assert "there is a cage customer already mend: choose another name, or add --force" in " ".join(done.stderr.split())
+    assert "there is a cage customer already fix: choose another name, or add --force" in " ".join(done.stderr.split())
     assert (top / "cgroups/customer.toml").read_text() == kept
     assert pagecage(top, "cage", "show", *GP3, "--save", "customer", "--force").status == 0
     assert (top / "cgroups/customer.toml").read_text() != kept
@@ -147,40 +147,40 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("aws-gp9 --size 1GiB", "there is no type of volume and no cage 'aws-gp9' mend: did you mean \"aws-gp3\"?"),
-        ("gp3", 'mend: did you mean "aws-gp3"?'),
-        ("zzz", "mend: pagecage cage list"),
-        ("custmer", 'mend: did you mean "customer"?'),
-        ("aws-gp3", "the limits of aws-gp3 depend on its size, and none is given mend: --size 500GiB"),
-        ("aws-gp3 --size 65TiB", "sold from 1 GiB to 64 TiB, and 65 TiB were asked for mend: --size 64TiB"),
-        ("aws-st1 --size 1GiB", "sold from 125 GiB to 16 TiB, and 1 GiB were asked for mend: --size 125GiB"),
-        ("aws-gp3 --size 500GB", "in steps of 1 GiB, and 500 GB are 465.66 GiB mend: --size 465GiB, or 466GiB"),
+        ("aws-gp9 --size 1GiB", "there is no type of volume and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?"),
+        ("gp3", 'fix: did you mean "aws-gp3"?'),
+        ("zzz", "fix: pagecage cage list"),
+        ("custmer", 'fix: did you mean "customer"?'),
+        ("aws-gp3", "the limits of aws-gp3 depend on its size, and none is given fix: --size 500GiB"),
+        ("aws-gp3 --size 65TiB", "sold from 1 GiB to 64 TiB, and 65 TiB were asked for fix: --size 64TiB"),
+        ("aws-st1 --size 1GiB", "sold from 125 GiB to 16 TiB, and 1 GiB were asked for fix: --size 125GiB"),
+        ("aws-gp3 --size 500GB", "in steps of 1 GiB, and 500 GB are 465.66 GiB fix: --size 465GiB, or 466GiB"),
         ("aws-gp3 --size 500", "--size: '500' has no clear unit"),
-        ("aws-gp3 --size 10GiB --iops 6000", "and 6000 were asked for mend: --iops 5000, or --size 12GiB"),
-        ("aws-gp3 --size 10GiB --iops 100", "may have 3000 to 5000 IOPS, and 100 were asked for mend: --iops 3000"),
-        ("aws-gp3 --size 9TiB --iops 90000", "90000 were asked for mend: --iops 80000"),
+        ("aws-gp3 --size 10GiB --iops 6000", "and 6000 were asked for fix: --iops 5000, or --size 12GiB"),
+        ("aws-gp3 --size 10GiB --iops 100", "may have 3000 to 5000 IOPS, and 100 were asked for fix: --iops 3000"),
+        ("aws-gp3 --size 9TiB --iops 90000", "90000 were asked for fix: --iops 80000"),
         ("aws-gp3 --size 1TiB --throughput 1000", "aws-gp3 with 3000 IOPS may have 125 to 750 MiB/s, and 1000 MiB/s"),
-        ("aws-gp3 --size 1TiB --throughput 1000", "mend: --throughput 750, or --iops 4000"),
-        ("aws-gp3 --size 1GiB --throughput 1000", "asked for mend: --throughput 750\n"),
-        ("aws-gp3 --size 1TiB --throughput 100", "and 100 MiB/s were asked for mend: --throughput 125\n"),
+        ("aws-gp3 --size 1TiB --throughput 1000", "fix: --throughput 750, or --iops 4000"),
+        ("aws-gp3 --size 1GiB --throughput 1000", "asked for fix: --throughput 750\n"),
+        ("aws-gp3 --size 1TiB --throughput 100", "and 100 MiB/s were asked for fix: --throughput 125\n"),
         ("azure-premium-ssd-v2 --size 1TiB --throughput 1000", "125 to 750 MB/s, and 1000 MB/s"),
         ("azure-premium-ssd-v2 --size 1TiB --throughput 1000MiB", "125 to 750 MB/s, and 1048.58 MB/s"),
         ("aws-gp3 --size 1TiB --throughput 250M", "--throughput: '250M' has no clear unit"),
-        ("aws-gp2 --size 10GiB --iops 3000", "takes no --iops: its size and type set what it has mend: leave --iops"),
+        ("aws-gp2 --size 10GiB --iops 3000", "takes no --iops: its size and type set what it has fix: leave --iops"),
         ("aws-io1 --size 10GiB --iops 500 --throughput 1", "aws-io1 takes no --throughput"),
-        ("aws-io1 --size 10GiB", "aws-io1 has the IOPS that were bought, and none are given mend: --iops 500"),
-        ("azure-ultra --size 4GiB --iops 100", "throughput that was bought, and none is given mend: --throughput 25"),
-        ("aws-gp3 --size 1TiB --instance m7i.lage", "in the catalogue mend: did you mean \"m7i.large\"?"),
-        ("aws-gp3 --size 1TiB --instance zzz", "mend: pagecage cage list --provider aws"),
+        ("aws-io1 --size 10GiB", "aws-io1 has the IOPS that were bought, and none are given fix: --iops 500"),
+        ("azure-ultra --size 4GiB --iops 100", "throughput that was bought, and none is given fix: --throughput 25"),
+        ("aws-gp3 --size 1TiB --instance m7i.lage", "in the catalogue fix: did you mean \"m7i.large\"?"),
+        ("aws-gp3 --size 1TiB --instance zzz", "fix: pagecage cage list --provider aws"),
         ("aws-gp3 --size 1TiB --instance D2s_v5", "Amazon EBS has no instance 'D2s_v5'"),
         ("gcp-hyperdisk-balanced --size 1TiB --instance n2-standard-4", "no limits of n2-standard-4 for gcp-hyperdisk"),
-        ("digitalocean-volume", "depend on the instance, and none is given mend: --instance standard-droplet"),
-        ("gcp-pd-extreme --size 1TiB --iops 100", "mend: --instance n2-standard-64"),
+        ("digitalocean-volume", "depend on the instance, and none is given fix: --instance standard-droplet"),
+        ("gcp-pd-extreme --size 1TiB --iops 100", "fix: --instance n2-standard-64"),
         ("digitalocean-volume --iops 5 --instance standard-droplet", "takes no --iops: the instance sets what it has"),
-        ("azure-p10 --size 10GiB", "azure-p10 is a size already mend: leave --size out"),
-        ("customer --scale 0.1", "customer is a cage, with its limits settled mend: pagecage cage show customer"),
+        ("azure-p10 --size 10GiB", "azure-p10 is a size already fix: leave --size out"),
+        ("customer --scale 0.1", "customer is a cage, with its limits settled fix: pagecage cage show customer"),
         ("customer --save other", "customer is a cage, with its limits settled"),
-        ("aws-gp3 --size 1TiB --save ../x", "'../x' cannot name a cage mend: use small letters"),
+        ("aws-gp3 --size 1TiB --save ../x", "'../x' cannot name a cage fix: use small letters"),
         ("aws-gp3 --size 1TiB --save uncaged --force", "'uncaged' cannot name a cage"),
         ("aws-gp3 --size 1TiB --save aws-gp3", "'aws-gp3' is a type of the catalogue"),
         ("aws-sc1 --size 125GiB --scale 0.1 --save x", "less than the kernel can count"),
@@ -217,7 +217,7 @@ def test_the_document_shows_what_is_printed(top: Path) -> None:
 def test_an_unknown_provider_is_named(top: Path) -> None:
     done = pagecage(top, "cage", "list", "--provider", "asw")
     assert done.status == 2
-    assert "there is no provider 'asw' in the catalogue mend: did you mean \"aws\"?" in " ".join(done.stderr.split())
+    assert "there is no provider 'asw' in the catalogue fix: did you mean \"aws\"?" in " ".join(done.stderr.split())
 
 
 def test_a_wrong_catalogue_is_named(top: Path) -> None:

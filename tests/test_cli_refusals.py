@@ -35,7 +35,7 @@ def refused_first(top: Path, done: Completed) -> None:
     assert done.status == 3, done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert "mend:" in done.stderr
+    assert "fix:" in done.stderr
     assert "trials to run" not in done.stderr
     assert not (top / "runs").exists()
 

@@ -17,7 +17,7 @@ HERE = ("--host", "local")
 
 
 @pytest.mark.parametrize(
-    ("words", "says", "mend"),
+    ("words", "says", "hint"),
     [
         (("custmer", *HERE, "--", "true"), "no cage 'custmer'", 'did you mean "customer"?'),
         (("customer", "--cage", "tnth", *HERE, "--", "true"), "no cage 'tnth'", 'did you mean "tenth"?'),
@@ -33,10 +33,10 @@ HERE = ("--host", "local")
         (("customer", *HERE, "--copy-program", "--", "no-such-program"), "--copy-program: there is no", "PATH"),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(top: Path, words: tuple[str, ...], says: str, mend: str) -> None:
+def test_bad_input_is_refused_before_anything_starts(top: Path, words: tuple[str, ...], says: str, hint: str) -> None:
     said = refused(top, "replay", *words)
     assert says in said
-    assert mend in said
+    assert hint in said
 
 
 @pytest.mark.parametrize("words", [("--repeats", "0"), ("--timeout", "0"), ("--ready-port", "99999"), ("--cache", "x")])
@@ -115,7 +115,7 @@ class Ended:
 
 
 def failed(status: int, **exit_: object) -> object:
-    return make_record(outcome="failed", error="it failed", exit={"status": status, "is_programs_own": True, **exit_})
+    return make_record(outcome="failed", error="it failed", exit={"status": status, "ended_by_itself": True, **exit_})
 
 
 def code(*records: object, status: int = 0, **changes: bool) -> int:
@@ -135,18 +135,18 @@ MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
 
 
 @pytest.mark.parametrize(
-    ("record", "status", "mend"),
+    ("record", "status", "hint"),
     [
         (failed(0, left_behind=[MEMBER]), 2, "--ready-port"),
         (failed(0, outside=[MEMBER]), 2, "pagecage shell"),
         (make_record(outcome="requirement_missed", missed_requirements=[
-            {"requirement": "port", "reason": "port 80 is in use", "mend": "take another"}]), 2, "take another"),
+            {"requirement": "port", "reason": "port 80 is in use", "hint": "take another"}]), 2, "take another"),
         (make_record(outcome="requirement_missed", missed_requirements=[
-            {"requirement": "cpu_controller", "reason": "no cpu", "mend": "delegate"}]), 3, "delegate"),
+            {"requirement": "cpu_controller", "reason": "no cpu", "hint": "delegate"}]), 3, "delegate"),
     ],
 )  # fmt: skip
-def test_what_the_user_or_the_host_can_mend_is_told(record: object, status: int, mend: str) -> None:
+def test_what_the_user_or_the_host_can_mend_is_told(record: object, status: int, hint: str) -> None:
     with pytest.raises(PagecageError) as caught:
         code(record)
     assert caught.value.exit_code == status
-    assert mend in caught.value.hint
+    assert hint in caught.value.hint

@@ -54,7 +54,7 @@ def test_records_that_are_none_are_refused(top: Path, planned: Path, line: str) 
     assert "Traceback" not in done.stderr
 
 
-def test_a_knob_of_the_disk_under_everything_is_asked_for(top: Path, planned: Path) -> None:
+def test_a_queue_setting_of_the_root_disk_needs_confirmation(top: Path, planned: Path) -> None:
     """Nobody sits at this terminal to say yes, so the answer is no. Where / is on no disk nobody asks."""
     (planned / "records.jsonl").touch()
     done = pagecage(top, "run", "smoke", "--resume", "--data-dir", str(top))

@@ -56,7 +56,7 @@ def test_a_mounted_folder_of_somebody_else_is_named_with_its_mend(work: Path, na
     owner = f"{os.getuid()}:{os.getgid()}"
     assert done.status == 3
     assert f"/{name} belongs to {owner}" in done.stderr
-    assert f"mend: docker run --user {owner}\n" in done.stderr
+    assert f"fix: docker run --user {owner}\n" in done.stderr
 
 
 def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for() -> None:

@@ -37,10 +37,10 @@ def test_a_step_that_succeeds_is_a_line_and_its_notes(tmp_path: Path) -> None:
 
 
 def test_a_step_that_fails_shows_its_own_sentence(tmp_path: Path) -> None:
-    done = step(tmp_path, "sh", "-c", "echo much; printf 'pagecage: it is not there\\n  mend: bring it\\n' >&2; exit 3")
+    done = step(tmp_path, "sh", "-c", "echo much; printf 'pagecage: it is not there\\n  fix: bring it\\n' >&2; exit 3")
     assert (done.status, done.stderr) == (
         3,
-        "doing it ... failed after 0 s:\npagecage: it is not there\n  mend: bring it\n",
+        "doing it ... failed after 0 s:\npagecage: it is not there\n  fix: bring it\n",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import Record
+from pagecage.model.record_v1 import upgrade_facts
 
 PLAN_VERSION = 1
 """The newest plan.json that is understood here."""
@@ -75,11 +76,11 @@ def _facts(file: Path) -> Mapping[str, Any]:
     try:
         facts = json.loads(file.read_bytes())
     except UNREADABLE as error:
-        mend = f"rm {file}: facts are shown and decide nothing"
-        raise PagecageError(f"{file} is no JSON: {why_unreadable(error)}", mend) from None
+        hint = f"rm {file}: facts are shown and decide nothing"
+        raise PagecageError(f"{file} is no JSON: {why_unreadable(error)}", hint) from None
     if not isinstance(facts, dict):
         raise PagecageError(f"{file} holds no facts", f"rm {file}: facts are shown and decide nothing")
-    return facts
+    return upgrade_facts(facts)
 
 
 def check_records(path: Path, plan: Mapping[str, Any], records: Sequence[Record]) -> None:

@@ -16,10 +16,10 @@ def told_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
             yield treatment, trial.verdicts.diagnosis.sentence
 
 
-def carried(run: Run) -> list[str]:
+def fidelity(run: Run) -> list[str]:
     """What of the cloud's ways the trials carried and what not, each once: "io_size exact: ..."."""
-    told = (one for trial in run.trials for one in trial.record.cage.get("carried") or ())
-    return list(dict.fromkeys(f"{one['what'].replace('_', ' ')} {one['state']}: {one['because']}" for one in told))
+    told = (one for trial in run.trials for one in trial.record.cage.get("fidelity") or ())
+    return list(dict.fromkeys(f"{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}" for one in told))
 
 
 def telling(trials: list[JudgedTrial]) -> JudgedTrial | None:

@@ -15,7 +15,7 @@ from analysis.data.include import let_in
 from analysis.data.load import Run, load_run
 from analysis.figures import alt_text, charts, curves, heat, latencies, sweep, timelines
 from analysis.figures.style import TreatmentStyle, looks, numeric_factor, style
-from analysis.summaries.diagnoses import carried
+from analysis.summaries.diagnoses import fidelity
 from analysis.summaries.sweeps import rows, sentences, sweep_of
 from analysis.views import cell_tables, evidence_tables
 from analysis.views.html import Html, figure_html, folded, headed, once, prose_html, svg_html, table_html
@@ -161,7 +161,7 @@ class Results:
     def diagnosis(self) -> Html | None:
         """What held each caged treatment back, in sentences that can be forwarded."""
         made = table_html(evidence_tables.diagnosis_table(self.run), "narrow")
-        told = "".join(f"<li>{escape(sentence)}.</li>" for sentence in carried(self.run))
+        told = "".join(f"<li>{escape(sentence)}.</li>" for sentence in fidelity(self.run))
         cloud = f"<p>How nearly the provider's ways were met:</p><ul>{told}</ul>" if told else ""
         return Html(f"<h2>What held it back</h2>{made.text}{cloud}") if made else None
 
@@ -277,7 +277,7 @@ def _rows() -> list[PublishedFigure]:
 
 def _marks(run: Run) -> dict[str, float]:
     """Amplification 1, and that of reading a whole window for one page."""
-    sizes = {t.record.device.get("knobs", {}).get("read_ahead_kb") for t in run.trials} - {None}
+    sizes = {t.record.device.get("queue_settings", {}).get("read_ahead_kb") for t in run.trials} - {None}
     marks = {"each byte once": 1.0}
     if len(sizes) == 1:
         window = float(sizes.pop())

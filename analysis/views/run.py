@@ -17,7 +17,7 @@ from analysis.data import include
 from analysis.data.load import Run
 from analysis.formatting import MARKS, claim_figure, label, published_figure, spans, title, words_of
 from analysis.summaries.cells import TreatmentCell, make_cell, published_figures, treatments
-from analysis.summaries.diagnoses import carried, stopping, told_by_treatment
+from analysis.summaries.diagnoses import fidelity, stopping, told_by_treatment
 from analysis.summaries.sweeps import rows, sentences, sweep_of
 from pagecage.report.export import csv_text, markdown_table
 from pagecage.verdicts.evaluate import verdicts_to_json
@@ -152,7 +152,7 @@ def _diagnoses(run: Run) -> Iterator[Table | str]:
         table.add_row(escape(label(dict(treatment))), escape(told))
     if table.row_count:
         yield table
-    yield from (f"  [dim]{escape(told)}.[/]" for told in carried(run))
+    yield from (f"  [dim]{escape(told)}.[/]" for told in fidelity(run))
 
 
 def _reasons(trial: Any) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def prepare_slice(attempt: TrialRun) -> None:
     except PagecageError as error:
         raise RequirementMissed([MissedRequirement(Requirement.LIMITS, error.message, error.hint)]) from None
     if imposed is not None:
-        attempt.cage["outside"] = imposed.to_json()
+        attempt.cage["external"] = imposed.to_json()
         wrong = {k: v for k, v in imposed.read_back.items() if trial.cage.properties.get(k) != v}
         _refuse([f"{imposed.by} holds {name} at {value}" for name, value in wrong.items()])
 
@@ -93,10 +93,10 @@ def _require_read_back(attempt: TrialRun) -> None:
     _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
 
 
-def _refuse(wrong: list[str], mend: str = "pagecage doctor") -> None:
+def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
     if wrong:
         raise RequirementMissed(
-            [MissedRequirement(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", mend)]
+            [MissedRequirement(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint)]
         )
 
 
@@ -107,7 +107,7 @@ def confirm_limits(attempt: TrialRun, patience_seconds: float = 0.0) -> None:
     waits at no gate the engine's runtime may be there first, which sets one limit after the other: hence patience.
     """
     cage, asked = attempt.cage, expected_read_back(attempt.trial.cage)
-    outside = expected_read_back(Cage("", cage.get("outside", {}).get("read_back", {})))
+    outside = expected_read_back(Cage("", cage.get("external", {}).get("read_back", {})))
     own = {key: value for key, value in asked.items() if key not in cage["expected"] and key not in outside}
     if not own:
         return
@@ -117,7 +117,7 @@ def confirm_limits(attempt: TrialRun, patience_seconds: float = 0.0) -> None:
         return
     of_slice = {key: cage["read_back"][key] for key in cage["expected"]}
     found = _read_when_set(attempt, cgroup, own, until)
-    cage |= {**found, "expected": cage["expected"] | own, "limited": str(cgroup)}
+    cage |= {**found, "expected": cage["expected"] | own, "driver_cgroup": str(cgroup)}
     cage["read_back"] |= of_slice
     wrong = limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
     _refuse([f"{name} lost them: {'; '.join(wrong)}"] if wrong else [], "use --driver docker: limits on our own slice")

@@ -41,7 +41,7 @@ class HostSession:
     calibrator: Calibrator
     tracer: FaultTracer
     block_tracer: BlockLatencyTracer
-    knobs: QueueSettingsJournal
+    settings: QueueSettingsJournal
     memory: MemoryReservation
     dirty_limits: DirtyLimits
     children: ToolProcesses

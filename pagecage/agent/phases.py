@@ -108,16 +108,16 @@ def prepare_dataset(attempt: TrialRun) -> None:
         prepare_command(attempt)
 
 
-def set_knobs(attempt: TrialRun) -> None:
+def set_queue_settings(attempt: TrialRun) -> None:
     """Set read-ahead, remembering what to restore, and note every queue setting and how long a read takes.
 
     Of a stack every layer is set: a file's read-ahead is that of the device its file system lies on, the topmost.
     """
     disk, wanted = attempt.disk, attempt.trial.read_ahead_kb
     if wanted is not None:
-        attempt.cleanup.callback(_put_back, attempt, attempt.bench.knobs)
+        attempt.cleanup.callback(_put_back, attempt, attempt.bench.settings)
         for layer in layers_with_queue(disk):
-            attempt.bench.knobs.set(layer, "read_ahead_kb", str(wanted))
+            attempt.bench.settings.set(layer, "read_ahead_kb", str(wanted))
     counted = _count_as_provider(attempt)
     attempt.device = {
         **describe_disk(disk), "storage": attempt.storage, "storage_latency_us": attempt.storage_latency_us,
@@ -127,11 +127,11 @@ def set_knobs(attempt: TrialRun) -> None:
     if wanted_latency:
         counted.append(latency(wanted_latency, attempt.storage_latency_us, found_us, attempt.no_floor_because))
     if counted:
-        attempt.cage["carried"] = [carried.to_json() for carried in counted]
+        attempt.cage["fidelity"] = [one.to_json() for one in counted]
 
 
 def _count_as_provider(attempt: TrialRun) -> list[Fidelity]:
-    accounting, journal = attempt.trial.cage.accounting, attempt.bench.knobs
+    accounting, journal = attempt.trial.cage.accounting, attempt.bench.settings
     if accounting is None:
         return []
     attempt.cleanup.callback(_put_back, attempt, journal)
@@ -282,7 +282,7 @@ PHASES: tuple[tuple[str, Callable[[TrialRun], None]], ...] = (
     ("driver", prepare_driver),
     ("storage", prepare_storage),
     ("dataset", prepare_dataset),
-    ("knobs", set_knobs),
+    ("queue_settings", set_queue_settings),
     ("calibrate", calibrate),
     ("memory", take_memory),
     ("dirty", limit_dirty_pages),

@@ -48,7 +48,7 @@ def run_shell(order: ShellRequest) -> int:
         signal.signal(signal.SIGINT, lambda *_: None)
         facts = read_facts(Path(order.directory), order.user)
         if missed := check_host(facts):
-            raise HostError(missed[0].reason, missed[0].mend)
+            raise HostError(missed[0].reason, missed[0].hint)
         disk = resolve_disk(Path(order.directory))
         cleanup.callback(stop_slice, systemd, _UNIT)
         cgroup = start_slice(systemd, _UNIT, order.cage, disk.node)

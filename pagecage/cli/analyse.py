@@ -33,10 +33,10 @@ def analyse(verb: str, *arguments: str | Path, answers: Collection[int] = (EXIT_
     if _TRACEBACK in done.stderr and done.status not in answers:
         raise Defect(f"python -m analysis {verb} ended with status {done.status}", done.stderr)
     if done.status not in answers:
-        sentence, _, mend = done.stderr.strip().rpartition("\n  mend: ")
-        said = (sentence or mend or "it printed no reason").splitlines()[-1]
+        sentence, _, hint = done.stderr.strip().rpartition("\n  fix: ")
+        said = (sentence or hint or "it printed no reason").splitlines()[-1]
         what = _MADE.get(verb, "report")
-        raise PagecageError(f"no {what}: {said}", mend if sentence else "pagecage show NAME --html", done.status)
+        raise PagecageError(f"no {what}: {said}", hint if sentence else "pagecage show NAME --html", done.status)
     return done
 
 

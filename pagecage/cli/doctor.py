@@ -31,7 +31,7 @@ class DoctorFinding:
     what: str
     level: str
     detail: str
-    mend: str = ""
+    hint: str = ""
 
 
 def examine(data_dir: Path | None) -> list[DoctorFinding]:
@@ -43,13 +43,13 @@ def examine(data_dir: Path | None) -> list[DoctorFinding]:
 def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
     missed: list[MissedRequirement] = check_host(facts)
     for miss in missed:
-        yield DoctorFinding("local", miss.requirement.value, "missing", miss.reason, miss.mend)
+        yield DoctorFinding("local", miss.requirement.value, "missing", miss.reason, miss.hint)
     if not missed:
         manager = facts["cgroup"]["manager"]
         yield DoctorFinding("local", "limits", "ok", f"{manager} can cap memory and I/O on {facts['disk']['node']}")
     if not facts["psi"]:
-        mend = "boot with psi=1"
-        yield DoctorFinding("local", "psi", "lesser", "no pressure figures: which limit binds cannot be told", mend)
+        hint = "boot with psi=1"
+        yield DoctorFinding("local", "psi", "lesser", "no pressure figures: which limit binds cannot be told", hint)
     method = "cachestat" if facts["cachestat"] else "mincore"
     yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
 
@@ -77,18 +77,18 @@ def _vm() -> Iterator[DoctorFinding]:
 
 
 def lines(findings: list[DoctorFinding]) -> Iterator[str]:
-    """The diagnosis for a terminal: a line a finding, its mend beneath where there is one."""
+    """The diagnosis for a terminal: a line a finding, its fix beneath where there is one."""
     for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
-        if finding.mend and not (following and following.mend == finding.mend):
-            yield f"{'':<36} mend: {finding.mend}"
+        if finding.hint and not (following and following.hint == finding.hint):
+            yield f"{'':<36} fix: {finding.hint}"
     for host in ("local", "vm"):
         missing = [f for f in findings if f.host == host and f.level == "missing"]
         yield f"HOST={host}: {'can serve' if not missing else 'cannot serve: ' + missing[0].detail}"
 
 
 def doctor(*, data_dir: Folder | None = None, as_json: Json = False) -> int:
-    """Say what this machine has and lacks for measuring, and what mends it; 3 when no host would work."""
+    """Say what this machine has and lacks for measuring, and what fixes it; 3 when no host would work."""
     findings = examine(data_dir)
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))

@@ -115,7 +115,7 @@ def _prepare(plan: Plan, host: Host, yes: bool, say: Say) -> None:
     """Refuse whatever can be refused before a run is there, and make the host ready to start."""
     kit = make_kit(TOP)
     require_programs(kit, plan.trials)
-    _ask_before_knobs(plan, host, yes)
+    _ask_before_queue_settings(plan, host, yes)
     prepare(host, plan, kit, lambda step: say(f"{step} ..."))
 
 
@@ -162,25 +162,25 @@ def carry_out(job: PreparedRun, say: Say, stdout: int = 1) -> int:
     except KeyboardInterrupt:
         raise PagecageError("interrupted; what was recorded stays", resume, EXIT_INTERRUPTED) from None
     if summary.lacking:
-        say(f"{summary.lacking} trials have no answer\n  mend: {resume}")
+        say(f"{summary.lacking} trials have no answer\n  fix: {resume}")
         return EXIT_INCOMPLETE
     return EXIT_OK
 
 
-def _ask_before_knobs(plan: Plan, host: Host, yes: bool) -> None:
+def _ask_before_queue_settings(plan: Plan, host: Host, yes: bool) -> None:
     """Setting read_ahead_kb or max_sectors_kb on the disk under / touches every other program, so it is asked for."""
-    if yes or not isinstance(host, LocalHost) or not any(map(sets_knobs, plan.trials)):
+    if yes or not isinstance(host, LocalHost) or not any(map(sets_queue_settings, plan.trials)):
         return
     disk = host.facts()["disk"]
     if "error" in disk or disk["maj_min"] != _disk_of_root():  # an unknown disk is refused by prepare()
         return
-    question = f"set {_knobs_of(plan)} on {disk['node']}, which holds /, for the time of each trial?"
+    question = f"set {_queue_settings_of(plan)} on {disk['node']}, which holds /, for the time of each trial?"
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if not sys.stdin.isatty() or sys.stdin.readline().strip().lower() != "y":
         raise PagecageError(f"not confirmed: {question}", "add --yes, or name another --data-dir")
 
 
-def sets_knobs(trial: Trial) -> bool:
+def sets_queue_settings(trial: Trial) -> bool:
     """Whether a trial changes settings of its disk."""
     return trial.read_ahead_kb is not None or _splits(trial)
 
@@ -190,7 +190,7 @@ def _splits(trial: Trial) -> bool:
     return trial.cage.accounting is not None and trial.cage.accounting.io_size_bytes is not None
 
 
-def _knobs_of(plan: Plan) -> str:
+def _queue_settings_of(plan: Plan) -> str:
     names = {"read_ahead_kb": any(t.read_ahead_kb is not None for t in plan.trials)}
     names["max_sectors_kb"] = any(map(_splits, plan.trials))
     return " and ".join(name for name, is_set in names.items() if is_set)
@@ -205,14 +205,14 @@ def _disk_of_root() -> str | None:
 
 
 _SIGNAL_BASE = 128  # how a shell tells that a signal ended a program
-# What the user can mend in the command; anything else is the host's.
+# What the user can fix in the command; anything else is the host's.
 _TYPED = frozenset({"workload", "data", "port", "local_disk"})
 
 
 def exit_code(job: PreparedRun, status: int, say: Say) -> int:
     """The program's own status where it failed, else `status`.
 
-    Raises PagecageError for what the host lacks or the user can mend. Of an experiment that stands in a file it is
+    Raises PagecageError for what the host lacks or the user can fix. Of an experiment that stands in a file it is
     `status` alone.
     """
     if job.plan.document.get("replay") is None:
@@ -237,12 +237,12 @@ def shell_status(status: int) -> int:
 def _raise_for(record: Record) -> None:
     for missed in record.missed_requirements:
         code = EXIT_USAGE if missed["requirement"] in _TYPED else EXIT_HOST
-        raise PagecageError(missed["reason"], missed.get("mend", ""), code)
-    if record.exit.get("outside"):
+        raise PagecageError(missed["reason"], missed.get("hint", ""), code)
+    if record.exit.get("escaped"):
         raise PagecageError(record.error or "", "start what it starts there in the cage itself: pagecage shell CAGE")
     if record.exit.get("left_behind") and record.outcome == "failed":
-        mend = "keep it in the foreground by its own option, or measure until it serves: --ready-port, --ready-when"
-        raise PagecageError(record.error or "", mend)
+        hint = "keep it in the foreground by its own option, or measure until it serves: --ready-port, --ready-when"
+        raise PagecageError(record.error or "", hint)
 
 
 def is_all_missed(job: PreparedRun) -> bool:

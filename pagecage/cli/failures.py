@@ -31,7 +31,7 @@ class Defect(Exception):
 
 def tell(error: PagecageError) -> int:
     """Print the sentence and the hint, one line each; return the exit status."""
-    lines = [f"pagecage: {printable(error.message)}", *([f"  mend: {printable(error.hint)}"] if error.hint else [])]
+    lines = [f"pagecage: {printable(error.message)}", *([f"  fix: {printable(error.hint)}"] if error.hint else [])]
     say("\n".join(lines))
     return error.exit_code
 
@@ -44,26 +44,26 @@ def printable(text: str) -> str:
 def refusal(error: CycloptsError) -> PagecageError:
     """Return the error in a command line as a PagecageError."""
     chain = ["pagecage", *(error.command_chain or ())]
-    mend = f"{' '.join(chain)} --help"
+    hint = f"{' '.join(chain)} --help"
     match error:
         case UnknownCommandError(unused_tokens=[word, *_], app=app) if app:
             verbs = [name for name in app if not name.startswith("-")]
             return PagecageError(f"{' '.join(chain)} has no verb {word!r}", nearest(word, verbs))
         case UnusedCliTokensError(unused_tokens=[word, *_]):
-            return PagecageError(f"{' '.join(chain)} has no use for {word!r}", mend)
+            return PagecageError(f"{' '.join(chain)} has no use for {word!r}", hint)
         case MissingArgumentError(argument=argument) if argument and not argument.tokens and not error.keyword:
             name = argument.name.removeprefix("--").upper() if argument.field_info.is_positional else argument.name
-            return PagecageError(f"{' '.join(chain)} lacks {name}", mend)
-    return _in_our_words(str(error).strip(), mend)
+            return PagecageError(f"{' '.join(chain)} lacks {name}", hint)
+    return _in_our_words(str(error).strip(), hint)
 
 
-def _in_our_words(said: str, mend: str) -> PagecageError:
+def _in_our_words(said: str, hint: str) -> PagecageError:
     """Return the message of cyclopts as one sentence, with its suggestion as the hint."""
     if close := _SUGGESTION.search(said):
-        said, mend = said[: close.start()], f"did you mean {close[1]}?"
+        said, hint = said[: close.start()], f"did you mean {close[1]}?"
     if choices := _CHOICES.search(said):
-        said, mend = said[: choices.start()], mend if close else choices[1][0].lower() + choices[1][1:]
-    return PagecageError(_BOUND.sub(r": m\1", said).removesuffix("."), mend)
+        said, hint = said[: choices.start()], hint if close else choices[1][0].lower() + choices[1][1:]
+    return PagecageError(_BOUND.sub(r": m\1", said).removesuffix("."), hint)
 
 
 def tell_defect(error: Exception) -> int:
@@ -74,9 +74,9 @@ def tell_defect(error: Exception) -> int:
     told = error.told if isinstance(error, Defect) else "".join(traceback.format_exception(error))
     what = f"pagecage: a defect of pagecage itself, not of what you typed: {told.strip().splitlines()[-1]}"
     if os.environ.get(SHOW) or not _keep(told):
-        say(f"{told}{printable(what)}\n  mend: report it with the traceback above")
+        say(f"{told}{printable(what)}\n  fix: report it with the traceback above")
     else:
-        say(f"{printable(what)}\n  mend: report it with {LOG}, which has the traceback ({SHOW}=1 prints it)")
+        say(f"{printable(what)}\n  fix: report it with {LOG}, which has the traceback ({SHOW}=1 prints it)")
     return EXIT_FAILED
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.analyse import report
-from pagecage.cli.execution import refuse_new_wishes, require_same_definition, sets_knobs
+from pagecage.cli.execution import refuse_new_wishes, require_same_definition, sets_queue_settings
 from pagecage.cli.output import OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
 from pagecage.cli.run_options import HOSTS, FleetOptions, RunOptions, definitions
@@ -154,7 +154,7 @@ def _able(
 def _refuse_root_disks(plan: Plan, seen: tuple[ReadyHost, ...]) -> None:
     """Nobody can be asked on so many hosts whether a setting of the disk that holds / may be changed."""
     on_root = [one.host.name for one in seen if one.facts["disk"].get("mount_point") == "/"]
-    if on_root and any(map(sets_knobs, plan.trials)):
+    if on_root and any(map(sets_queue_settings, plan.trials)):
         raise PagecageError(
             f"settings of the disk that holds / would be changed on {', '.join(on_root)}, for the time of each trial",
             "add --yes, or name another disk in pagecage_data_device",
@@ -211,8 +211,8 @@ def carry_out(job: PreparedFleetRun, say: Say) -> int:
         try:
             FleetCampaign(job.stage, job.folder, lanes, make_kit(TOP), progress).run()
         except KeyboardInterrupt:
-            mend = resume_command(job.folder.document())
-            raise PagecageError("interrupted; what was recorded stays", mend, EXIT_INTERRUPTED) from None
+            hint = resume_command(job.folder.document())
+            raise PagecageError("interrupted; what was recorded stays", hint, EXIT_INTERRUPTED) from None
     return ended(job.folder, say)
 
 
@@ -231,6 +231,6 @@ def ended(folder: FleetFolder, say: Say) -> int:
             why = f" ({end.outcome}: {end.because})" if end and end.because else ""
             say(f"{host}: {count} trials have no answer{why}")
     if any(lacking.values()):
-        say(f"  mend: {resume_command(folder.document())}")
+        say(f"  fix: {resume_command(folder.document())}")
         return EXIT_INCOMPLETE
     return EXIT_OK

@@ -97,5 +97,5 @@ def _changed(end: HostResult) -> str:
 
 
 def _row(name: str, end: HostResult, error: HostError | None) -> dict[str, object]:
-    said = {"error": error.message, "mend": error.hint} if error else {"error": None, "mend": None}
+    said = {"error": error.message, "hint": error.hint} if error else {"error": None, "hint": None}
     return {"host": name, "changed": end.changed, **said}

@@ -56,8 +56,8 @@ def plan_of_experiment(asked: SweepOptions, typed: str, say: Say) -> tuple[Plan,
     """One treatment of an experiment under each value."""
     _refuse(asked, of_command=False)
     if len(asked.what) != 1:
-        mend = "name an experiment, or put -- before a command"
-        raise PagecageError(f"{' '.join(asked.what) or 'nothing'} is no experiment", mend)
+        hint = "name an experiment, or put -- before a command"
+        raise PagecageError(f"{' '.join(asked.what) or 'nothing'} is no experiment", hint)
     experiment, chosen, shared = definitions().experiment(asked.what[0]), _chosen(asked.own.treatment), asked.replay
     if asked.base != UNCAGED:
         definitions().cage(asked.base, experiment.sizes["full"].total_bytes)

@@ -19,7 +19,15 @@ from pagecage.model.requirements import check_host
 SPOOL = "/dev/shm/pagecage"
 """As role campaign has it where an inventory says nothing else."""
 _FACTS_TASK = "campaign : Say what the host is"
-_ALIKE = ("kernel", "machine", "cpus", "cpu_model", "disk.filesystem", "disk.knobs.rotational", "disk.knobs.scheduler")
+_ALIKE = (
+    "kernel",
+    "machine",
+    "cpus",
+    "cpu_model",
+    "disk.filesystem",
+    "disk.queue_settings.rotational",
+    "disk.queue_settings.scheduler",
+)
 """Facts that hosts must share for one plan to be spread over them."""
 _MEMORY_ALIKE = 0.05
 
@@ -77,13 +85,13 @@ def look(stage: FleetPlaybook, group: str, hosts: Sequence[FleetHost], left_work
 
 def _check(group: str, hosts: Sequence[FleetHost]) -> None:
     if not hosts:
-        mend = "pagecage host up vm" if group == "guests" else "name its hosts in ansible/inventory (docs/HOSTS.md)"
-        raise PagecageError(f"the group {group} has no host now", mend)
+        hint = "pagecage host up vm" if group == "guests" else "name its hosts in ansible/inventory (docs/HOSTS.md)"
+        raise PagecageError(f"the group {group} has no host now", hint)
     check_names(hosts)
     for host in hosts:
         if "pagecage_data_dir" not in host.variables:
-            mend = "say in the inventory which directory lies on the disk to be measured (docs/HOSTS.md)"
-            raise PagecageError(f"{host.name} has no pagecage_data_dir", mend)
+            hint = "say in the inventory which directory lies on the disk to be measured (docs/HOSTS.md)"
+            raise PagecageError(f"{host.name} has no pagecage_data_dir", hint)
 
 
 def _facts(text: str) -> Mapping[str, Any] | None:

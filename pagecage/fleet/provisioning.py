@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagecage.ansible import MEND, HostResult, Playbook, TaskEvent, play
+from pagecage.ansible import FIX, HostResult, Playbook, TaskEvent, play
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, find_group, inventory_dir
@@ -66,7 +66,7 @@ def carry_out(
     with _reached(order.group, progress):
         ends = play(playbook, tell)
     by_name = {host.name: host for host in hosts}
-    return {name: _with_mend(end, by_name.get(name)) for name, end in ends.items()}
+    return {name: _with_hint(end, by_name.get(name)) for name, end in ends.items()}
 
 
 def _refuse(order: ProvisionRequest, hosts: Sequence[FleetHost]) -> None:
@@ -90,15 +90,15 @@ def _reached(group: str, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _with_mend(end: HostResult, host: FleetHost | None) -> HostResult:
-    """Ansible's own messages end without a mend; two of them we know."""
+def _with_hint(end: HostResult, host: FleetHost | None) -> HostResult:
+    """Ansible's own messages end without a fix; two of them we know."""
     event = end.stopped_by
-    if event is None or host is None or MEND in event.message:
+    if event is None or host is None or FIX in event.message:
         return end
     if any(words in event.message for words in _PASSWORD):
-        message = f"{event.message}{MEND}repeat with ASK=1 (--ask-password), and sudo's password for {_account(host)}"
+        message = f"{event.message}{FIX}repeat with ASK=1 (--ask-password), and sudo's password for {_account(host)}"
     elif event.outcome == "unreachable":
-        message = f"it cannot be reached ({event.message}){MEND}{shlex.join(_ssh(host))} must work without a question"
+        message = f"it cannot be reached ({event.message}){FIX}{shlex.join(_ssh(host))} must work without a question"
     else:
         return end
     return replace(end, stopped_by=replace(event, message=message))

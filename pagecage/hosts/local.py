@@ -46,7 +46,7 @@ class LocalHost:
         facts = self.facts()
         missed = check_host(facts)
         if missed:
-            raise HostError(f"this machine cannot be the host: {missed[0].reason}", missed[0].mend)
+            raise HostError(f"this machine cannot be the host: {missed[0].reason}", missed[0].hint)
 
     def require_room(self, dataset_bytes: int) -> None:
         """Raise PagecageError when a dataset of this size neither lies in the data directory nor fits there."""

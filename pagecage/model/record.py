@@ -11,8 +11,9 @@ from types import NoneType
 from typing import Any
 
 from pagecage.errors import PagecageError
+from pagecage.model.record_v1 import upgrade_record
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 OUTCOMES = (
     "ok", "oom_killed", "timed_out", "failed", "wrong_answer", "not_prepared", "requirement_missed", "interrupted",
 )  # fmt: skip
@@ -68,7 +69,7 @@ class Record:
     @property
     def is_programs_own_failure(self) -> bool:
         """Whether somebody else's program ran and failed: that is what there is to tell, and no fault of the host."""
-        return self.outcome == "failed" and self.exit.get("is_programs_own") is True
+        return self.outcome == "failed" and self.exit.get("ended_by_itself") is True
 
 
 _FIELDS = frozenset(f.name for f in fields(Record))
@@ -80,9 +81,14 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
-    """The inverse of `record_to_json`; raises PagecageError on an unknown key, outcome or a newer version."""
+    """The inverse of `record_to_json`; raises PagecageError on an unknown key, outcome or a newer version.
+
+    Keys of version 1 are renamed.
+    """
     if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
         raise PagecageError(f"{where} is no pagecage record", "docs/FORMAT.md lists the keys")
+    if data["record_version"] == 1:
+        data = upgrade_record(data)
     unknown = sorted(set(data) - _FIELDS)
     if data["record_version"] > RECORD_VERSION:
         raise PagecageError(f"{where} has format version {data['record_version']}", "use a newer pagecage to read it")

@@ -26,7 +26,7 @@ class Requirement(StrEnum):
     IO_CONTROLLER = "io_controller"
     CPU_CONTROLLER = "cpu_controller"
     LOCAL_DISK = "local_disk"
-    KNOBS = "knobs"
+    QUEUE_SETTINGS = "queue_settings"
     WORKLOAD_MEMORY = "workload_memory"
     WORKLOAD = "workload"
     LIMITS = "limits"
@@ -40,15 +40,15 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True)
 class MissedRequirement:
-    """One unmet requirement: why, and what mends it."""
+    """One unmet requirement: why, and what fixes it."""
 
     requirement: Requirement
     reason: str
-    mend: str
+    hint: str
 
     def to_json(self) -> dict[str, str]:
         """The entry in a record's missed_requirements."""
-        return {"requirement": self.requirement.value, "reason": self.reason, "mend": self.mend}
+        return {"requirement": self.requirement.value, "reason": self.reason, "hint": self.hint}
 
 
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
@@ -94,10 +94,10 @@ def _unreachable(facts: Mapping[str, Any]) -> list[MissedRequirement]:
     if not facts["systemd"]["pid1"] or facts["systemd"].get("user_manager") is not False:
         return []
     uid = facts["uid"]
-    mend = f"use HOST=vm, which needs none, or start it: {delegation_command(uid, is_running=False)}"
+    hint = f"use HOST=vm, which needs none, or start it: {delegation_command(uid, is_running=False)}"
     return [
         MissedRequirement(
-            Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", mend
+            Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", hint
         )
     ]
 
@@ -124,8 +124,8 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
         missed.append(cpu)
     if trial.read_ahead_kb is not None and not _has_read_ahead(facts, trial.read_ahead_kb):
         reason = f"read_ahead_kb must be {trial.read_ahead_kb}, and only root may set it"
-        mend = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
-        missed.append(MissedRequirement(Requirement.KNOBS, reason, mend))
+        hint = f"echo {trial.read_ahead_kb} | sudo tee /sys/block/{facts['disk'].get('name')}/queue/read_ahead_kb"
+        missed.append(MissedRequirement(Requirement.QUEUE_SETTINGS, reason, hint))
     if trial.cage.burst and not may_rewrite_io_max(facts):
         reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
@@ -174,5 +174,5 @@ def _needs_root(trial: Trial) -> list[MissedRequirement]:
 
 
 def _has_read_ahead(facts: Mapping[str, Any], wanted_kb: int) -> bool:
-    knobs = facts["disk"].get("knobs", {})
-    return bool(facts["uid"] == 0 or knobs.get("read_ahead_kb") == str(wanted_kb))
+    settings = facts["disk"].get("queue_settings", {})
+    return bool(facts["uid"] == 0 or settings.get("read_ahead_kb") == str(wanted_kb))

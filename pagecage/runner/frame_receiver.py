@@ -146,7 +146,7 @@ class FrameReceiver:
         try:
             return {"read_back": self._host.throttle(limits)}
         except PagecageError as error:
-            return {"error": error.message, "mend": error.hint}
+            return {"error": error.message, "hint": error.hint}
 
     def _answer(self, question: str, piece: bytes) -> None:
         """Send a piece of standard input to the agent; from any thread. One that has gone needs none."""

@@ -51,8 +51,8 @@ class RunFolder:
         except FileExistsError:
             raise PagecageError(f"runs/{plan.run_id} is there already: two runs in one second", "try again") from None
         except OSError as error:
-            mend = "set PAGECAGE_RUNS to a folder of yours"
-            raise HostError(f"{path} cannot be made: {error.strerror}", mend) from None
+            hint = "set PAGECAGE_RUNS to a folder of yours"
+            raise HostError(f"{path} cannot be made: {error.strerror}", hint) from None
         (path / "trials").mkdir()
         (path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
         return cls(path)

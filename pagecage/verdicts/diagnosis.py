@@ -71,7 +71,7 @@ def sequential_seconds(record: Record) -> float | None:
     size, caps = record.cache.get("file_bytes"), requested_caps(record)
     if not size:
         return None
-    window_kb = (record.device.get("knobs") or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
+    window_kb = (record.device.get("queue_settings") or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
     ios = size / (KIB * max(4, int(window_kb)))
     needs = {"IOReadBandwidthMax": size, "IOReadIOPSMax": ios}
     return max((least_seconds(record, name, need) for name, need in needs.items() if name in caps), default=None)

@@ -64,7 +64,7 @@ def _calibration(record: Record, name: str) -> Mapping[str, Any]:
 
 def _read_back(record: Record, name: str, cap: int) -> str | None:
     """A sentence when the kernel holds another value than it must hold."""
-    outside = record.cage.get("outside")
+    outside = record.cage.get("external")
     if outside and name in IO_MAX_KEY:
         held = outside["read_back"].get(name)
         return None if held == cap else f"{outside['by']} holds {name} = {held or 'nothing'} where {cap} was to be."

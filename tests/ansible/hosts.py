@@ -64,7 +64,7 @@ def played(scratch: Path, variables: dict[str, Any], playbook: str = "site.yml",
 
 
 def refusal(scratch: Path, variables: dict[str, Any], *words: str) -> tuple[str, str]:
-    """The sentence and the mend with which provisioning is refused."""
+    """The sentence and the fix with which provisioning is refused."""
     end = played(scratch, variables, "site.yml", *words)
     assert end.changed == 0
     error = end.error(scratch / "site.log")

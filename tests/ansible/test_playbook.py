@@ -16,7 +16,7 @@ from tests.tree import ROOT
 
 IGNORED = {"name": "Fail, and go on", "ansible.builtin.fail": {"msg": "expected"}, "ignore_errors": True}
 CHANGES = {"name": "Change", "ansible.builtin.command": "true", "changed_when": True}
-FAILS = {"name": "Fail", "ansible.builtin.fail": {"msg": "it is {{ item }}. Mend: make {{ item }}"}, "loop": ["a", "b"]}
+FAILS = {"name": "Fail", "ansible.builtin.fail": {"msg": "it is {{ item }}. Fix: make {{ item }}"}, "loop": ["a", "b"]}
 COMMAND = {"name": "Command", "ansible.builtin.command": {"argv": ["sh", "-c", "echo first; echo why >&2; exit 3"]}}
 
 

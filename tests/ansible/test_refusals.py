@@ -64,7 +64,7 @@ def test_a_disk_that_holds_something(root: Path, device: str, kind: str) -> None
     run([*argv, device])
     before = content_of(device)
     (said,) = surveyed(root, device)
-    assert said.startswith(f"{device} is not blank and not ours: it holds {told} (wipefs). Mend: ")
+    assert said.startswith(f"{device} is not blank and not ours: it holds {told} (wipefs). Fix: ")
     assert f"blkdiscard -f -z {device}" in said
     assert content_of(device) == before
 
@@ -92,7 +92,7 @@ def test_a_disk_that_somebody_uses_whom_the_host_does_not_see(root: Path, device
     (tmp_path / "mounted").mkdir()
     run(["mount", device, tmp_path / "mounted"])
     try:
-        assert surveyed(root, device)[0].startswith(f"{device} is in use (mke2fs -n says so). Mend: ")
+        assert surveyed(root, device)[0].startswith(f"{device} is in use (mke2fs -n says so). Fix: ")
     finally:
         run(["umount", tmp_path / "mounted"])
 
@@ -101,7 +101,7 @@ def test_a_disk_that_is_mounted_elsewhere_on_the_host(root: Path, device: str) -
     run(["mkfs.ext4", "-q", "-L", LABEL, device])
     run(["mount", device, root / "mnt"])
     try:
-        assert surveyed(root, device)[0].startswith(f"{device} is mounted at /mnt. Mend: ")
+        assert surveyed(root, device)[0].startswith(f"{device} is mounted at /mnt. Fix: ")
         assert surveyed(root, device, "/mnt") == []
         assert surveyed(root, device.replace("loop", "no-loop"), "/mnt")[0].startswith("there is no device")
     finally:
@@ -129,23 +129,23 @@ def test_blank_disks_and_ours_pass(root: Path, device: str) -> None:
     ],
 )
 def test_what_cannot_be_done_is_told_in_a_sentence(root: Path, words: tuple[str, ...], told: str) -> None:
-    assert surveyed(root, *words)[0].startswith(f"{told}. Mend: ")
+    assert surveyed(root, *words)[0].startswith(f"{told}. Fix: ")
 
 
 def test_files_that_a_mount_would_hide(root: Path, device: str) -> None:
-    told = f"/etc holds files, which mounting {device} there would hide. Mend: "
+    told = f"/etc holds files, which mounting {device} there would hide. Fix: "
     assert surveyed(root, device, "/etc")[0].startswith(told)
 
 
 def test_ansible_stops_there_and_nothing_was_changed(root: Path, device: str, tmp_path: Path) -> None:
     before = tree(root)
     run(["mkswap", device])
-    said, mend = refusal(tmp_path, by_chroot(root, pagecage_data_device=device))
+    said, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device=device))
     assert said == f"rootfs: {device} is not blank and not ours: it holds swap (wipefs)"
-    assert mend.startswith("name another in pagecage_data_device")
-    said, mend = refusal(tmp_path, by_chroot(root))
+    assert hint.startswith("name another in pagecage_data_device")
+    said, hint = refusal(tmp_path, by_chroot(root))
     assert said == "rootfs: no device is named for data, and there is no default"
-    assert mend.startswith("set pagecage_data_device; choose one of `lsblk`")
+    assert hint.startswith("set pagecage_data_device; choose one of `lsblk`")
     assert tree(root) == before
 
 
@@ -168,8 +168,8 @@ def test_a_distribution_that_is_not_supported(tmp_path: Path, root: Path, releas
     ours = release_file.read_text()
     release_file.write_text(release)
     try:
-        said, mend = refusal(tmp_path, by_chroot(root, pagecage_data_device="none"))
+        said, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device="none"))
     finally:
         release_file.write_text(ours)
     assert said == f"rootfs: {told} is not supported"
-    assert "debian 12, ubuntu 22.04, fedora 40" in mend
+    assert "debian 12, ubuntu 22.04, fedora 40" in hint

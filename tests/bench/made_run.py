@@ -63,7 +63,7 @@ def _record(folder: Path, trial: Mapping[str, Any], rows: int) -> dict[str, Any]
     same = ("trial_id", "experiment", "treatment", "repeat", "block", "position")
     traces = _write_traces(folder, trial["trial_id"], start, seconds, moved, rows)
     return {
-        "record_version": 1, "run_id": folder.name, "plan_sha256": "0" * 64, "host": "vm",
+        "record_version": 2, "run_id": folder.name, "plan_sha256": "0" * 64, "host": "vm",
         **{key: trial[key] for key in same}, "attempt": 1, "outcome": "ok", "phase": "record", "emulated": False,
         "response": {
             "read_seconds": seconds, "covered_fraction": 1.0, "device_read_bytes": moved,
@@ -71,7 +71,7 @@ def _record(folder: Path, trial: Mapping[str, Any], rows: int) -> dict[str, Any]
         },
         "measured": {"start_wall_seconds": start, "start_monotonic_seconds": CLOCK, "seconds": seconds},
         "cache": {"requested": "cold", "method": "cachestat", "resident_bytes_before": 0, "file_bytes": DATASET_BYTES},
-        "device": {"name": "vdb", "maj_min": "254:16", "knobs": {"read_ahead_kb": "128"}}, "traces": traces,
+        "device": {"name": "vdb", "maj_min": "254:16", "queue_settings": {"read_ahead_kb": "128"}}, "traces": traces,
         "collectors": {name: {"status": "ok", "reason": None, "lost_events": None} for name in traces},
     }  # fmt: skip
 

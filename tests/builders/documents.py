@@ -19,5 +19,5 @@ def keys(cells: list[str]) -> set[str]:
 def as_line(**changes: object) -> dict[str, object]:
     """A record as it stands in its file."""
     line: dict[str, object] = json.loads(json.dumps(record_to_json(make_record(**changes))))
-    line["device"] = {"name": "vdb", "maj_min": "254:16", "knobs": {"read_ahead_kb": "128"}}
+    line["device"] = {"name": "vdb", "maj_min": "254:16", "queue_settings": {"read_ahead_kb": "128"}}
     return {**line, "measured": None, "counters": {}, "outer_host": None, **changes}

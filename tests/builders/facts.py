@@ -8,7 +8,7 @@ from typing import Any
 FIT: dict[str, Any] = {
     "uid": 0, "systemd": {"pid1": True, "version": 257, "user": False},
     "cgroup": {"v2": True, "controllers": ["cpu", "io", "memory"], "manager": "systemd"},
-    "disk": {"name": "vdb", "knobs": {"read_ahead_kb": "256"}},
+    "disk": {"name": "vdb", "queue_settings": {"read_ahead_kb": "256"}},
 }  # fmt: skip
 USER: dict[str, Any] = {
     **FIT, "uid": 1000, "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},

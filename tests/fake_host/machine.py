@@ -1,6 +1,6 @@
 """A machine that is none, on which the real agent runs.
 
-systemd, cgroups, the knobs of the disk and the tools are fakes; files, processes, signals and the page cache are real.
+systemd, cgroups, queue settings and tools are fakes; files, processes, signals and the page cache are real.
 """
 
 from __future__ import annotations
@@ -119,17 +119,17 @@ class Machine:
         find_disk = partial(
             block_device.resolve_disk, sys=self.sys, mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE))
         )
-        read_knobs = partial(block_device.read_knobs, sys=self.sys)
+        read_queue_settings = partial(block_device.read_queue_settings, sys=self.sys)
         for module in (systemd, cgroupfs):
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity):
-            set_(module, "read_knobs", read_knobs)
+            set_(module, "read_queue_settings", read_queue_settings)
         for module in (command_prepare, facts, host_session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)
         set_(cgroupfs, "cgroup_of", self._cgroup_of)
-        set_(settings, "write_knob", self._write_knob)
+        set_(settings, "write_queue_setting", self._write_queue_setting)
 
     def _cgroup_of(self, pid: int | str, *_: object) -> Path | None:
         """The fake cgroup that a process, or its nearest ancestor that is in any, was written into."""
@@ -139,10 +139,10 @@ class Machine:
             pid = int(stat.rpartition(")")[2].split()[1])
         return places.get(int(pid)) if stat else None
 
-    def _write_knob(self, disk: Disk, knob: str, value: str) -> None:
+    def _write_queue_setting(self, disk: Disk, setting: str, value: str) -> None:
         with self.log.open("a") as log:
-            log.write(f"{knob} {value}\n")
-        block_device.write_knob(disk, knob, value, self.sys)
+            log.write(f"{setting} {value}\n")
+        block_device.write_queue_setting(disk, setting, value, self.sys)
 
     def read_ahead_kb(self) -> str:
         return (self.sys / "block/fakedisk/queue/read_ahead_kb").read_text().strip()
@@ -154,10 +154,10 @@ class Machine:
         """What a trial or a sweep should have taken away and did not."""
         slices = [str(path) for path in self.cgroups.glob("**/pagecage-*")]
         drop_ins = [str(path) for path in self.control.iterdir()]
-        knob = [] if self.read_ahead_kb() == READ_AHEAD_KB else [f"read_ahead_kb {self.read_ahead_kb()}"]
-        journal = [str(path) for path in self.spool.glob("knobs.json")]
+        setting = [] if self.read_ahead_kb() == READ_AHEAD_KB else [f"read_ahead_kb {self.read_ahead_kb()}"]
+        journal = [str(path) for path in self.spool.glob("queue-settings.json")]
         children = self.spool.glob("children/*")
-        return [*slices, *drop_ins, *knob, *journal, *map(str, self.spool.glob("trials/*")), *map(str, children)]
+        return [*slices, *drop_ins, *setting, *journal, *map(str, self.spool.glob("trials/*")), *map(str, children)]
 
 
 def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
@@ -173,7 +173,7 @@ def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
 
 
 def make_trial(program: str = "good.py", **changes: Any) -> Trial:
-    """A trial with everything in it: a cage, a dataset, a knob, collectors."""
+    """A trial with everything in it: a cage, a dataset, a queue setting, collectors."""
     trial = Trial(
         trial_id="r1_tight", experiment="test", treatment={"cage": "tight"}, repeat=1, block=1, position=0,
         workload=Workload(program, ("--file", "{file}")), cage=CAGE, cache="cold", dataset=DATASET, read_ahead_kb=128,
@@ -206,7 +206,7 @@ def make_bench(
         calibrator=Calibrator(manager, disk, machine.data, heard),
         tracer=FaultTracer(machine.spool, children),
         block_tracer=BlockLatencyTracer(machine.spool, children),
-        knobs=QueueSettingsJournal(machine.spool),
+        settings=QueueSettingsJournal(machine.spool),
         memory=MemoryReservation(machine.spool),
         dirty_limits=DirtyLimits(machine.spool),
         children=children,

@@ -29,7 +29,7 @@ figures: dict[str, dict[str, float]] = {}
 def record(request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome: str) -> dict[str, Any]:
     same = ("experiment", "trial_id", "treatment", "repeat", "block", "position")
     return {
-        "record_version": 1, "run_id": request["run_id"], "plan_sha256": request["plan_sha256"],
+        "record_version": 2, "run_id": request["run_id"], "plan_sha256": request["plan_sha256"],
         "host": request["host"], **{key: trial[key] for key in same}, "attempt": attempt, "outcome": outcome,
         "phase": "record", "error": None if outcome == "ok" else outcome,
         "response": figures.get(trial["trial_id"], {}),

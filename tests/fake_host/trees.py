@@ -15,8 +15,8 @@ def disk(sys: Path, name: str, maj_min: str, slaves: tuple[str, ...] = (), place
     where = sys / "devices" / (place or "virtual/block") / name
     (where / "queue").mkdir(parents=True)
     (where / "slaves").mkdir()
-    for knob, text in QUEUE.items():
-        (where / "queue" / knob).write_text(f"{text}\n")
+    for setting, text in QUEUE.items():
+        (where / "queue" / setting).write_text(f"{text}\n")
     for slave in slaves:
         (where / "slaves" / slave).symlink_to((sys / "class/block" / slave).resolve())
     _link(sys, where, maj_min)

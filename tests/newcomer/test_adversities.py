@@ -88,13 +88,13 @@ def test_a_user_without_sudo() -> None:
         done = guest.run("! sudo -n true && make setup HOST=local NAME=smoke")
         assert done.status == 2, said(done)
         assert "pagecage: Python 3.11 or newer is missing, and this user may not install it" in done.stderr, said(done)
-        assert "  mend: sudo sh -c 'if ls /var/lib/dpkg/updates" in done.stderr, said(done)
+        assert "  fix: sudo sh -c 'if ls /var/lib/dpkg/updates" in done.stderr, said(done)
         new.root("apt-get -q update && apt-get -q install -y --no-install-recommends python3 python3-venv")
         done = guest.run("make setup HOST=local NAME=smoke")
         assert done.status == 2, said(done)
         told = "gcc, static-libc, rust: missing, and this user may not install packages without a password"
-        assert f"pagecage: {told}\n  mend: sudo sh -c 'apt-get update" in done.stderr, said(done)
-        pasted = done.stderr.split("mend: sudo ")[1].splitlines()[0]
+        assert f"pagecage: {told}\n  fix: sudo sh -c 'apt-get update" in done.stderr, said(done)
+        pasted = done.stderr.split("fix: sudo ")[1].splitlines()[0]
         new.root(f"cd /tmp && DEBIAN_FRONTEND=noninteractive {pasted}")
         passes(guest, SET_UP)
 

@@ -100,9 +100,7 @@ def test_a_system_that_is_not_known(bare: Machine) -> None:
     done = bare.run(f"{PREPARE} build", user="0", LC_ALL="C.UTF-8")
     assert done.status == 3, said(done)
     assert "pagecage: gcc, static-libc, rust: not in the packages of this system" in done.stderr, said(done)
-    assert (
-        "so the workloads cannot be compiled here\n  mend: install them by your own means, then repeat" in done.stderr
-    )
+    assert "so the workloads cannot be compiled here\n  fix: install them by your own means, then repeat" in done.stderr
     done = bare.run(f"{PREPARE} guest", user="0", LC_ALL="C.UTF-8")
     assert done.ok, said(done)
     assert "note: qemu-img, mmdebstrap: not in the packages of this system" in done.stdout, said(done)

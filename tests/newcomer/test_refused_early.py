@@ -39,7 +39,7 @@ def test_a_disk_that_is_too_small(here: Machine) -> None:
     done = here.run(command, prepare=SMALL, **places)
     assert "status 2" in done.stdout, said(done)
     assert "pagecage: the disk of /small/pagecage has 3.0 GiB free, and the set-up takes 4." in done.stderr, said(done)
-    assert "  mend: free 4." in done.stderr
+    assert "  fix: free 4." in done.stderr
     assert done.stdout.endswith("status 2\n"), f"something was made: {said(done)}"
 
 
@@ -48,5 +48,5 @@ def test_a_proxy_that_answers_nothing(here: Machine, silent_port: int) -> None:
     done = here.run("make list", https_proxy=f"http://127.0.0.1:{silent_port}")
     assert done.status == 2, said(done)
     assert f"pagecage: the proxy 127.0.0.1:{silent_port} does not answer" in done.stderr, said(done)
-    assert "  mend: unset http_proxy https_proxy" in done.stderr
+    assert "  fix: unset http_proxy https_proxy" in done.stderr
     assert time.monotonic() - began < 30

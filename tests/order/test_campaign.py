@@ -255,7 +255,7 @@ def test_a_run_with_trials_unanswered_ends_with_its_own_status(three: Run, monke
     said: list[str] = []
     job = execution.PreparedRun(three.plan, three.folder, three.host())
     assert execution.carry_out(job, said.append) == 4
-    assert said[-1] == "1 trials have no answer\n  mend: pagecage run test --resume"
+    assert said[-1] == "1 trials have no answer\n  fix: pagecage run test --resume"
     three.tell({})
     assert execution.carry_out(job, said.append) == 0
     assert execution.carry_out(job, said.append) == 0

@@ -38,7 +38,7 @@ def carry_out(machine: Machine, trial: Trial, out: io.BytesIO | None = None, **f
 
 
 def carried(record: Record) -> dict[str, str]:
-    return {one["what"]: one["state"] for one in record.cage["carried"]}
+    return {one["aspect"]: one["state"] for one in record.cage["fidelity"]}
 
 
 def test_credits_are_played_and_recorded(machine: Machine) -> None:
@@ -75,7 +75,7 @@ def test_an_old_kernel_plays_no_credits(machine: Machine) -> None:
 def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), kernel="6.12.0")
     assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
-    assert record.device["knobs"]["max_sectors_kb"] == "256"
+    assert record.device["queue_settings"]["max_sectors_kb"] == "256"
     assert [line for line in machine.told() if line.startswith("max_sectors_kb")] == [
         "max_sectors_kb 256", "max_sectors_kb 1280",
     ]  # fmt: skip
@@ -122,7 +122,7 @@ def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
     monkeypatch.setattr(phases, "make_storage", refuse)
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert (record.outcome, record.device["storage"]) == ("ok", "data")
-    [told] = record.cage["carried"]
+    [told] = record.cage["fidelity"]
     assert (told["what"], told["state"]) == ("latency", "absent")
     assert ("no such module" if ours else "HOST=vm") in told["because"]
 

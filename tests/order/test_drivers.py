@@ -61,7 +61,7 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
     assert record.cage["driver"]["name"] == driver
     assert record.cage["read_back"].items() >= record.cage["expected"].items()
     assert record.cage["expected"]["io.max.rbps"] == "20000000"
-    assert "limited" not in record.cage
+    assert "driver_cgroup" not in record.cage
     assert record.response["start_seconds"] is not None
     assert record.response["start_seconds"] > 0
 
@@ -92,7 +92,7 @@ def test_what_ran_before_is_left_running(
 def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machine) -> None:
     record = carry_out(machine, by("docker-flags"))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage["limited"].endswith(f"{UNIT}/docker-0123abcd.scope")
+    assert record.cage["driver_cgroup"].endswith(f"{UNIT}/docker-0123abcd.scope")
     assert record.cage["read_back"].items() >= record.cage["expected"].items()
     assert record.cage["expected"] == {
         "memory.max": str(8 * 1024**2), "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
@@ -112,7 +112,7 @@ def test_a_limit_that_docker_loses_without_a_word_is_caught(
     assert record.error is not None
     assert f"{driver} lost them: " in record.error
     assert named in record.error
-    assert record.missed_requirements[0]["mend"] == "use --driver docker: limits on our own slice"
+    assert record.missed_requirements[0]["hint"] == "use --driver docker: limits on our own slice"
     assert "workload go" not in machine.told(), "it was let go although its cage was open"
 
 
@@ -217,7 +217,7 @@ def test_an_engine_that_cannot_serve_is_refused(
     record = carry_out(machine, by(driver))
     assert record.outcome == "requirement_missed"
     assert why in (record.error or "")
-    assert record.missed_requirements[0]["mend"]
+    assert record.missed_requirements[0]["hint"]
     assert not [line for line in machine.told() if line.startswith("container")]
 
 
@@ -233,7 +233,7 @@ def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch:
     monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "podman" else found(name, **more))
     record = carry_out(machine, by("podman"))
     assert record.error == "podman is not installed on this host"
-    assert record.missed_requirements[0]["mend"] == "apt-get install podman"
+    assert record.missed_requirements[0]["hint"] == "apt-get install podman"
 
 
 def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:
@@ -271,13 +271,13 @@ def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
     assert (record.outcome, record.error) == ("ok", None)
     disk = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
     assert stream.asked == [disk, {}], "held before the start, let go of afterwards"
-    assert record.cage["outside"] == {"by": "qemu", "read_back": disk}
+    assert record.cage["external"] == {"by": "qemu", "read_back": disk}
     assert record.cage["expected"] == {"memory.max": str(8 * 1024**2), "memory.swap.max": "0"}
     assert record.cage["requested"] == dict(CAGE.properties)
 
 
 @pytest.mark.parametrize(("answer", "why"), [
-    ({"error": "this machine is no guest of ours", "mend": "use HOST=vm"}, "this machine is no guest of ours"),
+    ({"error": "this machine is no guest of ours", "hint": "use HOST=vm"}, "this machine is no guest of ours"),
     ({"read_back": {"IOReadBandwidthMax": 7}}, "qemu holds IOReadBandwidthMax at 7"),
 ])  # fmt: skip
 def test_what_nobody_outside_holds_is_missed(machine: Machine, answer: dict[str, Any], why: str) -> None:

@@ -83,7 +83,7 @@ def test_from_hosts_that_do_not_answer_to_one_report_over_all(
     assert any(line.startswith("left out: silent: ") for line in said)
     assert any(line.startswith("8 trials to run on 2 hosts") for line in said)
     assert any("right: 4 trials have no answer (lost: " in line for line in said)
-    assert "  mend: pagecage run smoke --host rack --resume" in said
+    assert "  fix: pagecage run smoke --host rack --resume" in said
     folder = find_fleet(rack.top / "runs", "smoke@rack")
     assert folder is not None
     assert "Connection refused" in folder.document()["left_out"]["silent"]

@@ -173,26 +173,26 @@ def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
     trial, bench = make_trial(), make_bench(machine, io.BytesIO())
 
     def refuse() -> None:
-        raise HostError("the knob is stuck")
+        raise HostError("the setting is stuck")
 
-    monkeypatch.setattr(type(bench.knobs), "restore", lambda _: refuse())
+    monkeypatch.setattr(type(bench.settings), "restore", lambda _: refuse())
     run_trial(bench, trial, 1)
     record = only_record(machine)
     assert record.outcome == "ok"
-    assert "the knob is stuck" in (record.error or "")
+    assert "the setting is stuck" in (record.error or "")
     assert not list(machine.cgroups.glob("**/pagecage-*"))
 
 
-def test_a_knob_that_cannot_be_put_back_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_setting_that_cannot_be_restored_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     trial, bench = make_trial(cage=LIGHT), make_bench(machine, io.BytesIO())
-    real = settings.write_knob
+    real = settings.write_queue_setting
 
-    def refuse_the_old(disk: Disk, knob: str, value: str) -> None:
+    def refuse_the_old(disk: Disk, setting: str, value: str) -> None:
         if value == "256":
             raise HostError("the disk is gone")
-        real(disk, knob, value)
+        real(disk, setting, value)
 
-    monkeypatch.setattr(settings, "write_knob", refuse_the_old)
+    monkeypatch.setattr(settings, "write_queue_setting", refuse_the_old)
     run_trial(bench, trial, 1)
     record = only_record(machine)
     assert record.outcome == "ok"

@@ -53,7 +53,7 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
     assert list(read_records(machine.records))[-1].outcome == "ok"
 
 
-def test_a_trial_after_a_killed_one_finds_the_knobs_as_they_were(
+def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
     machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is put back is what was there before the first agent, not what the killed one had set."""
@@ -65,4 +65,4 @@ def test_a_trial_after_a_killed_one_finds_the_knobs_as_they_were(
     serve(kit, machine)
     trial = make_trial(cage=LIGHT, read_ahead_kb=None)
     run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
-    assert list(read_records(machine.records))[-1].device["knobs"]["read_ahead_kb"] == "256"
+    assert list(read_records(machine.records))[-1].device["queue_settings"]["read_ahead_kb"] == "256"

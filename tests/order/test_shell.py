@@ -123,6 +123,6 @@ def test_a_limit_that_is_not_in_force_gives_no_shell(machine: Machine, monkeypat
     terminal = Terminal(machine)
     assert terminal.end() == 3
     assert "the limits are not in force" in terminal.said.decode()
-    assert "mend: pagecage doctor" in terminal.said.decode()
+    assert "fix: pagecage doctor" in terminal.said.decode()
     assert machine.left() == []
     assert not any(line.startswith("scope") for line in machine.told())

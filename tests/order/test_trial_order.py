@@ -55,8 +55,8 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
     names = [phase["name"] for phase in record.phases]
     assert names == [
-        "requirements", "driver", "storage", "dataset", "knobs", "calibrate", "memory", "dirty", "cache", "slice",
-        "before", "collectors", "run", "stop", "totals", "cleanup",
+        "requirements", "driver", "storage", "dataset", "queue_settings", "calibrate", "memory", "dirty", "cache",
+        "slice", "before", "collectors", "run", "stop", "totals", "cleanup",
     ]  # fmt: skip
     starts = [phase["start_monotonic_seconds"] for phase in record.phases]
     assert starts == sorted(starts)
@@ -70,7 +70,7 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
     assert record.cage["requested"] == dict(CAGE.properties)
     assert record.cache["requested"] == "cold"
     assert record.cache["resident_bytes_before"] == 0
-    assert record.device["knobs"]["read_ahead_kb"] == "128"
+    assert record.device["queue_settings"]["read_ahead_kb"] == "128"
     assert record.device["maj_min"] == MAJ_MIN
     assert record.exit == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)

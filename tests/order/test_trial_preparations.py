@@ -150,7 +150,7 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     [missed] = record.missed_requirements
     assert missed == {
         "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
-        "mend": "",
+        "hint": "",
     }  # fmt: skip
     assert not any(line.startswith("set-property") for line in machine.told())
     assert machine.left() == []

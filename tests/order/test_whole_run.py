@@ -73,7 +73,7 @@ def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: AgentPacka
 
 
 def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machine: Machine, kit: AgentPackage) -> None:
-    """SIGKILL lets nobody clean up: slice, limits, knobs, tools and traces are there until the next agent sweeps."""
+    """SIGKILL leaves slice, limits, queue settings, tools and traces in place until the next agent sweeps."""
     whole = Whole(machine, kit, a_plan("never_ends.py", "good.py"))
     left: list[str] = []
 
@@ -86,7 +86,7 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machin
 
     assert whole.go(kill) == RunSummary(2, 0)
     assert any("pagecage-r1_0" in path for path in left)
-    assert any("knobs.json" in path for path in left)
+    assert any("queue-settings.json" in path for path in left)
     assert any("children" in path for path in left)
     assert machine.left() == []
     told = [(record.attempt, record.outcome) for record in whole.records()]

@@ -80,7 +80,7 @@ def test_a_container_in_our_slice_is_held_as_a_scope_is(records: dict[str, Recor
 
 def test_dockers_api_puts_its_limits_on_the_container(records: dict[str, Record]) -> None:
     record = records["docker-api_deep"]
-    assert "/docker-" in record.cage["limited"]
+    assert "/docker-" in record.cage["driver_cgroup"]
     assert record.cage["expected"]["io.max.riops"] == "500"
     assert record.cage["ancestors"][record.cage["slice"]]["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(rate(records["systemd-scope_deep"]), rel=WITHIN)
@@ -101,7 +101,7 @@ def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[s
 
 def test_qemu_holds_the_disk_from_outside(records: dict[str, Record]) -> None:
     record = records["qemu-throttle_deep"]
-    assert record.cage["outside"]["read_back"]["IOReadIOPSMax"] == 500
+    assert record.cage["external"]["read_back"]["IOReadIOPSMax"] == 500
     assert record.cage["read_back"]["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(500, rel=0.1)
 

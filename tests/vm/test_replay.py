@@ -125,7 +125,7 @@ def test_what_evades_the_cage_is_a_mistake_with_its_mend(tmp_path: Path, command
     status, _, said = single(tmp_path, b"", *command)
     assert status == 2, said
     assert says in " ".join(said.split())
-    assert "mend:" in said
+    assert "fix:" in said
     assert "Traceback" not in said
 
 

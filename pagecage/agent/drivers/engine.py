@@ -185,7 +185,7 @@ def podman_facts(info: Mapping[str, Any]) -> EngineFacts:
 
 
 def why_unfit(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
-    """Why it cannot hold a trial of this systemd (`user`: a user's own), and the mend; None where it can."""
+    """Why it cannot hold a trial of this systemd (`user`: a user's own), and the fix; None where it can."""
     name = facts.engine
     if facts.cgroup_version != 2:
         return f"{name} uses cgroup v1, where no limit of ours is known to it", "use HOST=vm"

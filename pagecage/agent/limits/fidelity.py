@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.limits.limit_meters import shares_all
-from pagecage.agent.system.block_device import Disk, read_knobs
+from pagecage.agent.system.block_device import Disk, read_queue_settings
 from pagecage.agent.system.kernel_text import parse_meminfo, read_text
 from pagecage.agent.system.settings import QueueSettingsJournal
 from pagecage.errors import HostError
@@ -30,9 +30,9 @@ SLOW = 1.5
 class Fidelity:
     """One of `io_size merged combined latency`. `state` is `exact`, `stricter` or `looser` than there, or `absent`."""
 
-    what: str
+    aspect: str
     state: str
-    because: str
+    reason: str
 
     def to_json(self) -> dict[str, str]:
         """Its entry in a record's cage."""
@@ -51,22 +51,22 @@ def count_as_provider(
     if accounting.io_size_bytes:
         found.append(_split_at(accounting.io_size_bytes // KIB, disk, journal))
     if accounting.merged:
-        found.append(merged(accounting.io_size_bytes, read_knobs(disk).get("read_ahead_kb")))
+        found.append(merged(accounting.io_size_bytes, read_queue_settings(disk).get("read_ahead_kb")))
     if accounting.combined:
         found.append(combined(why_not_shared))
     return found
 
 
 def _split_at(wanted_kb: int, disk: Disk, journal: QueueSettingsJournal) -> Fidelity:
-    knobs = read_knobs(disk)
-    largest = int(knobs.get("max_hw_sectors_kb") or wanted_kb)
+    settings = read_queue_settings(disk)
+    largest = int(settings.get("max_hw_sectors_kb") or wanted_kb)
     try:
         journal.set(disk, "max_sectors_kb", str(min(wanted_kb, largest)))
         why_not = f"the disk takes no more than {largest} KiB" if largest < wanted_kb else ""
     except HostError as error:
         why_not = error.message
-    now = read_knobs(disk).get("max_sectors_kb")
-    return io_size(wanted_kb, int(now) if now else None, knobs.get("max_sectors_kb"), why_not)
+    now = read_queue_settings(disk).get("max_sectors_kb")
+    return io_size(wanted_kb, int(now) if now else None, settings.get("max_sectors_kb"), why_not)
 
 
 def io_size(wanted_kb: int, now_kb: int | None, before_kb: str | None, why_not: str) -> Fidelity:

@@ -157,10 +157,10 @@ def _end(attempt: TrialRun, program: GatedProcess, watched: CommandObservation |
         signal_slice(attempt, "TERM" if is_served else "KILL")
     status = program.finish()
     attempt.exit = {
-        "status": status, "oom_kill": oom_kills(attempt), "said": program.said()[-_SAID_LINES:],
-        "is_programs_own": watched is not None and not is_served,
+        "status": status, "oom_kill": oom_kills(attempt), "stderr_tail": program.said()[-_SAID_LINES:],
+        "ended_by_itself": watched is not None and not is_served,
         "left_behind": [member.to_json() for member in (watched.left_behind if watched else [])],
-        "outside": [member.to_json() for member in (watched.outside if watched else [])],
+        "escaped": [member.to_json() for member in (watched.outside if watched else [])],
     }  # fmt: skip
 
 

@@ -45,9 +45,9 @@ def _require_program(attempt: TrialRun, command: CommandSpec) -> None:
     if find_program(program, command.directory):
         return
     is_guest = attempt.bench.request.host == "vm"
-    mend = "bring it along: --copy-program" if is_guest else "look whether its name is right and PATH has it"
+    hint = "bring it along: --copy-program" if is_guest else "look whether its name is right and PATH has it"
     where = "in the guest" if is_guest else "on this machine"
-    raise RequirementMissed([MissedRequirement(Requirement.WORKLOAD, f"there is no program {program!r} {where}", mend)])
+    raise RequirementMissed([MissedRequirement(Requirement.WORKLOAD, f"there is no program {program!r} {where}", hint)])
 
 
 def _require_free_port(command: CommandSpec) -> None:
@@ -55,8 +55,8 @@ def _require_free_port(command: CommandSpec) -> None:
     port = command.ready_port
     if port is not None and listens(port, ("self",)):
         reason = f"port {port} is in use already, so that nobody could tell when the program serves"
-        mend = "end what listens there (ss -ltnp), or take another"
-        raise RequirementMissed([MissedRequirement(Requirement.PORT, reason, mend)])
+        hint = "end what listens there (ss -ltnp), or take another"
+        raise RequirementMissed([MissedRequirement(Requirement.PORT, reason, hint)])
 
 
 def _disk(attempt: TrialRun, command: CommandSpec) -> Disk | None:
@@ -67,8 +67,8 @@ def _disk(attempt: TrialRun, command: CommandSpec) -> Disk | None:
     try:
         disk = common_disk(places, resolve_disk)
     except HostError as error:
-        mend = "name the files that it reads: --cold" if not attempt.datasets else "name files on ext4 or XFS"
-        raise RequirementMissed([MissedRequirement(Requirement.LOCAL_DISK, error.message, mend)]) from None
+        hint = "name the files that it reads: --cold" if not attempt.datasets else "name files on ext4 or XFS"
+        raise RequirementMissed([MissedRequirement(Requirement.LOCAL_DISK, error.message, hint)]) from None
     if isinstance(disk, MissedRequirement):
         raise RequirementMissed([disk])
     return disk

@@ -59,5 +59,5 @@ def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[st
         raise HostError("no controller answers, which sees the machine around this one", "run it on HOST=vm by itself")
     answer: dict[str, Any] = json.loads(piece)
     if "error" in answer:
-        raise HostError(answer["error"], answer.get("mend", ""))
+        raise HostError(answer["error"], answer.get("hint", ""))
     return answer

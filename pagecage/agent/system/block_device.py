@@ -1,4 +1,4 @@
-"""Which disk is behind a directory, and its knobs. Limits, counters and read-ahead all mean this one disk."""
+"""Which disk is behind a directory, and its queue settings. Limits, counters and read-ahead all mean this one disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED = {
     "nfs": "another machine", "nfs4": "another machine", "cifs": "another machine", "9p": "another machine",
     "virtiofs": "another machine", "fuse": "a user-space file system",
 }  # fmt: skip
-KNOBS = (
+QUEUE_SETTINGS = (
     "read_ahead_kb", "scheduler", "max_sectors_kb", "max_hw_sectors_kb", "nr_requests", "rotational", "optimal_io_size",
     "logical_block_size", "write_cache",
 )  # fmt: skip
@@ -133,11 +133,11 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
     return Disk(name, maj_min, f"/dev/{name}", mount.filesystem, mount.mount_point, stack)
 
 
-def read_knobs(disk: Disk, sys: Path = SYS) -> dict[str, str]:
+def read_queue_settings(disk: Disk, sys: Path = SYS) -> dict[str, str]:
     """The disk's queue settings under sysfs's own names; one that the kernel lacks has no key."""
     queue = sys / "block" / disk.name / "queue"
-    texts = {knob: read_text(queue / knob) for knob in KNOBS}
-    return {knob: text.strip() for knob, text in texts.items() if text is not None}
+    texts = {setting: read_text(queue / setting) for setting in QUEUE_SETTINGS}
+    return {setting: text.strip() for setting, text in texts.items() if text is not None}
 
 
 def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
@@ -146,9 +146,9 @@ def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
     return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
 
 
-def write_knob(disk: Disk, knob: str, value: str, sys: Path = SYS) -> None:
+def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -> None:
     """Set one queue setting and read it back. Raises HostError when the kernel refuses or stores something else."""
-    path = sys / "block" / disk.name / "queue" / knob
+    path = sys / "block" / disk.name / "queue" / setting
     try:
         path.write_text(value)
         stored = path.read_text().strip()

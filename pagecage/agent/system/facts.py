@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.agent.system import cgroupfs, procfs
-from pagecage.agent.system.block_device import Disk, read_knobs, resolve_disk
+from pagecage.agent.system.block_device import Disk, read_queue_settings, resolve_disk
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.agent.system.page_cache import cachestat_pages
 from pagecage.agent.system.systemd import Systemd, is_pid1, systemd_version
@@ -92,8 +92,8 @@ def _disk(data_dir: Path) -> dict[str, Any]:
 
 
 def describe_disk(disk: Disk) -> dict[str, Any]:
-    """The disk and its knobs, as records keep it."""
-    return {**asdict(disk), "stack": list(disk.stack), "knobs": read_knobs(disk)}
+    """The disk and its queue settings, as records keep it."""
+    return {**asdict(disk), "stack": list(disk.stack), "queue_settings": read_queue_settings(disk)}
 
 
 def _free_bytes(data_dir: Path) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.system.block_device import Disk, read_knobs, write_knob
+from pagecage.agent.system.block_device import Disk, read_queue_settings, write_queue_setting
 from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 
@@ -87,7 +87,7 @@ class DirtyLimits:
 
 
 def chosen(text: str | None) -> str | None:
-    """The value of a knob that shows its choices ("[none] mq-deadline" is none), or the text itself."""
+    """The value of a queue setting that shows its choices ("[none] mq-deadline" is none), or the text itself."""
     return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
 
 
@@ -95,34 +95,34 @@ class QueueSettingsJournal:
     """What to restore on which disk, kept in a file of the spool until it is restored."""
 
     def __init__(self, spool: Path) -> None:
-        self._path = spool / "knobs.json"
+        self._path = spool / "queue-settings.json"
 
-    def set(self, disk: Disk, knob: str, value: str) -> None:
+    def set(self, disk: Disk, setting: str, value: str) -> None:
         """Remember the present value, once, and set the new one. Raises HostError when the kernel refuses."""
-        present = chosen(read_knobs(disk).get(knob))
+        present = chosen(read_queue_settings(disk).get(setting))
         if present == value:
             return
         before = self._saved()
         if present is not None:
-            saved = {name: dict(knobs) for name, knobs in before.items()}
-            saved.setdefault(disk.name, {}).setdefault(knob, present)
+            saved = {name: dict(settings) for name, settings in before.items()}
+            saved.setdefault(disk.name, {}).setdefault(setting, present)
             self._path.write_text(json.dumps(saved))
         try:
-            write_knob(disk, knob, value)
+            write_queue_setting(disk, setting, value)
         except HostError:
-            if chosen(read_knobs(disk).get(knob)) == present:  # refused: there is nothing to put back
+            if chosen(read_queue_settings(disk).get(setting)) == present:  # refused: there is nothing to put back
                 self._path.write_text(json.dumps(before))
             raise
 
     def restore(self) -> list[str]:
         """Put back what can be, forget the rest and tell it: a disk that is gone must not stop every later start."""
         told = []
-        for name, knobs in self._saved().items():
-            for knob, value in knobs.items():
+        for name, settings in self._saved().items():
+            for setting, value in settings.items():
                 try:
-                    write_knob(Disk(name, "", f"/dev/{name}", "", ""), knob, value)
+                    write_queue_setting(Disk(name, "", f"/dev/{name}", "", ""), setting, value)
                 except HostError as error:
-                    told.append(f"{name}'s {knob} could not be put back to {value}: {error.message}")
+                    told.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
         self._path.unlink(missing_ok=True)
         return told
 

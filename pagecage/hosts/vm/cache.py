@@ -94,8 +94,8 @@ class GuestCache:
             try:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
-                mend = "set XDG_CACHE_HOME to a folder that can be written"
-                raise HostError(f"{path} cannot be made: {error.strerror}", mend) from None
+                hint = "set XDG_CACHE_HOME to a folder that can be written"
+                raise HostError(f"{path} cannot be made: {error.strerror}", hint) from None
 
 
 def keep_newest(directory: Path, count: int) -> list[Path]:
@@ -166,5 +166,5 @@ def in_use(pid: int | None, since_unix_seconds: float, *, kept: bool = False) ->
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
     if kept:
         return HostError(f"the guest is kept up, since {since}", "pagecage host down vm")
-    mend = f"wait for it, or end it in good order: kill -INT {pid or 'PID'}"
-    return HostError(f"the vm is in use by process {pid or '?'} since {since}", mend)
+    hint = f"wait for it, or end it in good order: kill -INT {pid or 'PID'}"
+    return HostError(f"the vm is in use by process {pid or '?'} since {since}", hint)

@@ -58,7 +58,7 @@ def ensure_data_disk(path: Path, data_bytes: int, progress: Progress) -> None:
 
 
 def drop_if_broken(path: Path, progress: Progress) -> None:
-    """Check the file system (e2fsck(8): status 0 or 1 is whole or mended); remove the disk if it cannot be mended."""
+    """Check the file system (e2fsck(8): status 0 or 1 is whole or repaired); remove the disk if it is beyond repair."""
     if not path.exists():
         return
     checked = run(["e2fsck", "-f", "-p", path], check=False)

@@ -77,7 +77,7 @@ def clock(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def release(_: dict[str, Any]) -> dict[str, Any]:
-    """Write out and unmount; what still has files open there keeps it mounted, and the journal mends that."""
+    """Write out and unmount; what still has files open there keeps it mounted, and the journal fixes that."""
     os.sync()
     return {"unmounted": LIBC.umount(DATA.encode()) == 0}
 

@@ -232,7 +232,7 @@ def shared_folder() -> str:
 
 
 def _bootstrap_failure(log: str) -> PagecageError:
-    """One sentence for a failed mmdebstrap: its first error, which the others follow from, and the usual mend."""
+    """One sentence for a failed mmdebstrap: its first error, which the others follow from, and the usual fix."""
     errors = [line for line in log.splitlines() if line.startswith("E:")] or log.splitlines()[-1:] or ["no output"]
     if "newuidmap" in log or "subuid" in log:
         return HostError("this user has no range of subordinate user ids", "make setup, or: usermod --add-subuids "

@@ -24,12 +24,12 @@ def wait_until_gone(process: Process[bytes]) -> int:
 
 
 def test_everything_at_once(machine: Machine) -> None:
-    """A slice with a process in it, its limits, a knob, a tool that records, traces."""
+    """A slice with a process in it, its limits, a queue setting, a tool that records, traces."""
     start_slice(SYSTEM, "pagecage-r1.1.slice", CAGE, NODE)
     workload = spawn(scope_command(SYSTEM, "pagecage-r1.1.slice", ["sleep", "60"]))
-    knob = machine.sys / "block/fakedisk/queue/read_ahead_kb"
-    knob.write_text("128")
-    (machine.spool / "knobs.json").write_text('{"fakedisk": {"read_ahead_kb": "256"}}')
+    setting = machine.sys / "block/fakedisk/queue/read_ahead_kb"
+    setting.write_text("128")
+    (machine.spool / "queue-settings.json").write_text('{"fakedisk": {"read_ahead_kb": "256"}}')
     tool = ToolProcesses(machine.spool).start(["sleep", "60"])
     (machine.spool / "trials/r1.1").mkdir(parents=True)
     wait_for_scope(machine)

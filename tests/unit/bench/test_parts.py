@@ -61,7 +61,7 @@ def test_an_unknown_part_is_answered_with_those_that_there_are(capsys: pytest.Ca
     assert main("auto", ["cpas"]) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("pagecage: there is no part 'cpas' of the benchmark\n  mend: did you mean \"caps\"?\n")
+    assert told.err.startswith("pagecage: there is no part 'cpas' of the benchmark\n  fix: did you mean \"caps\"?\n")
     assert list(listed()) == told.err.splitlines()[3:]
     assert all(part.name in told.err for part in PARTS)
 
@@ -79,7 +79,7 @@ def test_an_interruption_keeps_what_was_measured(tmp_path: Path, capsys: pytest.
 def test_a_failure_keeps_what_was_measured_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert measure((part("first", fail),), Session("auto"), Results(tmp_path / "bench.json")) == 3
     assert kept(tmp_path / "bench.json") == {"first": (1, False)}
-    assert "the host has gone\n  mend: bring it back" in capsys.readouterr().err
+    assert "the host has gone\n  fix: bring it back" in capsys.readouterr().err
 
 
 def test_a_part_that_is_measured_again_leaves_the_others(tmp_path: Path) -> None:

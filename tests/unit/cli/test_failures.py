@@ -33,17 +33,17 @@ def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("rnu smoke", "pagecage has no verb 'rnu'\n  mend: did you mean \"run\"?"),
-        ("cage shw", "pagecage cage has no verb 'shw'\n  mend: did you mean \"show\"?"),
-        ("run", "pagecage run lacks NAME\n  mend: pagecage run --help"),
-        ("replay", "pagecage replay lacks CAGE\n  mend: pagecage replay --help"),
-        ("sweep customer smoke", "pagecage sweep lacks --vary\n  mend: pagecage sweep --help"),
-        ("list x", "pagecage list has no use for 'x'\n  mend: pagecage list --help"),
-        ("run smoke --hots vm", "Unknown option: --hots\n  mend: did you mean --host?"),
-        ("run smoke --repeats 0", 'Invalid value "0" for --repeats: must be >= 1\n  mend: pagecage run --help'),
-        ("run x --fresh q", 'Invalid value "q" for --fresh\n  mend: choose from: "never", "run", "block", "trial"'),
-        ("run x --fresh bloc", 'Invalid value "bloc" for --fresh\n  mend: did you mean "block"?'),
-        ("run x --size", 'Command "run" parameter --size requires an argument\n  mend: pagecage run --help'),
+        ("rnu smoke", "pagecage has no verb 'rnu'\n  fix: did you mean \"run\"?"),
+        ("cage shw", "pagecage cage has no verb 'shw'\n  fix: did you mean \"show\"?"),
+        ("run", "pagecage run lacks NAME\n  fix: pagecage run --help"),
+        ("replay", "pagecage replay lacks CAGE\n  fix: pagecage replay --help"),
+        ("sweep customer smoke", "pagecage sweep lacks --vary\n  fix: pagecage sweep --help"),
+        ("list x", "pagecage list has no use for 'x'\n  fix: pagecage list --help"),
+        ("run smoke --hots vm", "Unknown option: --hots\n  fix: did you mean --host?"),
+        ("run smoke --repeats 0", 'Invalid value "0" for --repeats: must be >= 1\n  fix: pagecage run --help'),
+        ("run x --fresh q", 'Invalid value "q" for --fresh\n  fix: choose from: "never", "run", "block", "trial"'),
+        ("run x --fresh bloc", 'Invalid value "bloc" for --fresh\n  fix: did you mean "block"?'),
+        ("run x --size", 'Command "run" parameter --size requires an argument\n  fix: pagecage run --help'),
     ],
 )
 def test_a_mistake_in_the_words_is_told_as_any_other(
@@ -61,8 +61,8 @@ def test_whatever_stands_in_a_sentence_it_is_one_line(capsys: pytest.CaptureFixt
     out, said = capsys.readouterr()
     assert out == ""
     assert said in (
-        "pagecage: a\\nb \\x1b[2J\n  mend: ls\\tx\n",
-        "pagecage: no \\udcff :smile: [red]x[/]\n  mend: y\n",
+        "pagecage: a\\nb \\x1b[2J\n  fix: ls\\tx\n",
+        "pagecage: no \\udcff :smile: [red]x[/]\n  fix: y\n",
     )
 
 
@@ -81,7 +81,7 @@ def test_a_defect_is_told_as_one_and_its_traceback_kept(
     said = capsys.readouterr().err
     assert said.startswith("pagecage: a defect of pagecage itself, not of what you typed: KeyError: ")
     assert said.count("\n") == 2
-    assert f"  mend: report it with {failures.LOG}, which has the traceback (PAGECAGE_TRACEBACK=1 prints it)" in said
+    assert f"  fix: report it with {failures.LOG}, which has the traceback (PAGECAGE_TRACEBACK=1 prints it)" in said
     kept = failures.LOG.read_text()
     assert kept.startswith("Traceback")
     assert "in list_experiments" in kept
@@ -98,4 +98,4 @@ def test_the_traceback_of_a_defect_can_be_had_at_once(
     assert defect(monkeypatch) == 1
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
-    assert said.endswith("  mend: report it with the traceback above\n")
+    assert said.endswith("  fix: report it with the traceback above\n")

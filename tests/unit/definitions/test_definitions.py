@@ -1,4 +1,4 @@
-"""Experiment and cage files: what is right is resolved, what is wrong is named by file and key, with what mends it."""
+"""Experiment and cage files: what is right is resolved, what is wrong is named by file and key, with what fixes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a host from serving, each with its sentence and what mends it."""
+"""What keeps a host from serving, each with its sentence and what fixes it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_each_lack_of_a_host(changes: dict[str, Any], requirement: Requirement, 
     [missed] = check_host(facts(**changes))
     assert missed.requirement is requirement
     assert word in missed.reason
-    assert missed.mend
-    assert missed.to_json() == {"requirement": requirement.value, "reason": missed.reason, "mend": missed.mend}
+    assert missed.hint
+    assert missed.to_json() == {"requirement": requirement.value, "reason": missed.reason, "hint": missed.hint}
 
 
 def test_all_lacks_are_told_at_once() -> None:
@@ -55,9 +55,9 @@ def test_a_user_whose_io_is_not_delegated_is_told_about_delegation() -> None:
     [missed] = check_host(USER)
     assert missed.requirement is Requirement.IO_CONTROLLER
     assert missed.reason == "the io controller is not available to this user's systemd"
-    assert missed.mend.startswith("use HOST=vm, which needs no delegation, or ")
-    assert missed.mend.endswith(f": {delegation_command(1000)}")
-    assert missed.mend.endswith("sudo systemctl restart user@1000.service")
+    assert missed.hint.startswith("use HOST=vm, which needs no delegation, or ")
+    assert missed.hint.endswith(f": {delegation_command(1000)}")
+    assert missed.hint.endswith("sudo systemctl restart user@1000.service")
     assert check_host({**USER, "cgroup": FIT["cgroup"]}) == []
 
 
@@ -65,15 +65,15 @@ def test_a_user_without_a_systemd_of_his_own_is_told_that_alone() -> None:
     [missed] = check_host(NO_MANAGER)
     assert missed.requirement is Requirement.USER_MANAGER
     assert missed.reason == "this user's own systemd (user@1000.service) is not running"
-    assert missed.mend.startswith("use HOST=vm, which needs none, or start it: ")
-    assert missed.mend.endswith("sudo loginctl enable-linger 1000")
+    assert missed.hint.startswith("use HOST=vm, which needs none, or start it: ")
+    assert missed.hint.endswith("sudo loginctl enable-linger 1000")
     without_systemd = {**NO_MANAGER, "systemd": {**NO_MANAGER["systemd"], "pid1": False}}
     assert Requirement.USER_MANAGER not in [missed.requirement for missed in check_host(without_systemd)]
 
 
 def test_root_is_not_told_to_delegate() -> None:
     missed = check_host(facts(cgroup={"controllers": []}))
-    assert [each.mend for each in missed] == ["use HOST=vm, or boot with cgroup_enable=memory", "use HOST=vm"]
+    assert [each.hint for each in missed] == ["use HOST=vm, or boot with cgroup_enable=memory", "use HOST=vm"]
 
 
 def test_the_command_installs_what_provisioning_does() -> None:
@@ -97,8 +97,8 @@ def test_only_root_changes_the_read_ahead(uid: int, wanted: int, met: bool) -> N
     missed = check_trial(facts(uid=uid), trial(wanted))
     assert (missed == []) is met
     if not met:
-        assert missed[0].requirement is Requirement.KNOBS
-        assert "tee /sys/block/vdb/queue/read_ahead_kb" in missed[0].mend
+        assert missed[0].requirement is Requirement.QUEUE_SETTINGS
+        assert "tee /sys/block/vdb/queue/read_ahead_kb" in missed[0].hint
 
 
 @pytest.mark.parametrize(("limit", "met"), [(4095, False), (4096, True)])

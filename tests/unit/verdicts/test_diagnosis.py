@@ -242,7 +242,7 @@ def test_sequential_reading_that_memory_cannot_hold():
 
 def test_sequential_reading_by_small_windows_needs_iops_too():
     record, rows = stored("iops")
-    record = replace(record, device={**record.device, "knobs": {"read_ahead_kb": "16"}})
+    record = replace(record, device={**record.device, "queue_settings": {"read_ahead_kb": "16"}})
     assert told(record, rows).sequential_seconds == pytest.approx(134217728 / 16384 / 500)
 
 

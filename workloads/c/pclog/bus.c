@@ -56,9 +56,9 @@ static bool mend(uintptr_t place) {
 
 static void on_bus_error(int signal, siginfo_t *info, void *context) {
     int error = errno;
-    bool mended = info->si_code > 0 && mend((uintptr_t)info->si_addr);
+    bool repaired = info->si_code > 0 && mend((uintptr_t)info->si_addr);
     errno = error;
-    if (mended) {
+    if (repaired) {
         return;
     }
     if (before.sa_flags & SA_SIGINFO) {

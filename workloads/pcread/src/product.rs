@@ -113,8 +113,8 @@ mod tests {
         assert_eq!(spans.len(), 64);
         assert!(spans.iter().all(|span| span.end <= 1 << 18));
         assert_eq!(spans[0].start as u64, 192 * 33_757_333 % ((1 << 18) - 4096));
-        let mended = Product::new(Share { forgets_its_part: false, ..share });
-        assert!(mended.into_iter().all(|span| span.start >= 3 << 18 && span.end <= 1 << 20));
+        let repaired = Product::new(Share { forgets_its_part: false, ..share });
+        assert!(repaired.into_iter().all(|span| span.start >= 3 << 18 && span.end <= 1 << 20));
     }
 
     #[test]

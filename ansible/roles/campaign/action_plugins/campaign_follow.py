@@ -65,7 +65,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             fcntl.flock(to, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise AnsibleActionFail("another pagecage fetches from this host. Mend: wait for it") from None
+            raise AnsibleActionFail("another pagecage fetches from this host. Fix: wait for it") from None
         to.seek(0, os.SEEK_END)
 
     def _ask_patiently(self, offset: int) -> Answer:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says why this host must not be provisioned as it is asked: a line `+ SENTENCE. Mend: COMMAND` for each reason, nothing where
+# Says why this host must not be provisioned as it is asked: a line `+ SENTENCE. Fix: COMMAND` for each reason, nothing where
 # there is none (`+`, because sudo and login shells mix words of their own into what we say). Changes nothing, and needs neither Python nor anything that is not in every distribution.
 # Usage: survey.sh LABEL DATA_DIR DEVICE|none|"" USER...
 set -eu
@@ -10,7 +10,7 @@ shift 3
 PLACES=64 EDGE_BYTES=67108864
 
 refuse() { # sentence, mend
-    echo "+ $1. Mend: $2"
+    echo "+ $1. Fix: $2"
 }
 
 users_that_are_not_there() {

@@ -29,16 +29,16 @@ DISK = Disk("fakedisk", MAJ_MIN, NODE, "ext4", "/", ("fakedisk",))
 KIB = 1024
 
 
-def queue(machine: Machine, knob: str) -> Path:
-    return machine.sys / "block/fakedisk/queue" / knob
+def queue(machine: Machine, setting: str) -> Path:
+    return machine.sys / "block/fakedisk/queue" / setting
 
 
 def test_requests_are_split_where_the_provider_counts_another(machine: Machine) -> None:
     journal = QueueSettingsJournal(machine.spool)
     [told] = count_as_provider(IoAccounting(io_size_bytes=256 * KIB), DISK, journal)
     assert queue(machine, "max_sectors_kb").read_text().strip() == "256"
-    assert (told.what, told.state) == ("io_size", "exact")
-    assert "requests are split at 256 KiB (max_sectors_kb, which was 1280)" in told.because
+    assert (told.aspect, told.state) == ("io_size", "exact")
+    assert "requests are split at 256 KiB (max_sectors_kb, which was 1280)" in told.reason
     assert journal.restore() == []
     assert queue(machine, "max_sectors_kb").read_text().strip() == "1280"
 
@@ -47,7 +47,7 @@ def test_a_disk_that_takes_smaller_requests_counts_more(machine: Machine) -> Non
     queue(machine, "max_hw_sectors_kb").write_text("128\n")
     [told] = count_as_provider(IoAccounting(io_size_bytes=1024 * KIB), DISK, QueueSettingsJournal(machine.spool))
     assert told.state == "stricter"
-    assert "1024 KiB count 8 times here and once at the provider (the disk takes no more than 128 KiB)" in told.because
+    assert "1024 KiB count 8 times here and once at the provider (the disk takes no more than 128 KiB)" in told.reason
 
 
 def test_whoever_may_not_set_it_is_told_and_leaves_nothing_to_put_back(
@@ -56,12 +56,12 @@ def test_whoever_may_not_set_it_is_told_and_leaves_nothing_to_put_back(
     def refuse(*_: object) -> None:
         raise HostError("max_sectors_kb cannot be set to 256: Permission denied", "run as root, or leave it out")
 
-    monkeypatch.setattr(settings, "write_knob", refuse)
+    monkeypatch.setattr(settings, "write_queue_setting", refuse)
     journal = QueueSettingsJournal(machine.spool)
     [told] = count_as_provider(IoAccounting(io_size_bytes=256 * KIB), DISK, journal)
     assert told.state == "looser"
-    assert "1280 KiB count once here and 5 times at the provider" in told.because
-    assert "Permission denied" in told.because
+    assert "1280 KiB count once here and 5 times at the provider" in told.reason
+    assert "Permission denied" in told.reason
     assert journal.restore() == []
 
 
@@ -71,14 +71,14 @@ def test_a_disk_that_tells_no_size() -> None:
 
 def test_what_is_merged_there_and_not_here() -> None:
     assert merged(256 * KIB, "128").state == "stricter"
-    assert "windows of 128 KiB" in merged(256 * KIB, "128").because
+    assert "windows of 128 KiB" in merged(256 * KIB, "128").reason
     assert merged(256 * KIB, "256").state == "exact"
     assert merged(None, None).state == "stricter"
 
 
 def test_one_limit_for_both_directions_is_divided_between_them(machine: Machine) -> None:
     told = count_as_provider(IoAccounting(None, True, True), DISK, QueueSettingsJournal(machine.spool))
-    assert [(one.what, one.state) for one in told] == [("merged", "stricter"), ("combined", "exact")]
+    assert [(one.aspect, one.state) for one in told] == [("merged", "stricter"), ("combined", "exact")]
 
 
 def test_one_limit_that_cannot_be_divided_is_looser_here() -> None:
@@ -89,7 +89,7 @@ def test_one_limit_that_cannot_be_divided_is_looser_here() -> None:
     alone = why_not_shared(replace(both, properties={"IOReadIOPSMax": 500}), {"kernel": "6.12.0"})
     assert alone == "the cage does not limit both alike"
     assert combined(alone).state == "looser"
-    assert alone in combined(alone).because
+    assert alone in combined(alone).reason
 
 
 def test_nothing_known_is_nothing_told(machine: Machine) -> None:
@@ -99,7 +99,7 @@ def test_nothing_known_is_nothing_told(machine: Machine) -> None:
 def test_the_latency_of_a_disk_made_for_it() -> None:
     exact = latency(LatencyFloor(1000, 1000), 1000, 1240.0, "")
     assert exact.state == "exact"
-    assert exact.because == (
+    assert exact.reason == (
         "the disk made for it takes 1 ms for every I/O, of 1 ms a read and 1 ms a write; a direct read of one page "
         "takes 1.24 ms"
     )
@@ -110,7 +110,7 @@ def test_the_latency_of_a_disk_made_for_it() -> None:
 
 def test_a_latency_that_is_missing_says_why() -> None:
     told = latency(LatencyFloor(1000, None), None, 90.0, "it is so")
-    assert (told.state, told.because) == (
+    assert (told.state, told.reason) == (
         "absent", "io.max adds no time to an I/O; 1 ms a read are missing here: it is so",
     )  # fmt: skip
 

@@ -47,7 +47,7 @@ def test_a_failure_is_its_own_with_status_and_last_words(machine: Machine) -> No
     assert (record.outcome, record.phase) == ("failed", "run")
     assert record.error == "it ended with status 3: line 3"
     assert record.exit["status"] == 3
-    assert record.exit["said"] == ["line 1", "line 2", "line 3"]
+    assert record.exit["stderr_tail"] == ["line 1", "line 2", "line 3"]
     assert record.is_programs_own_failure
     assert record.is_final
 
@@ -106,7 +106,7 @@ def test_a_line_of_its_output_tells_that_it_serves(machine: Machine, stream: str
     assert "wall_seconds" not in record.response
     assert time.monotonic() - began < 15
     assert record.exit["status"] == -15
-    assert not record.exit["is_programs_own"]
+    assert not record.exit["ended_by_itself"]
     assert machine.left() == []
 
 
@@ -188,8 +188,8 @@ def test_one_that_leaves_the_cage_is_seen_and_ended(machine: Machine) -> None:
     assert time.monotonic() - began < 15
     assert record.outcome == "failed"
     assert f"left the cage for {elsewhere}" in (record.error or "")
-    assert record.exit["outside"][0]["name"] == "sleep"
-    escaped = record.exit["outside"][0]["pid"]
+    assert record.exit["escaped"][0]["name"] == "sleep"
+    escaped = record.exit["escaped"][0]["pid"]
     while identify(escaped) is not None and time.monotonic() - began < 15:
         time.sleep(0.01)  # it was sent SIGKILL, and whoever adopts orphans here may be slow to reap it
     assert identify(escaped) is None
@@ -221,4 +221,4 @@ def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> N
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements
     assert "no program 'no-such-program'" in missed["reason"]
-    assert missed["mend"]
+    assert missed["hint"]

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pagecage.agent.system.block_device import Disk, Mount, parse_mountinfo, read_knobs, resolve_disk, write_knob
+from pagecage.agent.system.block_device import (
+    Disk,
+    Mount,
+    parse_mountinfo,
+    read_queue_settings,
+    resolve_disk,
+    write_queue_setting,
+)
 from pagecage.errors import HostError
 from tests.fake_host.trees import btrfs, disk, mountinfo, partition
 
@@ -168,28 +175,28 @@ def test_this_machines_mounts_can_be_read() -> None:
     assert any(m.mount_point == "/proc" and m.filesystem == "proc" for m in mounts)
 
 
-def test_knobs_are_read_and_those_that_are_missing_left_out(sys: Path) -> None:
+def test_queue_settings_are_read_and_missing_ones_left_out(sys: Path) -> None:
     queue = disk(sys, "vdb", "254:16") / "queue"
     (queue / "write_cache").unlink()
-    knobs = read_knobs(resolve(sys, "254:16"), sys)
-    assert knobs["read_ahead_kb"] == "256"
-    assert knobs["scheduler"] == "[none] mq-deadline"
-    assert "write_cache" not in knobs
+    settings = read_queue_settings(resolve(sys, "254:16"), sys)
+    assert settings["read_ahead_kb"] == "256"
+    assert settings["scheduler"] == "[none] mq-deadline"
+    assert "write_cache" not in settings
 
 
-def test_a_knob_is_written_and_read_back(sys: Path) -> None:
+def test_a_queue_setting_is_written_and_read_back(sys: Path) -> None:
     disk(sys, "vdb", "254:16")
     found = resolve(sys, "254:16")
-    write_knob(found, "read_ahead_kb", "128", sys)
-    assert read_knobs(found, sys)["read_ahead_kb"] == "128"
+    write_queue_setting(found, "read_ahead_kb", "128", sys)
+    assert read_queue_settings(found, sys)["read_ahead_kb"] == "128"
 
 
-def test_a_knob_that_is_refused(sys: Path) -> None:
+def test_a_queue_setting_that_is_refused(sys: Path) -> None:
     disk(sys, "vdb", "254:16")
     (sys / "block/vdb/queue/nomerges").mkdir()
     found = resolve(sys, "254:16")
     with pytest.raises(HostError, match="cannot be set to 1: Is a directory"):
-        write_knob(found, "nomerges", "1", sys)
+        write_queue_setting(found, "nomerges", "1", sys)
 
 
 def test_a_kernel_that_stores_something_else_is_not_believed(sys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,5 +205,5 @@ def test_a_kernel_that_stores_something_else_is_not_believed(sys: Path, monkeypa
     found = resolve(sys, "254:16")
     monkeypatch.setattr(Path, "write_text", lambda *_: 0)
     with pytest.raises(HostError, match="was set to 130 but reads 256"):
-        write_knob(found, "read_ahead_kb", "130", sys)
-    write_knob(found, "scheduler", "none", sys)
+        write_queue_setting(found, "read_ahead_kb", "130", sys)
+    write_queue_setting(found, "scheduler", "none", sys)

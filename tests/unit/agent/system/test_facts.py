@@ -20,7 +20,7 @@ def test_a_fit_machine(machine: Machine) -> None:
     assert check_host(found) == []
     assert found["systemd"] == {"pid1": True, "version": 257, "user": False, "user_manager": None}
     assert found["cgroup"]["controllers"] == ["cpuset", "cpu", "io", "memory", "pids"]
-    assert (found["disk"]["name"], found["disk"]["knobs"]["read_ahead_kb"]) == ("fakedisk", "256")
+    assert (found["disk"]["name"], found["disk"]["queue_settings"]["read_ahead_kb"]) == ("fakedisk", "256")
     assert found["uid"] == os.getuid()
     assert {"iostat", "sar", "vmtouch", "fio"} <= {name for name, version in found["tools"].items() if version}
     json.dumps(found)

@@ -48,10 +48,10 @@ def test_it_is_written_down_before_it_is_set(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(settings, "write_knob", killed)
+    monkeypatch.setattr(settings, "write_queue_setting", killed)
     with pytest.raises(KeyboardInterrupt):
         journal.set(DISK, "read_ahead_kb", "128")
-    assert json.loads((machine.spool / "knobs.json").read_text()) == {"fakedisk": {"read_ahead_kb": "256"}}
+    assert json.loads((machine.spool / "queue-settings.json").read_text()) == {"fakedisk": {"read_ahead_kb": "256"}}
 
 
 def test_another_journal_puts_back_what_a_killed_one_left(machine: Machine, journal: QueueSettingsJournal) -> None:
@@ -62,7 +62,7 @@ def test_another_journal_puts_back_what_a_killed_one_left(machine: Machine, jour
 
 def test_a_disk_that_is_gone_is_told_and_forgotten(machine: Machine, journal: QueueSettingsJournal) -> None:
     saved = {"sdz": {"read_ahead_kb": "128"}, "fakedisk": {"read_ahead_kb": "512"}}
-    (machine.spool / "knobs.json").write_text(json.dumps(saved))
+    (machine.spool / "queue-settings.json").write_text(json.dumps(saved))
     [told] = journal.restore()
     assert told.startswith("sdz's read_ahead_kb could not be put back to 128")
     assert machine.read_ahead_kb() == "512"
@@ -71,7 +71,7 @@ def test_a_disk_that_is_gone_is_told_and_forgotten(machine: Machine, journal: Qu
 
 @pytest.mark.parametrize("text", ["", "{", "\x00"])
 def test_a_journal_that_was_cut_off_is_none(machine: Machine, journal: QueueSettingsJournal, text: str) -> None:
-    (machine.spool / "knobs.json").write_text(text)
+    (machine.spool / "queue-settings.json").write_text(text)
     assert journal.restore() == []
 
 
@@ -83,7 +83,7 @@ def test_a_choice_is_its_bracketed_word(machine: Machine, journal: QueueSettings
     assert (machine.sys / "block/fakedisk/queue/scheduler").read_text() == "none"
 
 
-def test_a_knob_that_cannot_be_set_is_an_error(journal: QueueSettingsJournal) -> None:
+def test_a_queue_setting_that_cannot_be_set_is_an_error(journal: QueueSettingsJournal) -> None:
     with pytest.raises(HostError, match="cannot be set to 1"):
         journal.set(Disk("sdz", "8:0", "/dev/sdz", "ext4", "/"), "read_ahead_kb", "1")
 

@@ -9,17 +9,17 @@ import pytest
 from rich.console import Console
 
 from analysis.data.load import load_run
-from analysis.summaries.diagnoses import carried, told_by_treatment
+from analysis.summaries.diagnoses import fidelity, told_by_treatment
 from analysis.views import evidence_tables
 from analysis.views.notebook import Results
 from analysis.views.run import show
 from tests.fixtures.runs import build_run
 
-EXACT = {"what": "io_size", "state": "exact", "because": "requests are split at 256 KiB"}
+EXACT = {"aspect": "io_size", "state": "exact", "reason": "requests are split at 256 KiB"}
 
 
 def in_a_cloud(record: dict[str, Any]) -> None:
-    record["cage"] = {**record["cage"], "carried": [EXACT]}
+    record["cage"] = {**record["cage"], "fidelity": [EXACT]}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_every_caged_treatment_has_its_sentence_and_no_other(folder):
 
 
 def test_what_was_carried_is_told_once(folder):
-    assert carried(load_run(folder)) == ["io size exact: requests are split at 256 KiB"]
+    assert fidelity(load_run(folder)) == ["io size exact: requests are split at 256 KiB"]
 
 
 def test_terminal_and_report_have_both(folder):

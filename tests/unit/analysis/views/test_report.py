@@ -182,7 +182,7 @@ def test_what_a_cell_refuses_keeps_its_mend_and_its_status(folder, tmp_path, cap
     refusal = 'from pagecage.errors import PagecageError\nraise PagecageError("a", "b", 3)'
     render.SOURCE.write_text(f"# %%\n{refusal}\n")
     assert main(["render", str(folder)]) == 3
-    assert capsys.readouterr().err == "a\n  mend: b\n"
+    assert capsys.readouterr().err == "a\n  fix: b\n"
     assert not (folder / "report.failed.ipynb").exists()
 
 
