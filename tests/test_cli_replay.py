@@ -138,14 +138,14 @@ MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
     ("record", "status", "hint"),
     [
         (failed(0, left_behind=[MEMBER]), 2, "--ready-port"),
-        (failed(0, outside=[MEMBER]), 2, "pagecage shell"),
+        (failed(0, escaped=[MEMBER]), 2, "pagecage shell"),
         (make_record(outcome="requirement_missed", missed_requirements=[
             {"requirement": "port", "reason": "port 80 is in use", "hint": "take another"}]), 2, "take another"),
         (make_record(outcome="requirement_missed", missed_requirements=[
             {"requirement": "cpu_controller", "reason": "no cpu", "hint": "delegate"}]), 3, "delegate"),
     ],
 )  # fmt: skip
-def test_what_the_user_or_the_host_can_mend_is_told(record: object, status: int, hint: str) -> None:
+def test_what_the_user_or_the_host_can_fix_is_reported(record: object, status: int, hint: str) -> None:
     with pytest.raises(PagecageError) as caught:
         code(record)
     assert caught.value.exit_code == status

@@ -157,7 +157,7 @@ def test_a_records_keys_are_the_same_in_code_schema_and_document() -> None:
 
 def test_outcomes_and_phases_are_the_same_in_code_schema_and_document() -> None:
     schema = json.loads(PATH.read_text())
-    phases = [*(name for name, _ in PHASES), "cleanup"]
+    phases = [*PHASES, "cleanup"]
     assert schema["properties"]["outcome"]["enum"] == list(OUTCOMES)
     assert schema["properties"]["phase"]["enum"] == [*phases[:-1], "record"]
     assert schema["$defs"]["phase"]["properties"]["name"]["enum"] == phases

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.programs import handshake
-from pagecage.agent.programs.handshake import HandshakeProcess
+from pagecage.agent.programs import handshake_process
+from pagecage.agent.programs.handshake_process import HandshakeProcess
 from tests.fake_host.machine import WORKLOADS
 
 
@@ -127,7 +127,7 @@ def test_a_silent_one_has_no_complaint() -> None:
 
 
 def test_one_that_does_not_exit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake, "_GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(handshake_process, "_GRACE_SECONDS", 0.3)
     with talk("never_exits.py") as conversation:
         conversation.wait_for("ready", deadline=soon())
         conversation.go()

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import io
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.agent.programs.workload_run import fill, judge_end
+from pagecage.agent.programs.arguments import fill
+from pagecage.agent.programs.workload import judge_end
 from pagecage.agent.session import run_trial
+from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import Cage
 from pagecage.model.record import OUTCOMES, read_records
 from pagecage.model.trial import Workload
 from tests.fake_host.machine import LIGHT, Machine, make_bench, make_trial
 
 
-def judged(
-    status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, kind: str = "handshake", **end: Any
-) -> tuple[str, str | None]:
-    """judge_end of an attempt that ended so."""
-    conversation = SimpleNamespace(end=end, complaint=lambda: "the last line")
-    attempt: Any = SimpleNamespace(
-        exit={"status": status, "oom_kill": oom_kill}, timed_out=timed_out, conversation=conversation,
-        trial=make_trial(workload=Workload("x", (), kind)),
-    )  # fmt: skip
-    return judge_end(attempt)
+def judged(status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, **end: Any) -> tuple[str, str | None]:
+    """judge_end of a workload that ended so."""
+    evidence = {"status": status, "oom_kill": oom_kill}
+    measured = Measured((), None, {}, end, evidence, "the last line", is_timed_out=timed_out)
+    ending = judge_end(measured, 5.0)
+    return ending.outcome, ending.error
 
 
 @pytest.mark.parametrize(
@@ -67,12 +64,12 @@ def test_what_a_wrong_answer_lacks_is_told(response: Any, told: str) -> None:
 
 @given(
     status=st.integers(-64, 255), oom_kill=st.none() | st.integers(0, 3), timed_out=st.booleans(),
-    kind=st.sampled_from(["handshake", "fio"]), checksum_ok=st.none() | st.booleans(),
+    checksum_ok=st.none() | st.booleans(),
 )  # fmt: skip
 def test_every_end_has_one_meaning(
-    status: int, oom_kill: int | None, timed_out: bool, kind: str, checksum_ok: bool | None
+    status: int, oom_kill: int | None, timed_out: bool, checksum_ok: bool | None
 ) -> None:
-    outcome, error = judged(status, oom_kill, timed_out, kind, checksum_ok=checksum_ok)
+    outcome, error = judged(status, oom_kill, timed_out, checksum_ok=checksum_ok)
     assert outcome in OUTCOMES
     assert (error is None) == (outcome in ("ok", "oom_killed"))
     assert (outcome == "oom_killed") == bool(oom_kill)
