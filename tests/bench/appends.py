@@ -1,8 +1,9 @@
-"""The append log against write(2) with O_APPEND and against batches; alone by `python -m tests.bench.appends [DIR]`.
+"""The append log against write(2) with O_APPEND and against batches.
 
-Here, on the machine itself, its aims hold: the log needs no cage and no guest. In an emulated guest the same ratios are
-printed without an aim. Both sides of a pair append the same records to files of the same directory, one after the other
-and first by turns; a run whose file does not hold every record fails, and the benchmark with it.
+Also runs alone, as `python -m tests.bench.appends [DIR]`. The aims hold on this machine: the log
+needs neither cage nor guest. In an emulated guest the same ratios are printed without an aim. Both
+sides of a pair append the same records to files of one directory, and take turns in going first. If
+a file does not contain every record, the benchmark fails.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tests.bench.say import say
 from tests.bench.show import show
 
 PAIRS = 21
-RECORDS_A_SECOND = 40_000  # of open load: a third of what write(2) carries on two CPUs and more
-LOG = ("pclog", "--prefault-bytes", "16M")  # with its helper, which makes pages ready ahead of the writers
-FAR_AHEAD = ("pclog", "--prefault-bytes", "64M")  # the same for a log that grows by a gigabyte a second
+RECORDS_A_SECOND = 40_000  # of open load: a third of what write(2) achieves with two CPUs or more
+LOG = ("pclog", "--prefault-bytes", "16M")  # with its helper, which populates pages ahead of the writers
+FAR_AHEAD = ("pclog", "--prefault-bytes", "64M")  # the same for a log that grows by a gigabyte per second
 BARE = ("pclog",)
 FRAMED = ("pclog", "--framing", "framed")
 Pcappend = Callable[..., Mapping[str, float]]
@@ -31,7 +32,7 @@ Pcappend = Callable[..., Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Match:
-    """Two ways to append the same, what of them is compared, and the aim; None where there is none."""
+    """Two ways to append the same, the compared figure, and the aim (None for none)."""
 
     name: str
     ours: tuple[str, ...]
@@ -62,7 +63,7 @@ MATCHES = (
 
 
 def natively(parent: Path) -> Iterator[Figure]:
-    """Every ratio on this machine, its file below a directory of a disk."""
+    """Measure every ratio on this machine, with files below a directory of a disk."""
     parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=parent) as folder:
         program = str(TOP / "build/host/bin/pcappend")
@@ -75,7 +76,7 @@ def natively(parent: Path) -> Iterator[Figure]:
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
-    """The same ratios on the host, without an aim."""
+    """Measure the same ratios on the host, without an aim."""
     folder = bed.dataset.rpartition("/")[0]
 
     def pcappend(*words: str) -> Mapping[str, float]:
@@ -90,7 +91,9 @@ def _response(lines: str) -> Mapping[str, float]:
 
 
 def play(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
-    """One ratio: how many times longer theirs takes. Whoever comes first has the disk quieter, so they take turns."""
+    """Return one ratio: the factor by which the other side is slower. The sides alternate in going
+    first, because the first finds a quieter disk.
+    """
     say(f"{match.name}: {PAIRS} times each")
     ours, theirs = [], []
     for number in range(PAIRS):
