@@ -1,4 +1,4 @@
-"""The tests in Rust: of every library, and of every program as it is started."""
+"""The Rust tests of every library and program."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.cargo import cargo
 from tests.tree import ROOT, files
 
 FEW_CASES = {"PROPTEST_CASES": "32"}
-"""How often a property is tried; proptest's own number is 256."""
+"""The number of examples per property; proptest's own default is 256."""
 SOURCES = tuple(files(ROOT / "workloads", ".rs"))
 
 
 def ran(*words: str, **environment: str) -> int:
-    """Run tests; how many there were. Fails with what cargo says where one fails."""
+    """Run tests; return their number. Fails with cargo's output if one fails."""
     path = f"{os.environ['PATH']}:{Path.home() / '.cargo/bin'}"
     argv = [*cargo("test"), *words]
     done = run(argv, check=False, timeout_seconds=880, cwd=ROOT, env={**environment, "PATH": path})
@@ -28,12 +28,14 @@ def ran(*words: str, **environment: str) -> int:
 
 
 def written() -> int:
-    """How many tests there are to run."""
+    """Return the number of tests to run."""
     return sum(len(re.findall(r"^ *#\[test\]$", path.read_text(), re.MULTILINE)) for path in SOURCES)
 
 
 def test_libraries_and_programs() -> None:
-    """`main.rs` and examples in comments are left out: they hold no test, and linking them takes half a minute."""
+    """`main.rs` and examples in comments are left out: they have no tests, and linking them takes
+    half a minute.
+    """
     assert ran("--lib", "--test", "*", **FEW_CASES) == written()
 
 

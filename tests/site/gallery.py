@@ -1,6 +1,7 @@
-"""`python -m tests.site.gallery RUNS`: pictures of a site made of a folder's runs, for docs/gallery and README.
+"""Pictures of a site made from a folder of runs, for docs/gallery and README.
 
-Taken in chromium at one width, light, of the first page and of a part of two reports.
+`python -m tests.site.gallery RUNS` takes them in chromium at one width, in the light theme: the
+first page, and a part of two reports.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from tests.tree import ROOT
 GALLERY = ROOT / "docs/gallery"
 WIDTH = 1280
 REPORTS = {"async-hazard": "How late, how often", "constrained-random": "The table"}
-"""Of which experiments a report is shown, and from which heading on."""
+"""The experiments whose reports are shown, with the first heading shown."""
 
 
 def main(runs: Path, out: Path = GALLERY) -> list[Path]:
-    """Make the site, take the pictures, and give their paths."""
+    """Make the site, take the pictures, and return their paths."""
     with tempfile.TemporaryDirectory() as scratch:
         site = publish(ROOT, runs, [], Path(scratch) / "site").parent
         with opened() as page:
@@ -33,7 +34,7 @@ def main(runs: Path, out: Path = GALLERY) -> list[Path]:
 
 
 def reports(page: Page, runs: Path, out: Path) -> list[Path]:
-    """Pictures of the reports that stand in the newest runs."""
+    """Take pictures of the reports of the newest runs."""
     return [
         taken(page, runs / f"latest-{name}" / "report.html", out / f"{name}-report.png", 1150, heading)
         for name, heading in REPORTS.items()
@@ -42,7 +43,7 @@ def reports(page: Page, runs: Path, out: Path) -> list[Path]:
 
 @contextmanager
 def opened() -> Iterator[Page]:
-    """A page in chromium."""
+    """Yield a page in chromium."""
     program = shutil.which("chromium")
     assert program, "there is no chromium here: make build/.stamp-browser installs it"
     with sync_playwright() as playwright:
@@ -52,7 +53,7 @@ def opened() -> Iterator[Page]:
 
 
 def taken(page: Page, source: Path, target: Path, height: int, heading: str = "") -> Path:
-    """Picture so many pixels of a page, from a heading on or from its top."""
+    """Take a picture of this many pixels of a page, from a heading on or from its top."""
     page.goto(source.resolve().as_uri(), wait_until="networkidle")
     top = page.locator("h2", has_text=heading).first.bounding_box() if heading else None
     clip = {"x": 0, "y": max(0, top["y"] - 20) if top else 0, "width": WIDTH, "height": height}

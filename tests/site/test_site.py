@@ -1,4 +1,6 @@
-"""The site in a real browser: whole, silent, offline, in both looks, on a narrow screen, and never half made."""
+"""The site in a real browser: complete, without errors, offline, in both themes, on a narrow
+screen, never half made.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ PAGES = ("index.html", "scorecard.html", "answers.html", "docs/METHODOLOGY.html"
 
 @dataclass
 class Heard:
-    """What a browser complained of, or asked for, while it showed pages."""
+    """The errors and requests of a browser while it showed pages."""
 
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -135,7 +137,9 @@ def test_words_stand_out_in_both_looks(site: Path, browser: Browser, heard: Hear
 
 
 def contrast(one: list[float], other: list[float]) -> float:
-    """WCAG 2.2, relative luminance: 7 is its strictest demand on text."""
+    """Return the contrast by WCAG 2.2, relative luminance; its strictest requirement for text is
+    7.
+    """
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 

@@ -1,4 +1,6 @@
-"""Burst credits as the agent plays them, against QEMU's drive throttling with the same bucket: drain, rest, drain."""
+"""Burst credits enforced by the agent, compared with QEMU's drive throttling with the same
+bucket.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,9 @@ Series = list[Mapping[str, Any]]
 
 
 class Throttling(QmpClient):
-    """QEMU's monitor, but the data disk is plugged in behind a throttle node."""
+    """QEMU's monitor, with the data disk plugged in behind a throttle node."""
 
-    def __init__(self, monitor: QmpClient) -> None:  # the connection is the other's
+    def __init__(self, monitor: QmpClient) -> None:  # the connection belongs to the other
         self._monitor = monitor
 
     def execute(self, command: str, **arguments: Any) -> Any:
@@ -60,7 +62,7 @@ def trial(name: str, cage: Cage) -> Trial:
 
 
 def carried_out(folder: Path, name: str, cage: Cage) -> tuple[Record, Series]:
-    """One trial in the guest: its record and its series."""
+    """Run one trial in the guest; return its record and its series."""
     one = trial(name, cage)
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     plan = Plan(f"{name}-burst-vm", (one,), {"fresh": "never", "experiment": "burst", "harness": harness})
@@ -77,7 +79,7 @@ def reads(series: Series) -> list[tuple[float, int]]:
 
 
 def bursts(series: Series) -> list[list[tuple[float, int]]]:
-    """The two stretches of reading, each from its first read on: seconds and reads since."""
+    """Return the two stretches of reading, each from its first read on: seconds and reads since."""
     found: list[list[tuple[float, int]]] = []
     previous, last_moved = reads(series)[0], float("-inf")
     for t, count in reads(series):
@@ -97,21 +99,25 @@ def at(curve: list[tuple[float, int]], seconds: float) -> int:
 
 
 def drained_after(curve: list[tuple[float, int]]) -> float:
-    """When the reads of the second that follows are fewer than half way between base and burst."""
+    """Return when the reads of the following second first are less than half way between base
+    and burst.
+    """
     return next(t for t, count in curve if at(curve, t + 1) - count < (BASE + BURST) / 2)
 
 
 def credits_left(series: Series) -> list[tuple[float, float]]:
-    """At each moment the credits that the pure model has left after these reads, and the reads a second around it.
+    """Return for each moment the credits of the pure model after these reads, and the surrounding
+    rate.
 
-    On a busy machine the reader falls behind the burst rate; the credits know that, and the moments do not.
+    On a busy machine the reader falls behind the burst rate, which affects the moments but not the
+    credits.
     """
     bucket, found = filled(BASE, BURST, CREDITS, "full"), []
     counts = reads(series)
     for place in range(1, len(counts) - 10):
         (before, was), (now, count), (later, then) = counts[place - 1], counts[place], counts[place + 10]
         bucket = bucket.after(count - was, now - before)
-        if counts[place + 1][1] > count:  # a second in whose middle it begins to read is no rate
+        if counts[place + 1][1] > count:  # a second in whose middle it begins to read is not a rate
             found.append((bucket.credits, (then - count) / (later - now)))
     return found
 
