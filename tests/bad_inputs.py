@@ -142,13 +142,15 @@ def complaint(done: Completed) -> str | None:
     """Return what is wrong with a refusal. It must be one sentence, optionally with a fix, and no
     traceback.
     """
-    told = [line for line in done.stderr.splitlines() if not line.startswith("host: ") and not line.endswith(" ...")]
+    reported = [
+        line for line in done.stderr.splitlines() if not line.startswith("host: ") and not line.endswith(" ...")
+    ]
     if done.status not in (2, 3):
         return f"it ended with {done.status}"
     if done.stdout:
         return "it printed data"
     if found := _PYTHONS.search(done.stderr):
         return f"it says {found[0]}"
-    if not told or not told[0].startswith("pagecage: ") or len(told) > 2:
-        return f"it says {len(told)} sentences"
-    return None if len(told) == 1 or told[1].startswith("  fix: ") else "its second line is not a fix"
+    if not reported or not reported[0].startswith("pagecage: ") or len(reported) > 2:
+        return f"it says {len(reported)} sentences"
+    return None if len(reported) == 1 or reported[1].startswith("  fix: ") else "its second line is not a fix"

@@ -54,14 +54,14 @@ def arguments(stage: str) -> set[str]:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_what_fetches_packages_is_told_of_certificates_and_the_image_is_not(recipe: Path) -> None:
-    told = set(re.findall(r"--build-arg (\w+)=/mnt/ca\.crt", (ROOT / "tools/build-images").read_text()))
-    wanted = {"pip install": {"PIP_CERT"}, "build-workloads": {"CARGO_HTTP_CAINFO"}, "make setup": told}
-    assert set.union(*wanted.values()) == told
+    reported = set(re.findall(r"--build-arg (\w+)=/mnt/ca\.crt", (ROOT / "tools/build-images").read_text()))
+    wanted = {"pip install": {"PIP_CERT"}, "build-workloads": {"CARGO_HTTP_CAINFO"}, "make setup": reported}
+    assert set.union(*wanted.values()) == reported
     *earlier, last = stages(recipe)
     for stage in earlier:
         steps = " ".join(re.findall(r"^RUN (?:.*\\\n)*.*", stage, re.MULTILINE))
         assert set().union(*(names for step, names in wanted.items() if step in steps)) <= arguments(stage)
-    assert not arguments(last) & told
+    assert not arguments(last) & reported
 
 
 def test_versions_are_where_they_are_looked_for() -> None:

@@ -180,9 +180,9 @@ def test_collectors_outcomes_are_as_documented() -> None:
 
 
 def test_a_trial_and_a_plan_are_as_documented() -> None:
-    told = FORMAT.split("A **trial**: `", 1)[1].split("`", 1)[0]
-    told = re.sub(r"\{[^}]*\}", "", told)
-    assert set(told.split()) == {field.name for field in fields(Trial)}
+    reported = FORMAT.split("A **trial**: `", 1)[1].split("`", 1)[0]
+    reported = re.sub(r"\{[^}]*\}", "", reported)
+    assert set(reported.split()) == {field.name for field in fields(Trial)}
     assert keys(list(table("plan.json"))) == set(plan_to_json(plan_of()))
 
 

@@ -15,7 +15,7 @@ def test_a_probes_keys_are_as_documented() -> None:
     rows = [line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")]
     documented = keys([first for first, _ in rows])
     assert documented == set(probe) | set(probe["summary"])
-    told = {first.strip(): rest for first, rest in rows}
+    reported = {first.strip(): rest for first, rest in rows}
     for key in ("asked", "engine", "file", "machine", "cgroup", "storage"):
-        assert all(re.search(rf"\b{name}\b", told[f"`{key}`"]) for name in probe[key]), key
-    assert all(re.search(rf"\b{name}\b", told["`phases`"]) for name in probe["phases"][0])
+        assert all(re.search(rf"\b{name}\b", reported[f"`{key}`"]) for name in probe[key]), key
+    assert all(re.search(rf"\b{name}\b", reported["`phases`"]) for name in probe["phases"][0])

@@ -33,9 +33,9 @@ def refused(argv: Sequence[str | Path], cwd: Path = ROOT) -> str:
 
 def check(argv: Sequence[str | Path]) -> None:
     """Fail with the linter's report and nothing else."""
-    said = refused(argv)
-    if said:
-        pytest.fail(said, pytrace=False)
+    printed = refused(argv)
+    if printed:
+        pytest.fail(printed, pytrace=False)
 
 
 def schema_pairs(root: Path) -> list[tuple[Path, list[Path]]]:
@@ -151,8 +151,8 @@ BREACHES = [
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.linter)
 def test_a_breach_is_seen(tmp_path: Path, breach: Breach) -> None:
     (tmp_path / breach.name).write_text(breach.text)
-    said = refused(breach.argv, cwd=tmp_path)
-    assert breach.name in said, said
+    printed = refused(breach.argv, cwd=tmp_path)
+    assert breach.name in printed, printed
 
 
 @pytest.mark.parametrize(("schema", "definitions"), schema_pairs(ROOT), ids=["experiments", "cages"])

@@ -56,25 +56,25 @@ def shown(cwd: Path, script: str, **settings: str) -> str:
     master, slave = os.openpty()
     with os.fdopen(slave, "rb+", buffering=0) as end:
         process = spawn(["sh", "-c", script], stdin=end, stdout=end, stderr=end, cwd=cwd, env=settings)
-    told, deadline = b"", time.monotonic() + 30
+    reported, deadline = b"", time.monotonic() + 30
     while time.monotonic() < deadline:
         if select.select([master], [], [], 0.1)[0]:
             try:
-                told += os.read(master, 65536)
+                reported += os.read(master, 65536)
             except OSError:  # the other end is closed
                 break
     os.close(master)
     assert process.wait(10) == 0
-    return told.decode()
+    return reported.decode()
 
 
 def test_steps_at_once_share_a_line_of_the_terminal(tmp_path: Path) -> None:
     both = f'"{STEP}" a "the first" sleep 3 & sleep 0.1; "{STEP}" b "the second" sleep 2; wait'
-    told = shown(tmp_path, both, TERM="xterm")
-    lines = [re.sub(r" \d s\r?", "", line) for line in told.split("\033[K")]
-    assert {"the first | the second", "the second | the first"} & {*lines}, told
-    assert "\r\033[Kthe second ... 2 s\r\n" in told
-    assert "\r\033[Kthe first ... 3 s\r\n" in told
+    reported = shown(tmp_path, both, TERM="xterm")
+    lines = [re.sub(r" \d s\r?", "", line) for line in reported.split("\033[K")]
+    assert {"the first | the second", "the second | the first"} & {*lines}, reported
+    assert "\r\033[Kthe second ... 2 s\r\n" in reported
+    assert "\r\033[Kthe first ... 3 s\r\n" in reported
     assert list((tmp_path / "build/log").glob("*.running")) == []
 
 

@@ -97,13 +97,13 @@ def test_an_ordinary_user_is_told_how_he_becomes_root(programs: Path, tmp_path: 
 
 @pytest.mark.parametrize("family", UNPACKAGED)
 def test_every_need_has_a_package_or_is_known_to_have_none(family: str) -> None:
-    told = yaml.safe_load((ROLE / f"vars/{family}.yml").read_text())
-    packages = told["controller_packages"]
+    variables = yaml.safe_load((ROLE / f"vars/{family}.yml").read_text())
+    packages = variables["controller_packages"]
     assert {*ALL} - {*packages} == UNPACKAGED[family]
     assert set(packages) <= {*ALL}
     assert all(names and all(isinstance(name, str) for name in names) for names in packages.values())
-    assert bool(told["controller_install"]) is (family != "unknown")
-    assert isinstance(told["controller_options"], dict)
+    assert bool(variables["controller_install"]) is (family != "unknown")
+    assert isinstance(variables["controller_options"], dict)
 
 
 def test_no_purpose_but_the_guests_needs_qemu_or_mmdebstrap() -> None:

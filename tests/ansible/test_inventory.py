@@ -52,12 +52,12 @@ def test_a_group_is_its_hosts_and_those_of_its_children(project: Path) -> None:
 
 
 def test_an_unknown_group_is_told_those_that_are_known(project: Path) -> None:
-    with pytest.raises(PagecageError, match="no inventory has a group 'rakc'") as told:
+    with pytest.raises(PagecageError, match="no inventory has a group 'rakc'") as caught:
         find_group("rakc", project)
-    assert '"rack"' in told.value.hint
-    with pytest.raises(PagecageError) as told:
+    assert '"rack"' in caught.value.hint
+    with pytest.raises(PagecageError) as caught:
         find_group("zzz", project)
-    assert "example_fleet, guests, local, lower, rack, spare, upper, vm" in told.value.hint
+    assert "example_fleet, guests, local, lower, rack, spare, upper, vm" in caught.value.hint
 
 
 def test_an_inventory_that_cannot_be_read_is_named_in_a_sentence(project: Path) -> None:

@@ -40,10 +40,10 @@ def molecule(place: Path, *words: str) -> str:
         "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1",
     }  # fmt: skip
     done = run([BIN / "molecule", *words], env=settings, cwd=ROOT / "ansible", check=False, timeout_seconds=1500)
-    said = f"{done.stdout}{done.stderr}"
+    printed = f"{done.stdout}{done.stderr}"
     if not done.ok:
-        pytest.fail(said[-6000:], pytrace=False)
-    return said
+        pytest.fail(printed[-6000:], pytrace=False)
+    return printed
 
 
 @FOR_ROOT
@@ -51,9 +51,9 @@ def molecule(place: Path, *words: str) -> str:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("scenario", SUITES)
 def test_a_root_file_system_is_made_fit_and_put_back(place: Path, scenario: str) -> None:
-    said = molecule(place, "-c", "molecule/shared/base.yml", "test", "--scenario-name", scenario)
+    printed = molecule(place, "-c", "molecule/shared/base.yml", "test", "--scenario-name", scenario)
     for step in ("syntax", "create", "prepare", "converge", "idempotence", "verify", "side_effect", "destroy"):
-        assert f"[{scenario} > {step}] Executed: Successful" in said
+        assert f"[{scenario} > {step}] Executed: Successful" in printed
 
 
 @pytest.mark.vm
@@ -63,8 +63,8 @@ def test_the_guest_is_made_fit_and_put_back_over_ssh(place: Path) -> None:
     guest.up(print)
     try:
         with guest.connected():
-            said = molecule(place, "test", "--scenario-name", "guest")
+            printed = molecule(place, "test", "--scenario-name", "guest")
     finally:
         guest.down(print)
     for step in ("converge", "idempotence", "verify", "side_effect"):
-        assert f"[guest > {step}] Executed: Successful" in said
+        assert f"[guest > {step}] Executed: Successful" in printed

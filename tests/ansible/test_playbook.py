@@ -36,24 +36,24 @@ class Played:
     """How a playbook ended on each host, its events, and its log."""
 
     ends: Mapping[str, HostResult]
-    told: list[TaskEvent]
+    events: list[TaskEvent]
     log: Path
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """One playbook that ends differently on each of three hosts."""
-    top, told = tmp_path_factory.mktemp("played"), []
+    top, reported = tmp_path_factory.mktemp("played"), []
     on = {"whole": [IGNORED, CHANGES], "failing": [CHANGES, FAILS], "saying": [COMMAND]}
     tasks = [{**task, "when": f"inventory_hostname == '{host}'"} for host, each in on.items() for task in each]
-    ends = play(playbook(top, *tasks, hosts=tuple(on)), told.append)
-    return Played(ends, told, top / "log/it.log")
+    ends = play(playbook(top, *tasks, hosts=tuple(on)), reported.append)
+    return Played(ends, reported, top / "log/it.log")
 
 
 def test_a_failure_that_was_expected_stops_nothing(played: Played) -> None:
     assert played.ends["whole"] == HostResult(1, None)
-    told = [(event.task, event.outcome, event.changed) for event in played.told if event.host == "whole"]
-    assert told == [("Fail, and go on", "failed", False), ("Change", "ok", True)]
+    reported = [(event.task, event.outcome, event.changed) for event in played.events if event.host == "whole"]
+    assert reported == [("Fail, and go on", "failed", False), ("Change", "ok", True)]
     assert played.ends["whole"].error(played.log) is None
 
 
@@ -71,9 +71,9 @@ def test_a_command_that_fails_is_told_by_its_last_word(played: Played) -> None:
 
 def test_a_playbook_that_cannot_begin_is_told_by_ansibles_reason(tmp_path: Path) -> None:
     broken = playbook(tmp_path, {"name": "Wrong", "no_such_module": {}})
-    with pytest.raises(HostError, match=r"it.yml did not begin: .*no_such_module") as told:
+    with pytest.raises(HostError, match=r"it.yml did not begin: .*no_such_module") as caught:
         play(broken)
-    assert "\n" not in told.value.message
+    assert "\n" not in caught.value.message
 
 
 @pytest.mark.parametrize(

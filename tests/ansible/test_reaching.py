@@ -116,15 +116,17 @@ def test_a_host_that_does_not_know_our_key(tmp_path: Path, server: Server) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("password", "told"), [(None, "Missing sudo password"), ("wrong", "Incorrect sudo password")], ids=["none", "wrong"]
+    ("password", "expected"),
+    [(None, "Missing sudo password"), ("wrong", "Incorrect sudo password")],
+    ids=["none", "wrong"],
 )
-def test_sudo_that_does_not_let_us(tmp_path: Path, server: Server, password: str | None, told: str) -> None:
+def test_sudo_that_does_not_let_us(tmp_path: Path, server: Server, password: str | None, expected: str) -> None:
     given = None
     if password is not None:
         given = tmp_path / "password"
         given.write_text(password)
     error = refused(project(tmp_path, server.port, server.key), password_file=given)
-    assert told in error.message
+    assert expected in error.message
     assert error.hint == "repeat with ASK=1 (--ask-password), and sudo's password for tester@127.0.0.1"
     assert not (server.root / "var/lib/pagecage").exists()
 
@@ -165,7 +167,7 @@ def test_orders_that_make_no_sense(tmp_path: Path) -> None:
 
 
 def test_the_command_line_ends_with_2_for_an_unknown_group() -> None:
-    with pytest.raises(PagecageError) as told:
+    with pytest.raises(PagecageError) as caught:
         provision("no-such-group")
-    assert told.value.exit_code == 2
-    assert "local" in told.value.hint
+    assert caught.value.exit_code == 2
+    assert "local" in caught.value.hint

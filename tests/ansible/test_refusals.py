@@ -43,9 +43,9 @@ def tree(root: Path) -> list[str]:
 def surveyed(root: Path, device: str, data_dir: str = PLACE, *users: str) -> list[str]:
     """Return the survey's reasons for a refusal."""
     words = ["sh", "-s", LABEL, data_dir, device, *users]
-    said = run(["chroot", root, *words], input_text=SURVEY).stdout.splitlines()
-    assert all(line.startswith("+ ") for line in said)
-    return [line.removeprefix("+ ") for line in said]
+    printed = run(["chroot", root, *words], input_text=SURVEY).stdout.splitlines()
+    assert all(line.startswith("+ ") for line in printed)
+    return [line.removeprefix("+ ") for line in printed]
 
 
 def write(device: str, offset: int, content: bytes) -> None:
@@ -60,20 +60,20 @@ def content_of(device: str) -> bytes:
 
 @pytest.mark.parametrize("kind", SIGNED)
 def test_a_disk_that_holds_something(root: Path, device: str, kind: str) -> None:
-    argv, told = SIGNED[kind]
+    argv, expected = SIGNED[kind]
     run([*argv, device])
     before = content_of(device)
-    (said,) = surveyed(root, device)
-    assert said.startswith(f"{device} is not blank: it holds {told} (wipefs). Fix: ")
-    assert f"blkdiscard -f -z {device}" in said
+    (printed,) = surveyed(root, device)
+    assert printed.startswith(f"{device} is not blank: it holds {expected} (wipefs). Fix: ")
+    assert f"blkdiscard -f -z {device}" in printed
     assert content_of(device) == before
 
 
 def test_a_disk_with_a_partition_table(root: Path, device: str) -> None:
     write(device, 446, LINUX_PARTITION)
     write(device, 510, b"\x55\xaa")
-    (said,) = surveyed(root, device)
-    assert said.startswith(f"{device} is not blank: it holds dos (wipefs)")
+    (printed,) = surveyed(root, device)
+    assert printed.startswith(f"{device} is not blank: it holds dos (wipefs)")
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_disk_with_a_partition_table(root: Path, device: str) -> None:
 )
 def test_a_disk_with_data_of_no_known_kind(root: Path, device: str, offset: int, content: bytes) -> None:
     write(device, offset, content)
-    (said,) = surveyed(root, device)
-    assert said.startswith(f"{device} is not blank: it holds data of a kind that wipefs does not know. ")
+    (printed,) = surveyed(root, device)
+    assert printed.startswith(f"{device} is not blank: it holds data of a kind that wipefs does not know. ")
 
 
 def test_a_disk_that_somebody_uses_whom_the_host_does_not_see(root: Path, device: str, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_blank_disks_and_ours_pass(root: Path, device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("",), "no device is named for data, and there is no default"),
         (("/dev/disk/by-id/none",), "there is no device /dev/disk/by-id/none"),
@@ -128,23 +128,23 @@ def test_blank_disks_and_ours_pass(root: Path, device: str) -> None:
         (("none", PLACE, "nobody", "alice"), "there is no user alice to delegate to"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_a_sentence(root: Path, words: tuple[str, ...], told: str) -> None:
-    assert surveyed(root, *words)[0].startswith(f"{told}. Fix: ")
+def test_what_cannot_be_done_is_told_in_a_sentence(root: Path, words: tuple[str, ...], expected: str) -> None:
+    assert surveyed(root, *words)[0].startswith(f"{expected}. Fix: ")
 
 
 def test_files_that_a_mount_would_hide(root: Path, device: str) -> None:
-    told = f"/etc holds files, which mounting {device} there would hide. Fix: "
-    assert surveyed(root, device, "/etc")[0].startswith(told)
+    expected = f"/etc holds files, which mounting {device} there would hide. Fix: "
+    assert surveyed(root, device, "/etc")[0].startswith(expected)
 
 
 def test_ansible_stops_there_and_nothing_was_changed(root: Path, device: str, tmp_path: Path) -> None:
     before = tree(root)
     run(["mkswap", device])
-    said, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device=device))
-    assert said == f"rootfs: {device} is not blank: it holds swap (wipefs)"
+    printed, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device=device))
+    assert printed == f"rootfs: {device} is not blank: it holds swap (wipefs)"
     assert hint.startswith("name another in pagecage_data_device")
-    said, hint = refusal(tmp_path, by_chroot(root))
-    assert said == "rootfs: no device is named for data, and there is no default"
+    printed, hint = refusal(tmp_path, by_chroot(root))
+    assert printed == "rootfs: no device is named for data, and there is no default"
     assert hint.startswith("set pagecage_data_device; choose one of `lsblk`")
     assert tree(root) == before
 
@@ -156,20 +156,20 @@ def test_ansible_goes_on_where_nothing_is_against_it(root: Path, device: str, tm
 
 
 @pytest.mark.parametrize(
-    ("release", "told"),
+    ("release", "expected"),
     [
         pytest.param('ID=debian\nVERSION_ID="11"\n', "debian 11", marks=pytest.mark.long),
         pytest.param('ID=ubuntu\nVERSION_ID="20.04"\n', "ubuntu 20.04", marks=pytest.mark.long),
         ("ID=alpine\nVERSION_ID=3.22.0\n", "alpine 3.22.0"),
     ],
 )
-def test_a_distribution_that_is_not_supported(tmp_path: Path, root: Path, release: str, told: str) -> None:
+def test_a_distribution_that_is_not_supported(tmp_path: Path, root: Path, release: str, expected: str) -> None:
     release_file = root / "usr/lib/os-release"
     ours = release_file.read_text()
     release_file.write_text(release)
     try:
-        said, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device="none"))
+        printed, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device="none"))
     finally:
         release_file.write_text(ours)
-    assert said == f"rootfs: {told} is not supported"
+    assert printed == f"rootfs: {expected} is not supported"
     assert "debian 12, ubuntu 22.04, fedora 40" in hint

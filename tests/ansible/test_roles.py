@@ -52,10 +52,10 @@ def test_every_default_is_specified_and_documented(role: Path) -> None:
     specified = load(role / "meta/argument_specs.yml")["argument_specs"]
     assert isinstance(specified, dict)
     options = {name for entry in specified.values() for name in entry["options"]}
-    told = set(re.findall(rf"`({role.name}_\w+)`", (role / "README.md").read_text()))
+    documented = set(re.findall(rf"`({role.name}_\w+)`", (role / "README.md").read_text()))
     assert defaults <= options
     if role.name != "controller":
-        assert options <= told, "the README leaves one out"
+        assert options <= documented, "the README leaves one out"
 
 
 @pytest.mark.parametrize("role", ["agent", "base", "delegation", "storage", "tuning"])

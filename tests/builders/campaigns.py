@@ -33,9 +33,9 @@ class Run:
         self.heard: list[Mapping[str, Any]] = []
         self.listener: Callable[[Mapping[str, Any]], None] = self.heard.append
         self.ids = [trial.trial_id for trial in self.plan.trials]
-        self.tell({})
+        self.set_script({})
 
-    def tell(self, script: dict[str, Any]) -> None:
+    def set_script(self, script: dict[str, Any]) -> None:
         self.script.write_text(json.dumps(script))
 
     def host(self, **more: Any) -> TestHost:

@@ -32,8 +32,8 @@ class CommandLine:
     def end(self, *arguments: str) -> tuple[int, str]:
         """Run to the end; return the exit status and standard error."""
         process = self.start(*arguments)
-        _, said = process.communicate(timeout=_LONGEST_SECONDS)
-        return process.returncode, said.decode()
+        _, printed = process.communicate(timeout=_LONGEST_SECONDS)
+        return process.returncode, printed.decode()
 
     def folder(self) -> Path:
         return (self.runs / "latest-smoke").resolve()

@@ -148,7 +148,7 @@ class Machine:
     def read_ahead_kb(self) -> str:
         return (self.sys / "block/fakedisk/queue/read_ahead_kb").read_text().strip()
 
-    def told(self) -> list[str]:
+    def log_lines(self) -> list[str]:
         return self.log.read_text().splitlines()
 
     def left(self) -> list[str]:
@@ -167,8 +167,8 @@ def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
     with path.open("wb") as file:
         file.write(os.urandom(dataset.size_bytes))
         os.fsync(file.fileno())
-    told = {"size_bytes": dataset.size_bytes, "seed": dataset.seed, "fill": dataset.fill}
-    sidecar = {"generator_version": GENERATOR_VERSION, **told}
+    reported = {"size_bytes": dataset.size_bytes, "seed": dataset.seed, "fill": dataset.fill}
+    sidecar = {"generator_version": GENERATOR_VERSION, **reported}
     path.with_name(path.name + ".json").write_text(json.dumps(sidecar))
     return path
 

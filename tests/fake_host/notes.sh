@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# What every fake of this folder writes down, and the misbehaviour a test can ask of it; read by them with `.`.
-# The fake machine lies where FAKE_* variables say (tests/fake_host/machine.py sets them).
+# The log of all fakes in this folder, and the misbehaviour that a test can request; read with `.`.
+# FAKE_* variables have the paths of the fake machine (set by tests/fake_host/machine.py).
 
 note() {
     printf '%s\n' "$*" >>"$FAKE_LOG"
@@ -14,8 +14,8 @@ asked() {
     esac
 }
 
-# Do what the test asked for at this event: read $FAKE_FILE or drop it from the page cache, as another process of the
-# machine may; end the agent from outside while it waits for us, or keep it waiting.
+# Act as the test requested for this event: read $FAKE_FILE or drop it from the page cache, like
+# another process; end the agent while it waits for this fake, or keep it waiting.
 happen() {
     if asked "${FAKE_READS-}" "$1"; then
         cat "$FAKE_FILE" >/dev/null

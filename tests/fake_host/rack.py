@@ -52,7 +52,7 @@ class Rack:
         for folder in ("units", *(f"{name}/spool" for name in self.names), *(f"{name}/data" for name in self.names)):
             (self.top / folder).mkdir(parents=True)
         for name in self.names:
-            self.tell(name, {})
+            self.set_script(name, {})
             self.is_like(name, **FIT)
         self.let_answer(*self.names)
 
@@ -62,7 +62,7 @@ class Rack:
         hosts = {host.name: {**host.variables, **({} if host.name in names else gone)} for host in self.hosts()}
         (self.top / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
 
-    def tell(self, name: str, script: Mapping[str, Any]) -> None:
+    def set_script(self, name: str, script: Mapping[str, Any]) -> None:
         (self.top / name / "spool/script.json").write_text(json.dumps(script))
 
     def is_like(self, name: str, **facts: Any) -> None:

@@ -82,16 +82,16 @@ def main(script: Path) -> int:
         request = json.loads(stdin.readline())
     with script.with_name("calls").open("a") as calls:
         calls.write(" ".join(trial["trial_id"] for trial in request["trials"]) + "\n")
-    told = json.loads(script.read_text())
-    if told.get("start") == "refuses":
+    behaviour = json.loads(script.read_text())
+    if behaviour.get("start") == "refuses":
         send("event", event="error", message="another run is using this host (process 7)", hint="wait for it")
         return 3
-    if told.get("start") in ("dies", "sleeps"):
-        return 1 if told["start"] == "dies" else 0
-    figures.update(told.get("figures", {}))
+    if behaviour.get("start") in ("dies", "sleeps"):
+        return 1 if behaviour["start"] == "dies" else 0
+    figures.update(behaviour.get("figures", {}))
     send("facts", facts={"boot_id": "b"})
     for trial in request["trials"]:
-        whats = told.get(trial["trial_id"], [])
+        whats = behaviour.get(trial["trial_id"], [])
         attempt = request["attempts"].get(trial["trial_id"], 1)
         serve(request, trial, whats[attempt - 1] if attempt <= len(whats) else "ok")
     return 0

@@ -21,8 +21,8 @@ def say(kind: str, **fields: Any) -> None:
     print(json.dumps({"type": kind, **fields}), flush=True)
 
 
-def wait_for_go(**told: Any) -> None:
-    say("ready", **told)
+def wait_for_go(**reported: Any) -> None:
+    say("ready", **reported)
     note("ready")
     if sys.stdin.readline() != "go\n":
         sys.exit(1)

@@ -118,7 +118,7 @@ def clone(upper: Path, checkout: str) -> None:
     run(["chown", "-R", f"{UID}:{UID}", place])
 
 
-def said(done: Completed) -> str:
+def printed(done: Completed) -> str:
     """Format all its output, for the message of an assertion."""
     return f"{done.stdout}\n{done.stderr}"[-6000:]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.ansible.hosts import FOR_ROOT
 from tests.newcomer.index import package_index
-from tests.newcomer.machine import PATH, Machine, machine, said
+from tests.newcomer.machine import PATH, Machine, machine, printed
 
 pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(1800)]
 SET_UP = "make setup HOST=local NAME=smoke && .venv/bin/pagecage list | grep constrained-random"
@@ -25,9 +25,9 @@ OTHER_VENV = "/usr/bin/python3 -m venv ~/other"
 def passes(new: Machine, command: str, **options: str) -> str:
     """Return the output of a command that must succeed."""
     done = new.run(command, **options)
-    assert done.ok, said(done)
-    assert "Traceback" not in said(done)
-    return said(done)
+    assert done.ok, printed(done)
+    assert "Traceback" not in printed(done)
+    return printed(done)
 
 
 def test_pyenv_shims_of_versions_that_are_not_active() -> None:
@@ -86,14 +86,16 @@ def test_a_user_without_sudo() -> None:
         new.root(f"cp -r {new.checkout} /home/guest/pagecage && chown -R guest:guest /home/guest")
         guest = replace(guest, checkout="/home/guest/pagecage")
         done = guest.run("! sudo -n true && make setup HOST=local NAME=smoke")
-        assert done.status == 2, said(done)
-        assert "pagecage: Python 3.11 or newer is missing, and this user may not install it" in done.stderr, said(done)
-        assert "  fix: sudo sh -c 'if ls /var/lib/dpkg/updates" in done.stderr, said(done)
+        assert done.status == 2, printed(done)
+        assert "pagecage: Python 3.11 or newer is missing, and this user may not install it" in done.stderr, printed(
+            done
+        )
+        assert "  fix: sudo sh -c 'if ls /var/lib/dpkg/updates" in done.stderr, printed(done)
         new.root("apt-get -q update && apt-get -q install -y --no-install-recommends python3 python3-venv")
         done = guest.run("make setup HOST=local NAME=smoke")
-        assert done.status == 2, said(done)
-        told = "gcc, static-libc, rust: missing, and this user may not install packages without a password"
-        assert f"pagecage: {told}\n  fix: sudo sh -c 'apt-get update" in done.stderr, said(done)
+        assert done.status == 2, printed(done)
+        reported = "gcc, static-libc, rust: missing, and this user may not install packages without a password"
+        assert f"pagecage: {reported}\n  fix: sudo sh -c 'apt-get update" in done.stderr, printed(done)
         pasted = done.stderr.split("fix: sudo ")[1].splitlines()[0]
         new.root(f"cd /tmp && DEBIAN_FRONTEND=noninteractive {pasted}")
         passes(guest, SET_UP)
@@ -106,9 +108,9 @@ def test_umask_077() -> None:
 
 def test_no_language_no_terminal() -> None:
     with machine("bookworm-equipped") as new:
-        told = passes(new, f'[ -z "${{LANG:-}}" ] && [ ! -t 2 ] && {SET_UP}', LANG="", TERM="")
-        assert "\r" not in told
-        assert "\033" not in told
+        reported = passes(new, f'[ -z "${{LANG:-}}" ] && [ ! -t 2 ] && {SET_UP}', LANG="", TERM="")
+        assert "\r" not in reported
+        assert "\033" not in reported
 
 
 def test_a_path_with_spaces_and_letters_beyond_ascii() -> None:

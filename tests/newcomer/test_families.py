@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.ansible.hosts import FOR_ROOT
-from tests.newcomer.machine import Machine, machine, said
+from tests.newcomer.machine import Machine, machine, printed
 from tests.tree import ROOT
 
 pytestmark = [FOR_ROOT, pytest.mark.long]
@@ -80,10 +80,10 @@ def become(new: Machine, name: str) -> Family:
 def test_who_may_not_install_is_told_the_command_of_his_system(bare: Machine, name: str) -> None:
     family = become(bare, name)
     done = bare.run(f"{PREPARE} build", LC_ALL="C.UTF-8")
-    assert done.status == 3, said(done)
-    assert "pagecage: gcc, static-libc, rust: missing" in done.stderr, said(done)
+    assert done.status == 3, printed(done)
+    assert "pagecage: gcc, static-libc, rust: missing" in done.stderr, printed(done)
     assert "and this user may not install packages without a password" in done.stderr
-    assert f"sh -c '{family.command}" in done.stderr, said(done)
+    assert f"sh -c '{family.command}" in done.stderr, printed(done)
     assert not {"qemu", "mmdebstrap"} & {*done.stderr.split()}, "nobody asked for a guest"
 
 
@@ -91,20 +91,20 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_installed(bare: Machine) ->
     become(bare, "alpine")
     bare.root(f"printf %s {shlex.quote(APK)} >/sbin/apk && chmod 755 /sbin/apk")
     done = bare.run(f"{PREPARE} build guest && cat /var/asked", user="0", LC_ALL="C.UTF-8")
-    assert done.ok, said(done)
+    assert done.ok, printed(done)
     assert "add gcc musl-dev cargo rust qemu-img\n" in done.stdout, "all at once, first"
     assert "add rust\n" in done.stdout, "then one by one"
-    told = "note: qemu-img, mmdebstrap: not in the packages of Alpine 3, so there is no HOST=vm"
-    assert told in done.stdout, said(done)
+    reported = "note: qemu-img, mmdebstrap: not in the packages of Alpine 3, so there is no HOST=vm"
+    assert reported in done.stdout, printed(done)
 
 
 def test_a_system_that_is_not_known(bare: Machine) -> None:
     bare.root("rm -f /etc/os-release && printf 'ID=exherbo\\nVERSION_ID=1\\n' >/etc/os-release")
     done = bare.run(f"{PREPARE} build", user="0", LC_ALL="C.UTF-8")
-    assert done.status == 3, said(done)
-    assert "pagecage: gcc, static-libc, rust: not in the packages of this system" in done.stderr, said(done)
+    assert done.status == 3, printed(done)
+    assert "pagecage: gcc, static-libc, rust: not in the packages of this system" in done.stderr, printed(done)
     assert "so the workloads cannot be compiled here\n  fix: install them by your own means, then repeat" in done.stderr
     done = bare.run(f"{PREPARE} guest", user="0", LC_ALL="C.UTF-8")
-    assert done.ok, said(done)
-    assert "note: qemu-img, mmdebstrap: not in the packages of this system" in done.stdout, said(done)
+    assert done.ok, printed(done)
+    assert "note: qemu-img, mmdebstrap: not in the packages of this system" in done.stdout, printed(done)
     assert "so there is no HOST=vm" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ansible.hosts import FOR_ROOT
-from tests.newcomer.machine import Machine, machine, said
+from tests.newcomer.machine import Machine, machine, printed
 
 pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(3600)]
 NOEXEC = 'mount -t tmpfs -o noexec,mode=1777 tmp "$root/tmp"'
@@ -17,9 +17,9 @@ def measured(new: Machine, command: str, **options: str) -> None:
     runs here.
     """
     done = new.run(f"sudo -n true && {command} && ls runs/latest-smoke/report.html", seconds=3000, **options)
-    assert done.ok, said(done)
-    assert "Traceback" not in said(done)
-    assert "left behind" not in done.stderr, said(done)
+    assert done.ok, printed(done)
+    assert "Traceback" not in printed(done)
+    assert "left behind" not in done.stderr, printed(done)
 
 
 def test_debian_12() -> None:

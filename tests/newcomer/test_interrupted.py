@@ -16,7 +16,7 @@ import pytest
 
 from pagecage.process import Process, spawn
 from tests.ansible.hosts import FOR_ROOT
-from tests.newcomer.machine import Machine, machine, said
+from tests.newcomer.machine import Machine, machine, printed
 
 pytestmark = [FOR_ROOT, pytest.mark.long, pytest.mark.timeout(3600)]
 COMMAND = "make setup NAME=smoke HOST=vm"
@@ -89,14 +89,14 @@ def interrupt(new: Machine, step: str, seconds: float) -> str:
 def test_ctrl_c_in_each_step_and_the_same_command_again() -> None:
     with machine("trixie") as new:
         for step, seconds in STEPS.items():
-            told = interrupt(new, step, seconds)
-            assert "left behind" not in told, f"{step}: {told[-3000:]}"
-            assert "Traceback" not in told, f"{step}: {told[-3000:]}"
+            reported = interrupt(new, step, seconds)
+            assert "left behind" not in reported, f"{step}: {reported[-3000:]}"
+            assert "Traceback" not in reported, f"{step}: {reported[-3000:]}"
         done = new.run(COMMAND, seconds=1500)
-        assert done.ok, said(done)
+        assert done.ok, printed(done)
         done = new.run(COMMAND)
-        assert done.ok, said(done)
-        assert not re.search(r"\d s$", done.stderr, re.MULTILINE), f"something was made again: {said(done)}"
+        assert done.ok, printed(done)
+        assert not re.search(r"\d s$", done.stderr, re.MULTILINE), f"something was made again: {printed(done)}"
 
 
 def test_the_terminal_shows_one_line_for_what_runs() -> None:

@@ -106,12 +106,12 @@ def test_what_is_read_before_go_lets_nothing_go(
 ) -> None:
     monkeypatch.setenv("FAKE_READS", moment)
     record = carry_out(machine, reads())
-    told = machine.told()
-    assert f"another process reads at {moment}" in told
+    reported = machine.log_lines()
+    assert f"another process reads at {moment}" in reported
     refused(record, says)
     assert record.measured is None
-    started = any(line.startswith("scope pagecage-run-r1_tight.1 ") for line in told)
-    assert (started, "workload go" in told) == (is_started, False)
+    started = any(line.startswith("scope pagecage-run-r1_tight.1 ") for line in reported)
+    assert (started, "workload go" in reported) == (is_started, False)
     assert machine.left() == []
 
 

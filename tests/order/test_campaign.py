@@ -83,12 +83,12 @@ def test_a_finished_plan_starts_nothing(three: Run) -> None:
 
 @pytest.mark.parametrize("way", ["dies", "dies in a trace", "dies in a header"])
 def test_a_host_that_dies_mid_trial_is_started_again(three: Run, way: str) -> None:
-    three.tell({three.ids[1]: [way]})
+    three.set_script({three.ids[1]: [way]})
     host = three.host()
     assert three.go(host) == RunSummary(3, 0)
-    told = [(record.trial_id, record.attempt, record.outcome) for record in three.records()]
+    reported = [(record.trial_id, record.attempt, record.outcome) for record in three.records()]
     first, second, third = three.ids
-    assert told == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
+    assert reported == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
     assert host.calls.count("restart") == 1
     died = three.records()[1]
     assert died.phase == "run"
@@ -96,7 +96,7 @@ def test_a_host_that_dies_mid_trial_is_started_again(three: Run, way: str) -> No
 
 
 def test_a_trial_is_tried_three_times_and_the_others_still_run(three: Run) -> None:
-    three.tell({three.ids[0]: ["dies"] * 9})
+    three.set_script({three.ids[0]: ["dies"] * 9})
     assert three.go() == RunSummary(2, 1)
     attempts = [record.attempt for record in three.records() if record.trial_id == three.ids[0]]
     assert attempts == [1, 2, 3]
@@ -104,7 +104,7 @@ def test_a_trial_is_tried_three_times_and_the_others_still_run(three: Run) -> No
 
 
 def test_a_failed_trial_is_tried_again_with_the_next_number(three: Run) -> None:
-    three.tell({three.ids[2]: ["failed", "not_prepared"]})
+    three.set_script({three.ids[2]: ["failed", "not_prepared"]})
     assert three.go() == RunSummary(3, 0)
     tries = [(r.attempt, r.outcome) for r in three.records() if r.trial_id == three.ids[2]]
     assert tries == [(1, "failed"), (2, "not_prepared"), (3, "ok")]
@@ -112,13 +112,13 @@ def test_a_failed_trial_is_tried_again_with_the_next_number(three: Run) -> None:
 
 @pytest.mark.parametrize("outcome", ["oom_killed", "timed_out", "wrong_answer", "requirement_missed"])
 def test_an_answer_is_not_asked_for_twice(three: Run, outcome: str) -> None:
-    three.tell({three.ids[0]: [outcome]})
+    three.set_script({three.ids[0]: [outcome]})
     assert three.go() == RunSummary(3, 0)
     assert len(three.records()) == 3
 
 
 def test_traces_of_a_trial_that_died_do_not_mix_with_the_next_attempts(three: Run) -> None:
-    three.tell({three.ids[0]: ["dies in a trace"]})
+    three.set_script({three.ids[0]: ["dies in a trace"]})
     three.go()
     folders = sorted(path.name for path in (three.folder.path / "trials").iterdir())
     assert f"{three.ids[0]}.2" in folders
@@ -127,14 +127,14 @@ def test_traces_of_a_trial_that_died_do_not_mix_with_the_next_attempts(three: Ru
 
 
 def test_a_half_pair_around_the_guest_is_none(three: Run) -> None:
-    three.tell({three.ids[0]: ["dies in a header"]})
+    three.set_script({three.ids[0]: ["dies in a header"]})
     three.go(three.host(outer_fails=True))
     assert all(record.outer_host is None for record in three.records())
 
 
 @pytest.mark.parametrize("deaths", [(1,), (1, 2), (2, 3)])
 def test_a_host_that_does_not_come_up_gets_another_start(three: Run, deaths: tuple[int, ...]) -> None:
-    three.tell({three.ids[0]: ["dies"]})
+    three.set_script({three.ids[0]: ["dies"]})
     assert three.go(three.host(deaths=deaths)) == RunSummary(3, 0)
 
 
@@ -148,14 +148,14 @@ def test_a_host_that_never_comes_up_is_given_up(three: Run) -> None:
 
 @pytest.mark.parametrize("start", ["dies", "sleeps"])
 def test_an_agent_that_never_begins_is_given_up(three: Run, start: str) -> None:
-    three.tell({"start": start})
+    three.set_script({"start": start})
     with pytest.raises(HostError):
         three.go()
     assert len(three.agent_calls()) == 3
 
 
 def test_what_the_agent_says_of_its_host_is_what_the_user_reads(three: Run) -> None:
-    three.tell({"start": "refuses"})
+    three.set_script({"start": "refuses"})
     host = three.host()
     with pytest.raises(HostError) as caught:
         three.go(host)
@@ -165,14 +165,14 @@ def test_what_the_agent_says_of_its_host_is_what_the_user_reads(three: Run) -> N
 
 
 def test_a_host_that_greets_is_told_to_be_silent(three: Run) -> None:
-    three.tell({three.ids[0]: ["talks nonsense"]})
+    three.set_script({three.ids[0]: ["talks nonsense"]})
     with pytest.raises(HostError, match="Welcome to this machine!"):
         three.go()
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(three: Run) -> None:
     """The agent notices the end of its input, and its remaining output is kept."""
-    three.tell({three.ids[1]: ["waits"]})
+    three.set_script({three.ids[1]: ["waits"]})
 
     def listen(event: Mapping[str, Any]) -> None:
         three.heard.append(event)
@@ -184,8 +184,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(three: Run) -> None:
     with pytest.raises(KeyboardInterrupt):
         three.go(host)
     assert host.calls[-1] == "stop"
-    told = [(record.trial_id, record.outcome) for record in three.records()]
-    assert told == [(three.ids[0], "ok"), (three.ids[1], "interrupted")]
+    reported = [(record.trial_id, record.outcome) for record in three.records()]
+    assert reported == [(three.ids[0], "ok"), (three.ids[1], "interrupted")]
     three.listener = three.heard.append
     assert three.go() == RunSummary(3, 0)
     assert three.agent_calls()[-1] == three.ids[1:]
@@ -235,15 +235,15 @@ def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
 
 
 def test_the_command_line_tells_how_an_interrupted_run_goes_on(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    three.tell({three.ids[0]: ["waits"]})
+    three.set_script({three.ids[0]: ["waits"]})
     monkeypatch.setattr(execution, "make_kit", lambda _: KIT)
     monkeypatch.setattr(RunProgress, "__call__", interrupt_at_go)
-    said: list[str] = []
+    printed: list[str] = []
     with pytest.raises(PagecageError) as caught:
-        execution.carry_out(execution.PreparedRun(three.plan, three.folder, three.host()), said.append)
+        execution.carry_out(execution.PreparedRun(three.plan, three.folder, three.host()), printed.append)
     assert caught.value.exit_code == 130
     assert caught.value.hint == "pagecage run test --resume"
-    assert "3 of 3 trials to run" in said[0]
+    assert "3 of 3 trials to run" in printed[0]
 
 
 def interrupt_at_go(_: RunProgress, event: Mapping[str, Any]) -> None:
@@ -252,13 +252,13 @@ def interrupt_at_go(_: RunProgress, event: Mapping[str, Any]) -> None:
 
 
 def test_a_run_with_trials_unanswered_ends_with_its_own_status(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    three.tell({three.ids[0]: ["failed"] * 9})
+    three.set_script({three.ids[0]: ["failed"] * 9})
     monkeypatch.setattr(execution, "make_kit", lambda _: KIT)
-    said: list[str] = []
+    printed: list[str] = []
     job = execution.PreparedRun(three.plan, three.folder, three.host())
-    assert execution.carry_out(job, said.append) == 4
-    assert said[-1] == "1 trials have no answer\n  fix: pagecage run test --resume"
-    three.tell({})
-    assert execution.carry_out(job, said.append) == 0
-    assert execution.carry_out(job, said.append) == 0
-    assert said[-1].startswith("0 of 3 trials to run")
+    assert execution.carry_out(job, printed.append) == 4
+    assert printed[-1] == "1 trials have no answer\n  fix: pagecage run test --resume"
+    three.set_script({})
+    assert execution.carry_out(job, printed.append) == 0
+    assert execution.carry_out(job, printed.append) == 0
+    assert printed[-1].startswith("0 of 3 trials to run")

@@ -78,7 +78,7 @@ def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Mac
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), kernel="6.12.0")
     assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
     assert record.device["queue_settings"]["max_sectors_kb"] == "256"
-    assert [line for line in machine.told() if line.startswith("max_sectors_kb")] == [
+    assert [line for line in machine.log_lines() if line.startswith("max_sectors_kb")] == [
         "max_sectors_kb 256", "max_sectors_kb 1280",
     ]  # fmt: skip
 
@@ -124,9 +124,9 @@ def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
     monkeypatch.setattr(storage, "make_storage", refuse)
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert (record.outcome, record.device["storage"]) == ("ok", "data")
-    [told] = record.cage["fidelity"]
-    assert (told["aspect"], told["state"]) == ("latency", "absent")
-    assert ("no such module" if ours else "HOST=vm") in told["reason"]
+    [reported] = record.cage["fidelity"]
+    assert (reported["aspect"], reported["state"]) == ("latency", "absent")
+    assert ("no such module" if ours else "HOST=vm") in reported["reason"]
 
 
 def test_a_disk_in_memory_is_room_that_the_guest_must_have() -> None:

@@ -37,8 +37,8 @@ def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes]
 
 
 def ended(process: Process[bytes]) -> int:
-    _, said = process.communicate(timeout=60)
-    assert "Traceback" not in said.decode()
+    _, printed = process.communicate(timeout=60)
+    assert "Traceback" not in printed.decode()
     return process.returncode
 
 
@@ -55,7 +55,7 @@ def test_it_works_to_the_end_with_nobody_there(machine: Machine, agent: Path) ->
 def test_nothing_is_written_within_a_trial_and_a_signal_ends_it_in_order(machine: Machine, agent: Path) -> None:
     process, stream = serve(machine, agent, make_trial(), make_trial("never_ends.py", trial_id="r1_other"))
     deadline = time.monotonic() + 60
-    while not any(line.startswith("scope ") and "never_ends" in line for line in machine.told()):
+    while not any(line.startswith("scope ") and "never_ends" in line for line in machine.log_lines()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     grown = [(f["frame"], f.get("event")) for f in frames_of(stream.read_bytes())]
@@ -72,7 +72,7 @@ def test_nothing_is_written_within_a_trial_and_a_signal_ends_it_in_order(machine
 def test_a_stream_that_is_there_is_never_written_over(machine: Machine, agent: Path) -> None:
     (machine.root / "stream").write_bytes(b"kept")
     process, stream = serve(machine, agent, make_trial())
-    _, said = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert b"FileExistsError" in said or b"is there" in said
+    assert b"FileExistsError" in printed or b"is there" in printed
     assert stream.read_bytes() == b"kept"

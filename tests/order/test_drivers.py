@@ -57,7 +57,7 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
         monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(PODMAN_INFO))
     record = carry_out(machine, by(driver))
     assert (record.outcome, record.error) == ("ok", None)
-    assert start in machine.told()
+    assert start in machine.log_lines()
     assert record.cage["driver"]["name"] == driver
     assert record.cage["read_back"].items() >= record.cage["expected"].items()
     assert record.cage["expected"]["io.max.rbps"] == "20000000"
@@ -68,12 +68,14 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
 
 def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:
     record = carry_out(machine, by("docker"))
-    told = machine.told()
+    reported = machine.log_lines()
     of_engine = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info", "docker import image.tar"]
-    places = [told.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
+    places = [
+        reported.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")
+    ]
     assert places == sorted(places)
-    assert told[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
-    assert told.index(f"stop {UNIT}") > told.index("docker rm --force") > told.index("workload exits")
+    assert reported[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
+    assert reported.index(f"stop {UNIT}") > reported.index("docker rm --force") > reported.index("workload exits")
     assert record.cage["driver"]["engine"]["storage_driver"] == "overlay2"
 
 
@@ -86,7 +88,7 @@ def test_what_ran_before_is_left_running(
 ) -> None:
     monkeypatch.setenv("FAKE_ACTIVE", active)
     assert carry_out(machine, by("docker")).outcome == "ok"
-    assert [line for line in machine.told() if line.startswith("stop docker")] == stopped
+    assert [line for line in machine.log_lines() if line.startswith("stop docker")] == stopped
 
 
 def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machine) -> None:
@@ -113,7 +115,7 @@ def test_a_limit_that_docker_loses_without_a_word_is_caught(
     assert f"{driver} lost them: " in record.error
     assert named in record.error
     assert record.missed_requirements[0]["hint"] == "use --driver docker: limits on our own slice"
-    assert "workload go" not in machine.told(), "it was let go although its cage was open"
+    assert "workload go" not in machine.log_lines(), "it was let go although its cage was open"
 
 
 @pytest.mark.parametrize("program", ["fio", "sh"])
@@ -190,7 +192,7 @@ def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monke
     assert linked.stat().st_ino == data.stat().st_ino, "a copy would have pages of its own"
     assert linked.with_name(data.name + ".json").exists()
     assert record.device["storage"] == "container_layer"
-    assert f"docker create {RUN} in {UNIT}" in machine.told()
+    assert f"docker create {RUN} in {UNIT}" in machine.log_lines()
 
 
 PODMAN_INFO = {
@@ -220,7 +222,7 @@ def test_an_engine_that_cannot_serve_is_refused(
     assert record.outcome == "requirement_missed"
     assert why in (record.error or "")
     assert record.missed_requirements[0]["hint"]
-    assert not [line for line in machine.told() if line.startswith("container")]
+    assert not [line for line in machine.log_lines() if line.startswith("container")]
 
 
 def test_no_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,8 +259,8 @@ class Answering(FrameStream):
         super().event(event, **details)
         if event == "throttle_wanted":
             self.asked.append(details["limits"])
-            told = self._answer or {"read_back": details["limits"]}
-            piece = base64.b64encode(json.dumps(told).encode()).decode()
+            reported = self._answer or {"read_back": details["limits"]}
+            piece = base64.b64encode(json.dumps(reported).encode()).decode()
             self._inbox.put_line(json.dumps({"answers": details["question"], "piece": piece}).encode())
 
 

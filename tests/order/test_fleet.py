@@ -55,8 +55,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     plan = plan_of(THREE, replace(CHOICES, repeats=1))
     first, second = (trial.trial_id for trial in plan.trials[:2])
     with racked(tmp_path_factory.mktemp("rack"), "whole", "dying", "refusing", "lost", "anew") as rack:
-        rack.tell("dying", {second: ["dies"]})
-        rack.tell("refusing", {"start": "refuses"})
+        rack.set_script("dying", {second: ["dies"]})
+        rack.set_script("refusing", {"start": "refuses"})
         (rack.top / "units/lost").write_text("-lost-")
         folder = rack.begin(plan)
         begun = {"frame": "event", "event": "trial", "trial_id": first, "attempt": 1}
@@ -97,9 +97,9 @@ def test_a_host_runs_the_whole_plan_and_leaves_an_ordinary_run(fleet: Fleet) -> 
 
 
 def test_an_agent_that_dies_is_started_again_where_it_stood(fleet: Fleet) -> None:
-    told = [(r.trial_id, r.attempt, r.outcome) for r in records(fleet.folder, "dying")]
+    reported = [(r.trial_id, r.attempt, r.outcome) for r in records(fleet.folder, "dying")]
     first, second, third = fleet.trials
-    assert told == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
+    assert reported == [(first, 1, "ok"), (second, 1, "interrupted"), (second, 2, "ok"), (third, 1, "ok")]
     assert "status 9" in (records(fleet.folder, "dying")[1].error or "")
     assert "what I said last" in (records(fleet.folder, "dying")[1].error or "")
     assert fleet.ends["dying"].outcome == "done"
@@ -116,12 +116,14 @@ def test_a_host_that_was_started_anew_has_lost_its_open_trial(fleet: Fleet) -> N
     """Its agent had begun a trial when the host restarted; a resumed run finds nothing of it
     there.
     """
-    told = [(record.trial_id, record.attempt, record.outcome, record.error) for record in records(fleet.folder, "anew")]
+    reported = [
+        (record.trial_id, record.attempt, record.outcome, record.error) for record in records(fleet.folder, "anew")
+    ]
     first = fleet.trials[0]
-    assert told[:2] == [
+    assert reported[:2] == [
         (first, 1, "interrupted", "nothing of its agent is left on the host"), (first, 2, "ok", None),
     ]  # fmt: skip
-    assert len(told) == 4
+    assert len(reported) == 4
     assert (fleet.ends["anew"].outcome, fleet.ends["anew"].round) == ("done", 2)
 
 
@@ -153,16 +155,16 @@ def test_spread_deals_whole_blocks() -> None:
 
 
 def test_fewer_blocks_than_hosts_cannot_be_spread() -> None:
-    with pytest.raises(PagecageError, match="1 repeats cannot be spread over 2 hosts") as told:
+    with pytest.raises(PagecageError, match="1 repeats cannot be spread over 2 hosts") as caught:
         host_plans(plan_of(THREE, replace(CHOICES, repeats=1)), ("left", "right"), "spread")
-    assert "--repeats 2" in told.value.hint
+    assert "--repeats 2" in caught.value.hint
 
 
 def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
     plan = plan_of(THREE, replace(CHOICES, repeats=1))
     second = plan.trials[1].trial_id
     for name in rack.names:
-        rack.tell(name, {second: ["waits"]})
+        rack.set_script(name, {second: ["waits"]})
     folder = rack.begin(plan)
 
     def interrupt() -> None:
@@ -182,6 +184,6 @@ def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
     assert outcomes(folder) == {"left": ["ok", "interrupted"], "right": ["ok", "interrupted"]}
     assert {end.outcome for end in folder.last_ends().values()} == {"interrupted"}
     for name in rack.names:
-        rack.tell(name, {})
+        rack.set_script(name, {})
     rack.go(folder)
     assert outcomes(folder) == {"left": ["ok", "interrupted", "ok", "ok"], "right": ["ok", "interrupted", "ok", "ok"]}

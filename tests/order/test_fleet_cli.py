@@ -37,7 +37,7 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
 
 
 @pytest.fixture
-def said(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def printed(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return standard error; the group `rack` means the test's hosts."""
     monkeypatch.setattr(fleet, "hosts_of", lambda _: rack.hosts())
     monkeypatch.setattr(fleet, "make_stage", lambda *_: rack.stage())
@@ -56,16 +56,16 @@ def reported(verb: str, folder: Path, *options: str) -> Completed:
 
 @pytest.fixture
 def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the preflight by its result for two hosts; test_fleet_look.py tests the preflight
+    """Replace the preflight by its result for two hosts; test_fleet_preflight.py tests the preflight
     itself.
     """
     monkeypatch.setattr(fleet, "look", lambda *_: Preflight(rack.seen()[:2], {}, {}))
 
 
 def go(
-    said: list[str], again: fleet.ResumeOptions = START, wishes: RunOptions = SMOKE, ways: FleetOptions = WAYS
+    printed: list[str], again: fleet.ResumeOptions = START, wishes: RunOptions = SMOKE, ways: FleetOptions = WAYS
 ) -> int:
-    return fleet.run("smoke", wishes, ways, "pagecage run smoke --host rack", again, OutputFormat(), said.append)
+    return fleet.run("smoke", wishes, ways, "pagecage run smoke --host rack", again, OutputFormat(), printed.append)
 
 
 def refusal(call: Callable[[], object]) -> PagecageError:
@@ -75,72 +75,74 @@ def refusal(call: Callable[[], object]) -> PagecageError:
 
 
 def test_from_hosts_that_do_not_answer_to_one_report_over_all(
-    rack: Rack, said: list[str], capsys: pytest.CaptureFixture
+    rack: Rack, printed: list[str], capsys: pytest.CaptureFixture
 ) -> None:
     """First refused because of the silent host, then with a lost one, then resumed until nothing is
     missing.
     """
-    gone = refusal(lambda: go(said))
+    gone = refusal(lambda: go(printed))
     assert isinstance(gone, HostError)
     assert gone.hint == "bring silent back, or leave such hosts out: --skip-unreachable"
     assert not (rack.top / "runs").exists()
     (rack.top / "units/lost").write_text("-right-")
-    assert go(said, ways=FleetOptions(skip_unreachable=True)) == EXIT_INCOMPLETE
-    assert any(line.startswith("left out: silent: ") for line in said)
-    assert any(line.startswith("8 trials to run on 2 hosts") for line in said)
-    assert any("right: 4 trials have no answer (lost: " in line for line in said)
-    assert "  fix: pagecage run smoke --host rack --resume" in said
+    assert go(printed, ways=FleetOptions(skip_unreachable=True)) == EXIT_INCOMPLETE
+    assert any(line.startswith("left out: silent: ") for line in printed)
+    assert any(line.startswith("8 trials to run on 2 hosts") for line in printed)
+    assert any("right: 4 trials have no answer (lost: " in line for line in printed)
+    assert "  fix: pagecage run smoke --host rack --resume" in printed
     folder = find_fleet(rack.top / "runs", "smoke@rack")
     assert folder is not None
     assert "Connection refused" in folder.document()["left_out"]["silent"]
     capsys.readouterr()
     (rack.top / "units/lost").unlink()
-    assert go(said, AGAIN, GO_ON) == EXIT_OK
+    assert go(printed, AGAIN, GO_ON) == EXIT_OK
     out, err = capsys.readouterr()
     assert "right   4/4" in err
     assert out.startswith("the report of ")
     assert out.endswith("-smoke-rack")
-    assert said[-1].endswith("/report.html")
+    assert printed[-1].endswith("/report.html")
     assert len(rack.agent_calls("left")) == len(rack.agent_calls("right")) == 1
-    assert go(said, AGAIN, GO_ON) == EXIT_OK, "nothing is lacking any more"
+    assert go(printed, AGAIN, GO_ON) == EXIT_OK, "nothing is lacking any more"
 
 
 def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
-    rack: Rack, said: list[str], looked_at: None, capsys: pytest.CaptureFixture
+    rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
     spread = FleetOptions(fleet="spread")
-    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, said.append)
-    told = capsys.readouterr().out
-    assert "left     8 trials, 2 repeats" in told
-    assert "right    4 trials, 1 repeats" in told
-    fleet.show_plan("smoke", SMOKE, WAYS, "", True, said.append)
+    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
+    plan_text = capsys.readouterr().out
+    assert "left     8 trials, 2 repeats" in plan_text
+    assert "right    4 trials, 1 repeats" in plan_text
+    fleet.show_plan("smoke", SMOKE, WAYS, "", True, printed.append)
     assert list(json.loads(capsys.readouterr().out)) == ["left", "right"]
     assert rack.agent_calls("left") == []
     assert not (rack.top / "runs").exists()
 
 
 def test_bad_wishes_are_refused_before_anything_starts(
-    rack: Rack, said: list[str], looked_at: None, tmp_path: Path
+    rack: Rack, printed: list[str], looked_at: None, tmp_path: Path
 ) -> None:
-    assert "--until-ci" in refusal(lambda: go(said, wishes=replace(SMOKE, until_ci="5%"))).message
-    assert "--data-dir" in refusal(lambda: go(said, wishes=replace(SMOKE, data_dir=tmp_path))).message
-    assert "saved machine state" in refusal(lambda: go(said, wishes=replace(SMOKE, fresh="block"))).message
+    assert "--until-ci" in refusal(lambda: go(printed, wishes=replace(SMOKE, until_ci="5%"))).message
+    assert "--data-dir" in refusal(lambda: go(printed, wishes=replace(SMOKE, data_dir=tmp_path))).message
+    assert "saved machine state" in refusal(lambda: go(printed, wishes=replace(SMOKE, fresh="block"))).message
     rack.is_like("right", **{**FIT, "kernel": "6.1"})
-    unlike = refusal(lambda: go(said, wishes=replace(SMOKE, repeats=2), ways=FleetOptions(fleet="spread")))
+    unlike = refusal(lambda: go(printed, wishes=replace(SMOKE, repeats=2), ways=FleetOptions(fleet="spread")))
     assert "not alike: kernel is 6.12 on left, 6.1 on right" in unlike.message
     rack.is_like("right", **{**FIT, "disk": {"mount_point": "/"}})
-    assert "the disk that holds / would be changed on right" in refusal(lambda: go(said)).message
-    assert "--repeats does not go with --resume" in refusal(lambda: go(said, AGAIN, replace(GO_ON, repeats=2))).message
-    assert "there is no run of smoke on rack" in refusal(lambda: go(said, AGAIN, GO_ON)).message
+    assert "the disk that holds / would be changed on right" in refusal(lambda: go(printed)).message
+    assert (
+        "--repeats does not go with --resume" in refusal(lambda: go(printed, AGAIN, replace(GO_ON, repeats=2))).message
+    )
+    assert "there is no run of smoke on rack" in refusal(lambda: go(printed, AGAIN, GO_ON)).message
     assert not (rack.top / "runs").exists()
 
 
 def test_an_unknown_group_is_told_what_is_known() -> None:
-    told = refusal(lambda: fleet.hosts_of("gests"))
-    assert (told.message, told.hint[:29]) == (
+    error = refusal(lambda: fleet.hosts_of("gests"))
+    assert (error.message, found_text.hint[:29]) == (
         "there is no host 'gests', and no inventory has a group 'gests'", "auto, local, vm, or a group: ",
     )  # fmt: skip
-    assert "guests" in told.hint
+    assert "guests" in error.hint
 
 
 def test_a_host_that_is_nearly_one_of_ours_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

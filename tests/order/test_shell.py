@@ -36,14 +36,14 @@ class Terminal:
         env = {"SHELL": "/bin/bash", "HOME": str(machine.root), "PS1": "$ ", "TERM": "dumb"}
         self.process: Process[bytes] = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
         os.close(slave)
-        self.said = b""
+        self.printed = b""
 
     def wait_for(self, text: str, seconds: float = 20.0) -> None:
         """Read until this is printed."""
         deadline = time.monotonic() + seconds
-        while text.encode() not in self.said:
-            assert time.monotonic() < deadline, self.said.decode()
-            self.said += os.read(self._master, 4096)
+        while text.encode() not in self.printed:
+            assert time.monotonic() < deadline, self.printed.decode()
+            self.printed += os.read(self._master, 4096)
 
     def type(self, line: str) -> None:
         os.write(self._master, line.encode())
@@ -52,7 +52,7 @@ class Terminal:
         """Read the remaining output; return the exit status."""
         try:
             while piece := os.read(self._master, 4096):
-                self.said += piece
+                self.printed += piece
         except OSError:  # EIO: the other end is closed (pty(7))
             pass
         os.close(self._master)
@@ -67,10 +67,10 @@ def test_limits_are_shown_and_leaving_removes_them(machine: Machine) -> None:
     assert any("pagecage-shell.1" in path for path in machine.left())
     terminal.type("exit 7\n")
     assert terminal.end() == 7
-    said = terminal.said.decode()
-    assert "cage tight on /dev/fakedisk" in said
-    assert "io.max.rbps      20000000" in said
-    assert "memory.max       8388608" in said
+    text = terminal.printed.decode()
+    assert "cage tight on /dev/fakedisk" in text
+    assert "io.max.rbps      20000000" in text
+    assert "memory.max       8388608" in text
     assert machine.left() == []
 
 
@@ -83,13 +83,13 @@ def test_credits_are_played_while_it_is_open(machine: Machine) -> None:
     terminal.wait_for("seen-42")
     terminal.type("exit\n")
     assert terminal.end() == 0
-    said = terminal.said.decode()
+    text = terminal.printed.decode()
     if may_rewrite_io_max({"kernel": os.uname().release}):
-        assert "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500" in said
-        assert "riops=2000" in said
+        assert "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500" in text
+        assert "riops=2000" in text
     else:
-        assert "io.max.riops: no credits, since rewriting io.max may hang this kernel" in said
-        assert "riops=500" in said
+        assert "io.max.riops: no credits, since rewriting io.max may hang this kernel" in text
+        assert "riops=500" in text
     assert machine.left() == []
 
 
@@ -122,7 +122,7 @@ def test_a_limit_that_is_not_in_force_gives_no_shell(machine: Machine, monkeypat
     monkeypatch.setenv("FAKE_FORGETS", "memory.max")
     terminal = Terminal(machine)
     assert terminal.end() == 3
-    assert "the limits are not in force" in terminal.said.decode()
-    assert "fix: pagecage doctor" in terminal.said.decode()
+    assert "the limits are not in force" in terminal.printed.decode()
+    assert "fix: pagecage doctor" in terminal.printed.decode()
     assert machine.left() == []
-    assert not any(line.startswith("scope") for line in machine.told())
+    assert not any(line.startswith("scope") for line in machine.log_lines())

@@ -61,24 +61,24 @@ def attach(machine: Machine, spool: Path, request: str) -> tuple[int, bytes, str
     client.stdin.write(request.encode() + b"\n")
     output = client.stdout.read()
     client.stdin.close()
-    said = client.stderr.read().decode()
+    printed = client.stderr.read().decode()
     client.stdout.close()
     client.stderr.close()
-    return client.wait(60), output, said
+    return client.wait(60), output, printed
 
 
 def ended(agent: Process[bytes]) -> int:
-    _, said = agent.communicate(timeout=60)
-    assert "Traceback" not in said.decode()
+    _, printed = agent.communicate(timeout=60)
+    assert "Traceback" not in printed.decode()
     return agent.returncode
 
 
 def test_the_client_gets_the_frames_and_the_status_of_the_agent(machine: Machine, spool: Path) -> None:
     agent = stand_by(machine, spool)
     request = json.dumps(request_to_json(make_request(machine, make_trial())))
-    status, output, said = attach(machine, spool, request)
+    status, output, printed = attach(machine, spool, request)
     frames = frames_of(output)
-    assert (status, said) == (0, "")
+    assert (status, printed) == (0, "")
     assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == ["ok"]
     assert ended(agent) == 0
     assert not (spool / SOCKET_NAME).exists()
@@ -127,10 +127,10 @@ def test_a_tracer_that_no_trial_wants_is_detached_before_the_first(
 
 def test_a_client_that_finds_no_agent_becomes_one(machine: Machine, spool: Path) -> None:
     """As with a second connection to one machine state, or after an agent in standby was killed."""
-    status, output, said = attach(machine, spool, "")
+    status, output, printed = attach(machine, spool, "")
     assert status not in (0, 127)
     assert output == b""
-    assert "agent.pyz" in said or "JSON" in said
+    assert "agent.pyz" in printed or "JSON" in printed
 
 
 def test_a_client_of_an_agent_that_is_killed_ends_with_a_failure(machine: Machine, spool: Path) -> None:

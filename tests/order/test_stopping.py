@@ -31,8 +31,8 @@ class Stopping(Run):
         self.plan = replace(plan_of(THREE, FIVE_PERCENT), run_id="20261121T100001Z-test-vm")
         self.plan = replace(self.plan, document={**self.plan.document, "run_id": self.plan.run_id})
         self.folder = type(self.folder).create(tmp_path / "runs", self.plan)
-        told = {t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])} for t in self.plan.trials}
-        self.tell({"figures": told})
+        reported = {t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])} for t in self.plan.trials}
+        self.set_script({"figures": reported})
 
     def blocks(self) -> list[int]:
         return sorted({record.block for record in self.records()})
@@ -81,7 +81,7 @@ def test_a_treatment_that_is_killed_each_time_does_not_hold_a_run_up(tmp_path: P
     run = Stopping(tmp_path, steady)
     killed = {t.trial_id: ["oom_killed"] for t in run.plan.trials if t.treatment["level"] == "a"}
     figures = {t.trial_id: {"read_seconds": 10.0} for t in run.plan.trials if t.treatment["level"] != "a"}
-    run.tell({"figures": figures, **killed})
+    run.set_script({"figures": figures, **killed})
     assert run.go() == RunSummary(18, 0)
 
 

@@ -50,7 +50,7 @@ def without_calibration(lines: list[str]) -> list[str]:
 
 def test_the_whole_order(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    assert without_calibration(machine.told()) == ORDER
+    assert without_calibration(machine.log_lines()) == ORDER
     assert (record.outcome, record.phase, record.error) == ("ok", "record", None)
     assert machine.left() == []
 
@@ -145,7 +145,7 @@ def test_a_limit_that_is_not_applied_starts_no_workload(
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
     assert shown in record.missed_requirements[0]["reason"]
-    scopes = [line for line in machine.told() if line.startswith("scope") and "calibrate" not in line]
+    scopes = [line for line in machine.log_lines() if line.startswith("scope") and "calibrate" not in line]
     assert scopes == []
     assert record.measured is None
     assert machine.left() == []
@@ -159,7 +159,7 @@ def test_a_limit_that_nobody_asked_for_starts_no_workload(machine: Machine) -> N
     record = carry_out(machine, make_trial(cage=LIGHT, trial_id="r1_light"))
     assert record.outcome == "requirement_missed"
     assert "memory.max is 8388608, unasked" in record.missed_requirements[0]["reason"]
-    assert not any(line.startswith("workload") for line in machine.told())
+    assert not any(line.startswith("workload") for line in machine.log_lines())
     assert machine.left() == []
 
 
@@ -182,7 +182,7 @@ def test_what_a_workload_does_decides_the_outcome(
     record = carry_out(machine, make_trial(program))
     assert (record.outcome, record.phase, record.error) == (outcome, phase, error)
     assert machine.left() == []
-    assert machine.told()[-1] == "read_ahead_kb 256"
+    assert machine.log_lines()[-1] == "read_ahead_kb 256"
 
 
 @pytest.mark.parametrize("program", ["never_ends.py", "never_ready.py", "floods_for_ever.py", "stops_for_ever.py"])
@@ -190,7 +190,7 @@ def test_a_workload_without_end_is_ended(machine: Machine, program: str) -> None
     record = carry_out(machine, make_trial(program, timeout_seconds=1.5))
     assert record.outcome == "timed_out"
     assert record.error == "not done after 1.5 s"
-    assert f"kill {UNIT}" in machine.told()
+    assert f"kill {UNIT}" in machine.log_lines()
     assert machine.left() == []
 
 
@@ -229,7 +229,7 @@ def test_a_file_that_somebody_holds_is_not_cold(machine: Machine) -> None:
         record = carry_out(machine, make_trial(cage=LIGHT))
     assert (record.outcome, record.phase) == ("not_prepared", "cache")
     assert "bytes are resident, not cold" in (record.error or "")
-    assert not any(line.startswith("workload") for line in machine.told())
+    assert not any(line.startswith("workload") for line in machine.log_lines())
     assert machine.left() == []
 
 
@@ -271,7 +271,7 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
     record = carry_out(machine, make_trial(), bench)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
     assert record.missed_requirements[0]["requirement"] == "io_controller"
-    assert machine.told() == []
+    assert machine.log_lines() == []
 
 
 def test_a_user_is_measured_by_his_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,10 +60,10 @@ def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
 ) -> None:
     step = SetupStep("loads.py", ("{file}",), where)
     record = carry_out(machine, make_trial(cage=LIGHT, before=step, collectors=()))
-    told = machine.told()
+    reported = machine.log_lines()
     assert record.outcome == "ok"
-    assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in told
-    assert told.index(f"workload loads {DATASET.size_bytes}") < told.index("workload ready")
+    assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in reported
+    assert reported.index(f"workload loads {DATASET.size_bytes}") < reported.index("workload ready")
     found = record.cache["step"]
     assert found["slice"].endswith(unit)
     assert record.cache["charged_to"] == found["slice"]
@@ -75,7 +75,7 @@ def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
 
 def test_a_sibling_slice_has_the_trials_limits(machine: Machine) -> None:
     carry_out(machine, make_trial(cage=LIGHT, before=SetupStep("loads.py", ("{file}",), "other"), collectors=()))
-    assert [line for line in machine.told() if "before.slice" in line and not line.startswith("scope")] == [
+    assert [line for line in machine.log_lines() if "before.slice" in line and not line.startswith("scope")] == [
         f"set-property {UNIT}.before.slice", f"start {UNIT}.before.slice", f"stop {UNIT}.before.slice",
     ]  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_a_step_that_fails_starts_no_workload(machine: Machine, flag: str, outco
     record = carry_out(machine, make_trial(cage=LIGHT, before=SetupStep("loads.py", (flag,), "other"), collectors=()))
     assert (record.outcome, record.phase) == (outcome, "before")
     assert word in (record.error or "")
-    assert "workload ready" not in machine.told()
+    assert "workload ready" not in machine.log_lines()
     assert machine.left() == []
 
 
@@ -131,7 +131,7 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     other.mkdir()
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     asked: list[object] = []
-    monkeypatch.setattr(storage, "make_storage", lambda *told: asked.extend(told) or TrialStorage(disk, other))
+    monkeypatch.setattr(storage, "make_storage", lambda *reported: asked.extend(reported) or TrialStorage(disk, other))
     monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
@@ -154,7 +154,7 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
         "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
         "hint": "",
     }  # fmt: skip
-    assert not any(line.startswith("set-property") for line in machine.told())
+    assert not any(line.startswith("set-property") for line in machine.log_lines())
     assert machine.left() == []
 
 
@@ -212,7 +212,7 @@ def test_dirty_limits_are_set_before_the_workload_and_put_back(
     seen: list[str] = []
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root)
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
-    monkeypatch.setattr(DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.told())) or dict(wanted))
+    monkeypatch.setattr(DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.log_lines())) or dict(wanted))
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS, collectors=()))
     assert record.outcome == "ok"

@@ -93,10 +93,10 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machin
     assert any("queue-settings.json" in path for path in left)
     assert any("children" in path for path in left)
     assert machine.left() == []
-    told = [(record.attempt, record.outcome) for record in whole.records()]
-    assert told == [(1, "interrupted"), (2, "ok"), (1, "ok")]
-    assert machine.told().count("iostat begins") == 3
-    assert machine.told().count("iostat ends") == 2  # the cleanup killed the first, which had lost its agent
+    reported = [(record.attempt, record.outcome) for record in whole.records()]
+    assert reported == [(1, "interrupted"), (2, "ok"), (1, "ok")]
+    assert machine.log_lines().count("iostat begins") == 3
+    assert machine.log_lines().count("iostat ends") == 2  # the cleanup killed the first, which had lost its agent
 
 
 def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: AgentPackage) -> None:
@@ -108,8 +108,8 @@ def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: Agent
 
     with pytest.raises(KeyboardInterrupt):
         whole.go(interrupt)
-    told = [(record.outcome, record.phase, record.error) for record in whole.records()]
-    assert told == [("ok", "record", None), ("interrupted", "run", "ended from outside")]
+    reported = [(record.outcome, record.phase, record.error) for record in whole.records()]
+    assert reported == [("ok", "record", None), ("interrupted", "run", "ended from outside")]
     assert machine.left() == []
     assert len(whole.folder.remaining(whole.plan)) == 2
 
@@ -148,15 +148,15 @@ def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: AgentPackag
     assert agent.stdout is not None
     assert agent.stderr is not None
     agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
-    told = b""
-    while b'"event":"go"' not in told:
-        told += agent.stdout.readline()
+    reported = b""
+    while b'"event":"go"' not in reported:
+        reported += agent.stdout.readline()
     agent.stdin.close()
     agent.stdout.close()
-    said = agent.stderr.read().decode()
+    printed = agent.stderr.read().decode()
     agent.stderr.close()
     assert agent.wait(30) != 0
-    assert "Traceback" not in said
+    assert "Traceback" not in printed
     assert machine.left() == []
     [record] = read_records(machine.records)
     assert record.outcome == "interrupted"
@@ -174,7 +174,7 @@ def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: A
     assert agent.stdout.read() == b""
     agent.stdout.close()
     agent.stderr.close()
-    assert machine.told() == []
+    assert machine.log_lines() == []
 
 
 def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: AgentPackage) -> None:
@@ -186,12 +186,12 @@ def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: Agen
     assert agent.stderr is not None
     agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
     frames = frames_of(agent.stdout.read())
-    said = agent.stderr.read().decode()
+    printed = agent.stderr.read().decode()
     agent.stdin.close()
     assert agent.wait(30) not in (0, None)
     agent.stdout.close()
     agent.stderr.close()
-    assert "Traceback" not in said
+    assert "Traceback" not in printed
     assert frames[-1]["event"] == "error"
 
 

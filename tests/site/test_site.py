@@ -60,7 +60,9 @@ def heard() -> Heard:
 
 def look(browser: Browser, heard: Heard, **looks: object) -> Page:
     page = browser.new_page(**looks)
-    page.on("console", lambda said: heard.errors.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console", lambda printed: heard.errors.append(printed.text) if printed.type in ("error", "warning") else None
+    )
     page.on("pageerror", lambda error: heard.errors.append(str(error)))
     page.on("requestfailed", lambda request: heard.errors.append(f"{request.url}: {request.failure}"))
     page.on("request", lambda request: heard.requests.append(request.url))

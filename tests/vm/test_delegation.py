@@ -68,7 +68,7 @@ def test_the_commands_that_are_named_give_io_to_the_users_systemd() -> None:
         host.prepare(ResourceNeeds(0, 0), print)
         host.start()
         for script, has_io in (("true", False), (running, True), (f"{end}; {ended}; sleep 2", True)):
-            said = run(host.command(["sh", "-c", f"{script}; cat {_CONTROLLERS}"])).stdout
-            assert ("io" in said.split()) is has_io, f"{script}: {said}"
+            printed = run(host.command(["sh", "-c", f"{script}; cat {_CONTROLLERS}"])).stdout
+            assert ("io" in printed.split()) is has_io, f"{script}: {printed}"
     finally:
         host.stop()

@@ -23,8 +23,8 @@ _SMOKE = ["run", "smoke", "--size", "smoke", "--host", "vm"]
 def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
     """One whole run: by the system's systemd, and by an ordinary user's own."""
     command_line = CommandLine(tmp_path_factory.mktemp(request.param), PAGECAGE_VM_USER=request.param)
-    status, said = command_line.end(*_SMOKE)
-    assert status == 0, said
+    status, printed = command_line.end(*_SMOKE)
+    assert status == 0, printed
     return command_line
 
 
@@ -73,9 +73,9 @@ def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> N
     process = command_line.start(*_SMOKE)
     command_line.wait_until(lambda: (tmp_path / "latest-smoke/records.jsonl").exists(), process)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=_LONGEST_SECONDS)
-    assert process.returncode == 130, said.decode()
-    assert "Traceback" not in said.decode()
+    _, printed = process.communicate(timeout=_LONGEST_SECONDS)
+    assert process.returncode == 130, printed.decode()
+    assert "Traceback" not in printed.decode()
     kept = command_line.records()
     assert {r.outcome for r in kept} <= {"ok", "interrupted"}
     status, said_then = command_line.end("run", "smoke", "--resume")
@@ -104,8 +104,8 @@ def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> 
     second = _other_guest(guest.pid)
     assert second is not None
     os.kill(second, signal.SIGKILL)
-    _, said = resumed.communicate(timeout=_LONGEST_SECONDS)
-    assert resumed.returncode == 0, said.decode()
+    _, printed = resumed.communicate(timeout=_LONGEST_SECONDS)
+    assert resumed.returncode == 0, printed.decode()
     assert sum(r.outcome == "ok" for r in command_line.records()) == 4
     assert read_guest(GuestCache.of_user()) is None
 

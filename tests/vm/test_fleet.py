@@ -49,10 +49,10 @@ def answers(line: CommandLine, name: str) -> set[str]:
 
 def shown(line: CommandLine) -> dict[str, list[dict[str, object]]]:
     process = line.start("show", "smoke@guests", "--json")
-    out, said = process.communicate(timeout=120)
-    assert process.returncode == EXIT_OK, said.decode()
-    told: dict[str, list[dict[str, object]]] = json.loads(out)
-    return told
+    out, printed = process.communicate(timeout=120)
+    assert process.returncode == EXIT_OK, printed.decode()
+    reported: dict[str, list[dict[str, object]]] = json.loads(out)
+    return reported
 
 
 def kill_guest(name: str) -> None:
@@ -63,12 +63,12 @@ def kill_guest(name: str) -> None:
 
 def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
-    status, said = line.end(*_SMOKE)
-    assert status == EXIT_OK, said
+    status, printed = line.end(*_SMOKE)
+    assert status == EXIT_OK, printed
     kernels = {}
     for host in GUESTS:
         folder = line.runs / "latest-smoke@guests/hosts" / f"guest-{host}"
-        assert len(answers(line, host)) == 4, said
+        assert len(answers(line, host)) == 4, printed
         for record in records(line, host):
             series = [json.loads(row) for row in (folder / record.traces["sampler"]).read_text().splitlines()]
             verdicts = judge(record, series)
@@ -77,9 +77,9 @@ def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -
         kernels[host] = json.loads(next((folder / "facts").iterdir()).read_text())["kernel"]
     assert kernels["old"].startswith("6.1.")
     assert kernels["vm"].startswith("6.12.")
-    told = {str(fact["name"]): fact for fact in shown(line)["facts"]}
-    assert told["kernel"]["differs"] is True
-    assert told["cpus"]["values"] == ["1", "1"]
+    reported = {str(fact["name"]): fact for fact in shown(line)["facts"]}
+    assert reported["kernel"]["differs"] is True
+    assert reported["cpus"]["values"] == ["1", "1"]
     page = (line.runs / "latest-smoke@guests/report.html").read_text()
     assert kernels["old"] in page
     assert kernels["vm"] in page
@@ -90,10 +90,10 @@ def test_a_guest_killed_in_the_middle_is_gone_on_with(guests: None, tmp_path: Pa
     process: Process[bytes] = line.start(*_SMOKE)
     line.wait_until(lambda: (line.runs / "latest-smoke@guests").exists() and bool(answers(line, "old")), process)
     kill_guest("old")
-    _, said = process.communicate(timeout=900)
-    assert process.returncode == EXIT_INCOMPLETE, said.decode()
-    assert "guest-old: " in said.decode()
-    assert "(lost: " in said.decode()
+    _, printed = process.communicate(timeout=900)
+    assert process.returncode == EXIT_INCOMPLETE, printed.decode()
+    assert "guest-old: " in printed.decode()
+    assert "(lost: " in printed.decode()
     assert len(answers(line, "vm")) == 4, "the other one finishes"
     before = answers(line, "old")
     assert 0 < len(before) < 4

@@ -25,33 +25,33 @@ AGENT_COMES_LATER = ["-e", '{"inspection_agent_dir": ""}']
 RANDOM = ["od", "-An", "-N16", "-tx1", "/dev/urandom"]
 
 
-def told(host: VmHost, *argv: str) -> str:
+def output_of(host: VmHost, *argv: str) -> str:
     return run(host.command(argv)).stdout.strip()
 
 
 def test_it_is_a_systemd_machine_with_all_that_is_measured_by(host: VmHost) -> None:
-    assert told(host, "cat", "/proc/1/comm") == "systemd"
-    assert {"cpu", "io", "memory"} <= set(told(host, "cat", "/sys/fs/cgroup/cgroup.controllers").split())
-    told(host, "test", "-r", "/sys/kernel/btf/vmlinux")
-    assert told(host, "systemctl", "--failed", "--no-legend", "--plain") == ""
-    assert told(host, "swapon", "--noheadings") == ""
+    assert output_of(host, "cat", "/proc/1/comm") == "systemd"
+    assert {"cpu", "io", "memory"} <= set(output_of(host, "cat", "/sys/fs/cgroup/cgroup.controllers").split())
+    output_of(host, "test", "-r", "/sys/kernel/btf/vmlinux")
+    assert output_of(host, "systemctl", "--failed", "--no-legend", "--plain") == ""
+    assert output_of(host, "swapon", "--noheadings") == ""
 
 
 def test_nothing_starts_by_itself(host: VmHost) -> None:
     """Masked timers stay in the list while they are loaded; none may have a next time."""
-    timers = json.loads(told(host, "systemctl", "list-timers", "--all", "--output=json"))
+    timers = json.loads(output_of(host, "systemctl", "list-timers", "--all", "--output=json"))
     assert [timer["unit"] for timer in timers if timer["next"]] == []
 
 
 def test_words_status_and_input_pass_through(host: VmHost) -> None:
     words = ["a b", "$HOME", "it's", "*"]
-    assert told(host, "printf", "%s\\n", *words).splitlines() == words
+    assert output_of(host, "printf", "%s\\n", *words).splitlines() == words
     done = run(host.command(["sh", "-c", "read line; echo $line >&2; exit 7"]), input_text="go\n", check=False)
     assert (done.status, done.stderr) == (7, "go\n")
 
 
 def test_the_guest_has_no_way_out(host: VmHost) -> None:
-    assert told(host, "ip", "route", "show", "default") == ""
+    assert output_of(host, "ip", "route", "show", "default") == ""
     probe = "timeout 5 bash -c 'exec 3<>/dev/tcp/10.0.2.2/22'"
     assert not run(host.command(["sh", "-c", probe]), check=False).ok
 
@@ -79,7 +79,7 @@ def test_the_data_disk_is_read_past_the_page_cache_of_the_outer_host(host: VmHos
     for fd in fds:
         flags = Path(f"/proc/{guest.pid}/fdinfo/{fd.name}").read_text().split("flags:")[1].split()[0]
         assert int(flags, 8) & os.O_DIRECT, f"opened with flags {flags}"
-    assert "noatime" in told(host, "findmnt", "--noheadings", "--output", "OPTIONS", "/data")
+    assert "noatime" in output_of(host, "findmnt", "--noheadings", "--output", "OPTIONS", "/data")
 
 
 def test_files_are_pushed_with_name_and_executable_bit(host: VmHost, tmp_path: Path) -> None:
@@ -88,26 +88,26 @@ def test_files_are_pushed_with_name_and_executable_bit(host: VmHost, tmp_path: P
     program.write_text("#!/bin/sh\necho ran\n")
     program.chmod(0o755)
     host.push([tmp_path / "plain", program], f"{host.spool_dir}/new/place")
-    assert told(host, f"{host.spool_dir}/new/place/{program.name}") == "ran"
-    assert told(host, "cat", f"{host.spool_dir}/new/place/plain") == "text"
-    assert told(host, "stat", "-c", "%A %U", f"{host.spool_dir}/new/place/plain") == "-rw-r--r-- root"
+    assert output_of(host, f"{host.spool_dir}/new/place/{program.name}") == "ran"
+    assert output_of(host, "cat", f"{host.spool_dir}/new/place/plain") == "text"
+    assert output_of(host, "stat", "-c", "%A %U", f"{host.spool_dir}/new/place/plain") == "-rw-r--r-- root"
 
 
 def test_a_restore_is_the_same_machine_with_its_own_time_and_random_numbers(host: VmHost) -> None:
-    told(host, "sh", "-c", "echo kept > /data/kept; echo gone > /root/gone")
-    boot_id, random = told(host, "cat", "/proc/sys/kernel/random/boot_id"), told(host, *RANDOM)
+    output_of(host, "sh", "-c", "echo kept > /data/kept; echo gone > /root/gone")
+    boot_id, random = output_of(host, "cat", "/proc/sys/kernel/random/boot_id"), output_of(host, *RANDOM)
     first = host.restart()
-    before, inside, after = time.time(), float(told(host, "date", "+%s.%N")), time.time()
-    second_random = told(host, *RANDOM)
+    before, inside, after = time.time(), float(output_of(host, "date", "+%s.%N")), time.time()
+    second_random = output_of(host, *RANDOM)
     second = host.restart()
     assert (first.state_id, second.restore_seq) == (second.state_id, (first.restore_seq or 0) + 1)
-    assert told(host, "cat", "/proc/sys/kernel/random/boot_id") == boot_id
-    assert len({random, second_random, told(host, *RANDOM)}) == 3
-    assert "reseeded due to virtual machine fork" in told(host, "dmesg")
+    assert output_of(host, "cat", "/proc/sys/kernel/random/boot_id") == boot_id
+    assert len({random, second_random, output_of(host, *RANDOM)}) == 3
+    assert "reseeded due to virtual machine fork" in output_of(host, "dmesg")
     error_seconds = first.details["clock_error_seconds"]
     assert error_seconds < 0.5
     assert before - error_seconds <= inside <= after
-    assert told(host, "cat", "/data/kept") == "kept"
+    assert output_of(host, "cat", "/data/kept") == "kept"
     assert not run(host.command(["test", "-e", "/root/gone"]), check=False).ok
 
 
@@ -117,14 +117,14 @@ def test_what_a_guest_writes_never_reaches_the_saved_state(host: VmHost) -> None
     assert guest is not None
     disk = cache.states / guest.state_id.split("-")[0] / "disk.qcow2"
     before = hashlib.sha256(disk.read_bytes()).hexdigest()
-    told(host, "sh", "-c", "head -c 4M /dev/urandom > /root/noise && sync")
+    output_of(host, "sh", "-c", "head -c 4M /dev/urandom > /root/noise && sync")
     host.restart()
     assert hashlib.sha256(disk.read_bytes()).hexdigest() == before
 
 
 def test_the_machine_around_it_is_seen(host: VmHost) -> None:
     before = host.outer_sample()
-    told(host, "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done")
+    output_of(host, "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done")
     after = host.outer_sample()
     used = after["qemu_cpu_seconds"] - before["qemu_cpu_seconds"]
     assert 0 < used < 60
@@ -150,7 +150,7 @@ def test_a_second_fitting_changes_nothing(host: VmHost, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: str, complaint: str) -> None:
     try:
-        told(host, "sh", "-c", breaking)
+        output_of(host, "sh", "-c", breaking)
         if complaint:
             with pytest.raises(HostError, match=complaint):
                 play_on_guest(TOP, tmp_path, host.target, "verify.yml", AGENT_COMES_LATER)
@@ -169,7 +169,7 @@ def put_data_on(host: VmHost, scratch: Path, device: str) -> int:
 def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Path) -> None:
     with pytest.raises(HostError, match="is mounted at /data"):
         put_data_on(host, tmp_path, "/dev/vdb")
-    assert told(host, "findmnt", "--noheadings", "--output", "SOURCE", "/data") == "/dev/vdb"
+    assert output_of(host, "findmnt", "--noheadings", "--output", "SOURCE", "/data") == "/dev/vdb"
 
 
 @pytest.mark.long
@@ -177,12 +177,12 @@ def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> No
     """A file system with pagecage's label is used as it is, with its contents; one with another
     label is refused.
     """
-    loop = told(host, "sh", "-c", "truncate -s 64M /dev/shm/blank && losetup --find --show /dev/shm/blank")
+    loop = output_of(host, "sh", "-c", "truncate -s 64M /dev/shm/blank && losetup --find --show /dev/shm/blank")
     assert put_data_on(host, tmp_path, loop) > 0
-    told(host, "sh", "-c", "echo kept > /mnt/data/kept")
+    output_of(host, "sh", "-c", "echo kept > /mnt/data/kept")
     assert put_data_on(host, tmp_path, loop) == 0
-    assert told(host, "cat", "/mnt/data/kept") == "kept"
-    told(host, "sh", "-c", f"umount /mnt/data && e2label {loop} somebodys")
+    assert output_of(host, "cat", "/mnt/data/kept") == "kept"
+    output_of(host, "sh", "-c", f"umount /mnt/data && e2label {loop} somebodys")
     with pytest.raises(HostError, match="not blank"):
         put_data_on(host, tmp_path, loop)
     host.restart()
@@ -197,8 +197,8 @@ def test_the_agent_role_installs_what_was_built(host: VmHost, tmp_path: Path) ->
     for name in ("agent.pyz", "bin/pcread"):
         (tmp_path / name).write_text("#!/bin/sh\necho ran\n")
     play_on_guest(TOP, tmp_path, host.target, "site.yml", words)
-    assert told(host, "/opt/pagecage/bin/pcread") == "ran"
-    assert told(host, "/opt/pagecage/agent.pyz") == "ran"
+    assert output_of(host, "/opt/pagecage/bin/pcread") == "ran"
+    assert output_of(host, "/opt/pagecage/agent.pyz") == "ran"
 
 
 def test_an_ordinary_user_can_cap_io(host: VmHost) -> None:
@@ -208,4 +208,6 @@ def test_an_ordinary_user_can_cap_io(host: VmHost) -> None:
         "cat /sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/pagecage.slice/pagecage-t.slice/io.max; "
         "systemctl --user stop pagecage-t.slice; systemctl --user revert pagecage-t.slice > /dev/null"
     )
-    assert "rbps=20000000" in told(host, "setpriv", "--reuid=1000", "--regid=1000", "--init-groups", "sh", "-c", script)
+    assert "rbps=20000000" in output_of(
+        host, "setpriv", "--reuid=1000", "--regid=1000", "--init-groups", "sh", "-c", script
+    )

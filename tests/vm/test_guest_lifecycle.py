@@ -108,9 +108,9 @@ def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
     """A run beside a guest that is kept up uses that guest, one run at a time, and refuses what it
     cannot hold.
     """
-    said: list[str] = []
-    ours = choose_host("vm", None, said.append)
-    assert "the guest that is kept up since" in said[0]
+    printed: list[str] = []
+    ours = choose_host("vm", None, printed.append)
+    assert "the guest that is kept up since" in printed[0]
     with pytest.raises(HostError, match=r"memory of 2 GiB, and the plan needs 64 GiB"):
         ours.prepare(ResourceNeeds(64 * GIB, 0), print)
     ours.stop()
@@ -172,15 +172,15 @@ def test_a_spoilt_state_is_made_again_once_and_it_is_said(tmp_path: Path) -> Non
     newest = max(GuestCache.of_user().states.iterdir(), key=lambda path: path.stat().st_mtime)
     shutil.copytree(newest, cache.states / newest.name)
     os.truncate(cache.states / newest.name / "memory.bin", 1_000_000)
-    said: list[str] = []
+    printed: list[str] = []
     host = VmHost(cache=cache)
     try:
-        host.prepare(NEED, said.append)
+        host.prepare(NEED, printed.append)
         host.start()
         assert run(host.command(["true"])).ok
     finally:
         host.stop()
-    assert [text for text in said if "did not come up" in text]
+    assert [text for text in printed if "did not come up" in text]
 
 
 @pytest.mark.long

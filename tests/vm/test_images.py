@@ -15,7 +15,7 @@ PROGRAMS = Path("build/host/bin")
 NAME = "pagecage-workloads"
 
 
-def told(host: VmHost, script: str) -> str:
+def output_of(host: VmHost, script: str) -> str:
     done = run(host.command(["sh", "-ec", script]), check=False, timeout_seconds=600)
     assert done.ok, done.stderr
     return done.stdout
@@ -27,9 +27,11 @@ def test_docker_builds_the_workloads_and_nobody_in_them_is_root(host: VmHost) ->
     host.push(sorted((ROOT / PROGRAMS).iterdir()), f"{context}/{PROGRAMS}")
     built = f"docker build --quiet --target prebuilt -f workloads.Containerfile -t {NAME} ."
     try:
-        told(host, f"systemctl start docker; cd {context}; {built}")
-        assert "--expect-sidecar" in told(host, f"docker run --rm --network none {NAME} --help")
-        user = told(host, f"docker image inspect --format '{{{{.Config.User}}}}' {NAME}")
+        output_of(host, f"systemctl start docker; cd {context}; {built}")
+        assert "--expect-sidecar" in output_of(host, f"docker run --rm --network none {NAME} --help")
+        user = output_of(host, f"docker image inspect --format '{{{{.Config.User}}}}' {NAME}")
         assert user.strip() == "65532:65532"
     finally:
-        told(host, f"docker image rm --force {NAME} > /dev/null; systemctl stop docker.socket docker; rm -rf {context}")
+        output_of(
+            host, f"docker image rm --force {NAME} > /dev/null; systemctl stop docker.socket docker; rm -rf {context}"
+        )

@@ -98,7 +98,7 @@ class Replayed(CommandLine):
         self._program, data = program, program.make(runs.parent)
         options = [word for cage in CAGES[1:] for word in ("--cage", cage)]
         options += ["--host", "vm", "--copy", str(data), "--cold", str(data), "--copy-program"]
-        self.status, self.said = self.end(
+        self.status, self.printed = self.end(
             "replay", CAGES[0], *options, "--collectors", "iostat", "--", *program.command(str(data))
         )
 
@@ -114,7 +114,7 @@ class Replayed(CommandLine):
 def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     runs = tmp_path_factory.mktemp("real") / "runs"
     made = Replayed(runs, request.param)
-    assert made.status == request.param.status, made.said
+    assert made.status == request.param.status, made.printed
     return made
 
 
@@ -128,7 +128,7 @@ def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
     records = replayed.records()
     assert {record.treatment["cage"] for record in records} == {"uncaged", *CAGES}
     assert {record.exit["status"] for record in records} == {replayed.status}
-    assert ("the program failed in 5 of 5 trials" in replayed.said) == (replayed.status == 1)
+    assert ("the program failed in 5 of 5 trials" in replayed.printed) == (replayed.status == 1)
     assert all(record.is_programs_own_failure == (replayed.status == 1) for record in records)
 
 
@@ -170,11 +170,11 @@ def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Re
         if (judged.diagnosis.share or 0.0) > MOST_OF_THE_TIME:
             assert rates[fullest] == pytest.approx(in_force[fullest], rel=0.25)
         asked = requested_caps(record)[fullest]
-        assert told_cap(judged.diagnosis.sentence) == pytest.approx(asked, rel=0.01), judged.diagnosis.sentence
+        assert named_cap(judged.diagnosis.sentence) == pytest.approx(asked, rel=0.01), judged.diagnosis.sentence
 
 
-def told_cap(sentence: str) -> float:
+def named_cap(sentence: str) -> float:
     """Return the cap in a sentence, in I/Os or bytes per second."""
-    told = re.search(r"the ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", sentence)
-    assert told, sentence
-    return float(told[1].replace(",", "")) * {"IOPS": 1, "MB/s": 1e6, "kB/s": 1e3}[told[2]]
+    reported = re.search(r"the ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", sentence)
+    assert reported, sentence
+    return float(reported[1].replace(",", "")) * {"IOPS": 1, "MB/s": 1e6, "kB/s": 1e3}[reported[2]]

@@ -47,8 +47,8 @@ def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     file = os.path.relpath(data) if request.param == "root" else str(data)
     copy = () if request.param == "root" else ("--copy", file)  # a relative --cold is copied by default
     options = ("--host", "vm", *copy, "--cold", file, "--copy-program")
-    status, said = made.end("replay", "customer-tenth", *options, "--", "grep", "-c", "needle", file)
-    assert status == 0, said
+    status, printed = made.end("replay", "customer-tenth", *options, "--", "grep", "-c", "needle", file)
+    assert status == 0, printed
     return made
 
 
@@ -93,22 +93,22 @@ def single(runs: Path, sent: bytes, *command: str, options: tuple[str, ...] = ()
     argv = ["replay", "customer-tenth", "--no-control", "--host", "vm", *options, "--", *command]
     runner = CommandLine(runs)
     process = spawn([*runner.argv(*argv)], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=runner.environment)
-    out, said = process.communicate(sent, timeout=_LONGEST_SECONDS)
-    return process.returncode, out, said.decode()
+    out, printed = process.communicate(sent, timeout=_LONGEST_SECONDS)
+    return process.returncode, out, printed.decode()
 
 
 def test_a_single_replay_is_transparent(tmp_path: Path) -> None:
     """Input, output and status are the program's own, through ssh and the agent."""
     sent = os.urandom(300_000)
-    status, out, said = single(tmp_path, sent, "sh", "-c", "cat; exit 5")
-    assert (status, out) == (5, sent), said
+    status, out, printed = single(tmp_path, sent, "sh", "-c", "cat; exit 5")
+    assert (status, out) == (5, sent), printed
 
 
 @pytest.mark.long
 def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
     server = ("python3", "-m", "http.server", "8080")
-    status, _, said = single(tmp_path, b"", *server, options=("--ready-port", "8080"))
-    assert status == 0, said
+    status, _, printed = single(tmp_path, b"", *server, options=("--ready-port", "8080"))
+    assert status == 0, printed
     [record] = read_records(next(tmp_path.glob("*-replay-python3-vm")) / "records.jsonl")
     assert 0 < (record.response["ready_seconds"] or 0) < 60
     assert record.exit["status"] == -15
@@ -122,11 +122,11 @@ def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
      (("no-such-program",), "there is no program 'no-such-program' in the guest")],
 )  # fmt: skip
 def test_what_evades_the_cage_is_a_mistake_with_its_mend(tmp_path: Path, command: tuple[str, ...], says: str) -> None:
-    status, _, said = single(tmp_path, b"", *command)
-    assert status == 2, said
-    assert says in " ".join(said.split())
-    assert "fix:" in said
-    assert "Traceback" not in said
+    status, _, printed = single(tmp_path, b"", *command)
+    assert status == 2, printed
+    assert says in " ".join(printed.split())
+    assert "fix:" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_shell_in_a_cage(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_a_shell_in_a_cage(tmp_path: Path) -> None:
     argv = ["setsid", "-cw", *runner.argv("shell", "customer-tenth", "--host", "vm")]
     process = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=runner.environment)
     os.close(slave)
-    said = read_until(master, b"removed when you leave")
-    assert b"io.max.rbps      20000000" in said
+    printed = read_until(master, b"removed when you leave")
+    assert b"io.max.rbps      20000000" in printed
     os.write(master, b"cat /sys/fs/cgroup/pagecage.slice/pagecage-shell.1.slice/io.max; echo seen-$((40 + 2))\n")
     assert b"rbps=20000000 wbps=20000000 riops=500 wiops=500" in read_until(master, b"seen-42")
     os.write(master, b"exit 3\n")
@@ -149,12 +149,12 @@ def test_a_shell_in_a_cage(tmp_path: Path) -> None:
 
 def read_until(descriptor: int, mark: bytes | None) -> bytes:
     """Return the output up to the mark, or to the end."""
-    said, deadline = b"", time.monotonic() + _LONGEST_SECONDS
-    while mark is None or mark not in said:
-        assert time.monotonic() < deadline, said
+    printed, deadline = b"", time.monotonic() + _LONGEST_SECONDS
+    while mark is None or mark not in printed:
+        assert time.monotonic() < deadline, printed
         try:
             piece = os.read(descriptor, 4096)
         except OSError:  # EIO: the other end is closed (pty(7))
             break
-        said += piece
-    return said
+        printed += piece
+    return printed

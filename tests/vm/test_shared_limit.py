@@ -28,8 +28,8 @@ class Replays(CommandLine):
 
 def measured(runs: Path, cage: str, *how: str) -> tuple[Record, Verdicts]:
     made = Replays(runs)
-    status, said = made.end("replay", cage, "--no-control", "--host", "vm", "--", "fio", *BOTH_WAYS, *how)
-    assert status == 0, said
+    status, printed = made.end("replay", cage, "--no-control", "--host", "vm", "--", "fio", *BOTH_WAYS, *how)
+    assert status == 0, printed
     [record] = made.records()
     return record, verdicts(made, record)
 

@@ -48,7 +48,7 @@ def wait_for_scope(machine: Machine) -> None:
 def test_sweeping_twice_is_sweeping_once(machine: Machine) -> None:
     assert sweep(SYSTEM, machine.spool) == []
     assert sweep(SYSTEM, machine.spool) == []
-    assert machine.told() == []
+    assert machine.log_lines() == []
 
 
 def test_drop_ins_alone_are_enough(machine: Machine) -> None:

@@ -58,12 +58,12 @@ def test_a_disk_that_cannot_reach_the_cap_proves_nothing(
 def test_each_cap_is_driven_by_itself_and_once(calibrator: Calibrator, machine: Machine) -> None:
     calibrated(calibrator, machine, **READ)
     calibrated(calibrator, machine, **READ)
-    units = [line.split()[1] for line in machine.told() if line.startswith("start")]
+    units = [line.split()[1] for line in machine.log_lines() if line.startswith("start")]
     assert units == [
         "pagecage-calibrate_ioreadbandwidthmax.1.slice", "pagecage-calibrate_ioreadiopsmax.1.slice",
     ]  # fmt: skip
     calibrated(calibrator, machine, **{**READ, "IOReadIOPSMax": 501})
-    assert len([line for line in machine.told() if line == "fio"]) == 4
+    assert len([line for line in machine.log_lines() if line == "fio"]) == 4
 
 
 def test_a_load_that_fails_is_told(calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_without_fio_nothing_is_claimed(
 
 def test_without_a_file_reads_are_not_driven(calibrator: Calibrator, machine: Machine) -> None:
     assert dict(calibrator.calibrate(Cage("c", READ), None)) == {}
-    assert machine.told() == []
+    assert machine.log_lines() == []
 
 
 def test_a_memory_limit_is_filled_past_and_must_kill(calibrator: Calibrator, machine: Machine) -> None:

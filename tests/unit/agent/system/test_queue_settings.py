@@ -38,7 +38,7 @@ def test_the_first_value_is_the_one_to_put_back(machine: Machine, journal: Queue
 
 def test_a_value_that_is_there_already_is_left_alone(machine: Machine, journal: QueueSettingsJournal) -> None:
     journal.set(DISK, "read_ahead_kb", "256")
-    assert machine.told() == []
+    assert machine.log_lines() == []
     assert machine.left() == []
 
 
