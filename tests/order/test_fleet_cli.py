@@ -139,7 +139,7 @@ def test_bad_wishes_are_refused_before_anything_starts(
 
 def test_an_unknown_group_is_told_what_is_known() -> None:
     error = refusal(lambda: fleet.hosts_of("gests"))
-    assert (error.message, found_text.hint[:29]) == (
+    assert (error.message, error.hint[:29]) == (
         "there is no host 'gests', and no inventory has a group 'gests'", "auto, local, vm, or a group: ",
     )  # fmt: skip
     assert "guests" in error.hint
