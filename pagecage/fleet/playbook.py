@@ -1,4 +1,4 @@
-"""The playbook of fleet runs: what it is told, and its tags `look`, `run` and `stop`."""
+"""The playbook of fleet runs: what it is told, and its tags `preflight`, `run` and `stop`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FleetPlaybook:
     def playbook(self, tag: str, hosts: Iterable[str], **told: object) -> Playbook:
         """fleet.yml limited to these hosts, with its variables in a file of the scratch folder."""
         settings = {
-            "campaign_kit": str(self.archive), "campaign_kit_sha256": self.archive_sha256,
+            "campaign_package": str(self.archive), "campaign_package_sha256": self.archive_sha256,
             **told,
         }  # fmt: skip
         scratch = self.scratch / tag
@@ -55,12 +55,12 @@ class FleetPlaybook:
 
     def look(self, hosts: Iterable[str], left_working: Iterable[str]) -> PlaybookRun:
         """Ask hosts what they are; those `left_working` may be busy with an earlier round of ours."""
-        return PlaybookRun(self.playbook("look", hosts, campaign_left_working=list(left_working)), apart=True)
+        return PlaybookRun(self.playbook("preflight", hosts, campaign_left_working=list(left_working)), apart=True)
 
     def begin(self, tag: str, orders: Mapping[str, RoundRequest]) -> PlaybookRun:
         """Have hosts `run` what they are ordered, or `stop` it; apart from our terminal."""
         told = {host: asdict(order) for host, order in orders.items()}
-        return PlaybookRun(self.playbook(tag, orders, campaign_orders=told), apart=True)
+        return PlaybookRun(self.playbook(tag, orders, campaign_requests=told), apart=True)
 
 
 def make_stage(project_dir: Path, kit: AgentPackage, scratch: Path, inventory: Path | None = None) -> FleetPlaybook:

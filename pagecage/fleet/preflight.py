@@ -18,7 +18,7 @@ from pagecage.model.requirements import check_host
 
 SPOOL = "/dev/shm/pagecage"
 """As role campaign has it where an inventory says nothing else."""
-_FACTS_TASK = "campaign : Say what the host is"
+_FACTS_TASK = "campaign : Read the host's facts"
 _ALIKE = (
     "kernel",
     "machine",
@@ -70,7 +70,7 @@ def look(stage: FleetPlaybook, group: str, hosts: Sequence[FleetHost], left_work
     events: list[TaskEvent] = []
     names = [host.name for host in hosts]
     ends = stage.look(names, left_working).follow(events.append)
-    log = stage.scratch / "look/fleet.log"
+    log = stage.scratch / "preflight/fleet.log"
     lost = {event.host for event in events if event.outcome == "unreachable"}
     errors = {name: error for name in names if name in ends and (error := ends[name].error(log))}
     told = {event.host: event.stdout for event in events if event.task == _FACTS_TASK and event.outcome == "ok"}
