@@ -15,8 +15,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Bytes of all records. */
+static uint64_t bytes_of_all(const struct job *job) {
+    uint64_t all = 0;
+    if (job->lengths.low == job->lengths.high) {
+        return job->arena->writers * job->plan->ops * job->lengths.low;
+    }
+    for (uint32_t writer = 0; writer < job->arena->writers; writer++) {
+        for (uint64_t sequence = 0; sequence < job->plan->ops; sequence++) {
+            all += record_bytes(&job->lengths, writer, sequence);
+        }
+    }
+    return all;
+}
+
 static void create_mapped(struct job *job) {
-    uint64_t bytes = job_bytes(job);
+    uint64_t bytes = bytes_of_all(job);
     int file = open_log(job, O_RDWR);
     if (fallocate(file, 0, 0, (off_t)bytes) != 0) {
         fail(errno == EOPNOTSUPP ? CANNOT_HERE : FAILED, "cannot make %s %llu bytes long: %s", job->path,

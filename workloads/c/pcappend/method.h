@@ -64,7 +64,4 @@ int open_log(const struct job *job, int flags);
 /* write(2) of all the bytes, again where it was interrupted or fell short; 0 or an errno. */
 int write_all(int file, const uint8_t *bytes, size_t count);
 
-/* The bytes that all records take, each padded; what a preallocated file needs. */
-uint64_t job_bytes(const struct job *job);
-
 #endif

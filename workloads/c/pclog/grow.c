@@ -131,11 +131,6 @@ static void nap(void) {
     nanosleep(&moment, NULL);
 }
 
-bool pclog_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
-    uint64_t end = offset + bytes;
-    return atomic_compare_exchange_strong(&log->meta->cursor, &end, offset);
-}
-
 /* On a full disk those who reserved after us fail as well and give back first: the cursor comes back to us in a moment,
  * unless one of them was killed or stopped in it. */
 int pclog_grow_or_give_back(pclog *log, uint64_t offset, uint64_t bytes) {

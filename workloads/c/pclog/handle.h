@@ -87,6 +87,8 @@ struct pclog_writer {
  * other writer of the process is on it. False where it cannot be mapped. */
 bool pclog_window_enter(pclog_writer *writer, uint64_t offset);
 void pclog_window_leave(pclog_writer *writer);
+/* Populates pages of a window from `from` to `to`, both offsets in the file; each is done once. */
+void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to);
 
 /* ---- metadata.c ---- */
 
@@ -140,12 +142,15 @@ int pclog_alone_wait(pclog *log);
 /* Of a writer that has taken its slot: cancels what is only asked for. Then as above. */
 int pclog_alone_cancel(pclog *log);
 
+/* ---- cursor.c ---- */
+
+/* Takes a reservation back; false where somebody came after it. */
+bool pclog_give_back(pclog *log, uint64_t offset, uint64_t bytes);
+
 /* ---- grow.c ---- */
 
 /* Makes the file reach to `end` at least. */
 int pclog_grow(pclog *log, uint64_t end);
-/* Takes a reservation back; false where somebody came after it. */
-bool pclog_give_back(pclog *log, uint64_t offset, uint64_t bytes);
 /* Grows for a place that was reserved, and tries to give it back where that fails. */
 int pclog_grow_or_give_back(pclog *log, uint64_t offset, uint64_t bytes);
 
@@ -170,8 +175,6 @@ static inline void pclog_copy(unsigned char *target, const void *source, size_t 
 /* Of a writer whose window holds `offset`: sets its room, which reaches behind `offset` at least, after pages ahead of
  * it were populated. */
 void pclog_make_ready(pclog_writer *writer, uint64_t offset, size_t bytes);
-/* Populates pages of a window from `from` to `to`, both offsets in the file; each is done once. */
-void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to);
 
 /* ---- prefault.c ---- */
 

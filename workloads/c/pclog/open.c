@@ -107,6 +107,26 @@ int pclog_close(pclog *log) {
     return PCLOG_OK;
 }
 
-uint64_t pclog_end(const pclog *log) {
-    return atomic_load(&log->meta->cursor);
+static int is_framed(const char *path) {
+    uint64_t log_id;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return PCLOG_SYSTEM;
+    }
+    int status = pclog_head_read(file, &log_id);
+    close(file);
+    return status;
+}
+
+int pclog_recover(const char *path, struct pclog_report *report) {
+    struct pclog_report nobody;
+    pclog *log;
+    int status = path == NULL ? PCLOG_INVALID : is_framed(path);
+    status = status == PCLOG_OK ? pclog_open(&log, path, NULL) : status;
+    if (status != PCLOG_OK) {
+        return status;
+    }
+    status = pclog_recover_log(log, report != NULL ? report : &nobody);
+    pclog_close(log);
+    return status;
 }

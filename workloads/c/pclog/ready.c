@@ -7,12 +7,7 @@
 
 #include "handle.h"
 
-#include <sys/mman.h>
 #include <time.h>
-
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14; older ones answer EINVAL, and pages fault one by one */
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* Below the one the log grows slowly, above the other fast; far apart, since a writer that waits for its turn on a CPU
  * looks slow. */
@@ -28,18 +23,6 @@ static uint64_t now_ns(void) {
 
 static uint64_t smaller(uint64_t one, uint64_t other) {
     return one < other ? one : other;
-}
-
-void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to) {
-    uint64_t ready = atomic_load(&window->made_ready);
-    do { /* whose exchange succeeds does these pages; others go on, and fault where they are quicker */
-        if (ready >= to) {
-            return;
-        }
-    } while (!atomic_compare_exchange_weak(&window->made_ready, &ready, to));
-    from = from > ready ? from : ready;
-    from -= from % pclog_page_bytes();
-    madvise(window->area.base + (from - window->start), to - from, MADV_POPULATE_WRITE);
 }
 
 static uint64_t next_stripe(struct pclog_window *window) {

@@ -10,12 +10,8 @@
 
 #include "frames.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define LOOKS_AT_A_HOLE 32 /* a writer that runs says within microseconds where it stands */
 
@@ -169,29 +165,5 @@ int pclog_recover_log(pclog *log, struct pclog_report *report) {
     if (status == PCLOG_OK || status == PCLOG_UNDECIDED) {
         free_their_slots(&recovery);
     }
-    return status;
-}
-
-static int is_framed(const char *path) {
-    uint64_t log_id;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return PCLOG_SYSTEM;
-    }
-    int status = pclog_head_read(file, &log_id);
-    close(file);
-    return status;
-}
-
-int pclog_recover(const char *path, struct pclog_report *report) {
-    struct pclog_report nobody;
-    pclog *log;
-    int status = path == NULL ? PCLOG_INVALID : is_framed(path);
-    status = status == PCLOG_OK ? pclog_open(&log, path, NULL) : status;
-    if (status != PCLOG_OK) {
-        return status;
-    }
-    status = pclog_recover_log(log, report != NULL ? report : &nobody);
-    pclog_close(log);
     return status;
 }

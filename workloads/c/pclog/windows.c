@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14; older ones answer EINVAL, and pages fault one by one */
+#define MADV_POPULATE_WRITE 23
+#endif
+
 static struct pclog_window *map(const pclog *log, uint64_t start) {
     struct pclog_window *window = calloc(1, sizeof *window);
     if (window == NULL) {
@@ -83,4 +87,16 @@ void pclog_window_leave(pclog_writer *writer) {
     pthread_mutex_unlock(&writer->log->lock);
     writer->window = NULL;
     writer->room = 0;
+}
+
+void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to) {
+    uint64_t ready = atomic_load(&window->made_ready);
+    do { /* whose exchange succeeds does these pages; others go on, and fault where they are quicker */
+        if (ready >= to) {
+            return;
+        }
+    } while (!atomic_compare_exchange_weak(&window->made_ready, &ready, to));
+    from = from > ready ? from : ready;
+    from -= from % pclog_page_bytes();
+    madvise(window->area.base + (from - window->start), to - from, MADV_POPULATE_WRITE);
 }
