@@ -1,4 +1,4 @@
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include <string.h>
