@@ -231,7 +231,7 @@ def test_no_name_is_a_crash(name: str) -> None:
 
 def test_a_crash_is_tried_at_every_point_that_the_log_has() -> None:
     """Some thousand kills and stops at full size, as many at each point."""
-    points = re.findall(r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/points.h").read_text(), re.MULTILINE)
+    points = re.findall(r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/test_points.h").read_text(), re.MULTILINE)
     told = Definitions(ROOT, known_programs(ROOT)).experiment("append-crash")
     assert list(told.factors["point"]) == points
     assert len(list(treatments(told))) * int(told.sizes["full"].places["trials"]) >= 1000

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 
-#include "mirror.h"
+#include "ring_buffer.h"
 
 #include "contract/failure.h"
 
@@ -15,7 +15,7 @@ static bool map_at(uint8_t *place, size_t bytes, int file) {
     return mmap(place, bytes, PROT_READ | PROT_WRITE, flags, file, 0) == place;
 }
 
-uint8_t *mirror_new(size_t bytes) {
+uint8_t *ring_buffer_new(size_t bytes) {
     int file = memfd_create("pcappend", MFD_CLOEXEC);
     uint8_t *place = mmap(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (file < 0 || place == MAP_FAILED || ftruncate(file, (off_t)bytes) != 0 || !map_at(place, bytes, file) ||
@@ -26,6 +26,6 @@ uint8_t *mirror_new(size_t bytes) {
     return place;
 }
 
-void mirror_free(uint8_t *mirror, size_t bytes) {
-    munmap(mirror, 2 * bytes);
+void ring_buffer_free(uint8_t *buffer, size_t bytes) {
+    munmap(buffer, 2 * bytes);
 }

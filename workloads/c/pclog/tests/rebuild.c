@@ -15,9 +15,9 @@ static const struct pclog_options FRAMED = {.mode = PCLOG_FRAMED, .window_bytes 
 /* The metadata as an earlier boot would have left them, its slots and words with owners that mean nothing now. */
 static struct pclog_meta *as_of_another_boot(void) {
     struct pclog_meta *meta = map_meta();
-    struct pclog_terms *terms = &meta->terms[atomic_load(&meta->which) & 1];
-    memcpy(terms->boot_id, "another boot", 13);
-    pclog_terms_seal(terms);
+    struct pclog_parameters *parameters = &meta->parameters[atomic_load(&meta->valid_copy) & 1];
+    memcpy(parameters->boot_id, "another boot", 13);
+    pclog_parameters_seal(parameters);
     atomic_store(&meta->slots[5].owner, 12345);
     atomic_store(&meta->slots[5].pending_bytes, 64);
     return meta;
@@ -161,12 +161,12 @@ static void another_namespace_is_refused(void) {
     pclog *log = open_log(NULL);
     EQUAL(pclog_close(log), PCLOG_OK);
     struct pclog_meta *meta = map_meta();
-    meta->terms[0].pid_namespace ^= 1;
-    pclog_terms_seal(&meta->terms[0]);
+    meta->parameters[0].pid_namespace ^= 1;
+    pclog_parameters_seal(&meta->parameters[0]);
     EQUAL(pclog_open(&log, LOG, NULL), PCLOG_OTHER_NAMESPACE);
 }
 
-const struct test RENEW_TESTS[] = {
+const struct test REBUILD_TESTS[] = {
     {"raw_after_a_boot_ends_with_its_last_byte", raw_after_a_boot_ends_with_its_last_byte},
     {"raw_after_a_boot_keeps_zeros_below_its_cursor", raw_after_a_boot_keeps_zeros_below_its_cursor},
     {"raw_after_a_boot_ends_with_its_file", raw_after_a_boot_ends_with_its_file},

@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef PCLOG_POINTS
-void pclog_copy(unsigned char *target, const void *source, size_t bytes) {
+#ifdef PCLOG_TEST_POINTS
+void pclog_copy_bytes(unsigned char *target, const void *source, size_t bytes) {
     memcpy(target, source, bytes / 2);
-    PCLOG_AT(mid_copy);
+    PCLOG_TEST_POINT(mid_copy);
     memcpy(target + bytes / 2, (const unsigned char *)source + bytes / 2, bytes - bytes / 2);
 }
 #endif
@@ -32,7 +32,7 @@ static int write_all(int file, const unsigned char *source, size_t bytes, uint64
 }
 
 /* pwrite(2) would make a file that was cut longer again, with zeros in between. */
-int pclog_place_again(pclog *log, const void *source, size_t bytes, uint64_t offset) {
+int pclog_write_at(pclog *log, const void *source, size_t bytes, uint64_t offset) {
     struct stat status;
     if (fstat(log->file, &status) != 0) {
         return PCLOG_SYSTEM;
@@ -44,21 +44,21 @@ int pclog_place_again(pclog *log, const void *source, size_t bytes, uint64_t off
     return write_all(log->file, source, bytes, offset);
 }
 
-int pclog_place(pclog_writer *writer, const void *source, size_t bytes, uint64_t offset) {
+int pclog_copy(pclog_writer *writer, const void *source, size_t bytes, uint64_t offset) {
     const unsigned char *rest = source;
     pclog *log = writer->log;
     if (bytes > log->options.window_bytes / 2) {
-        return pclog_place_again(log, source, bytes, offset);
+        return pclog_write_at(log, source, bytes, offset);
     }
     while (bytes > 0) {
         if (!pclog_window_enter(writer, offset)) {
-            return pclog_place_again(log, rest, bytes, offset);
+            return pclog_write_at(log, rest, bytes, offset);
         }
-        pclog_make_ready(writer, offset, bytes);
+        pclog_populate_ahead(writer, offset, bytes);
         size_t at = offset - writer->from;
         size_t part = writer->room - at < bytes ? writer->room - at : bytes;
-        pclog_copy(writer->base + at, rest, part);
-        int status = pclog_area_lost(&writer->window->area, at, part) ? pclog_place_again(log, rest, part, offset) : 0;
+        pclog_copy_bytes(writer->base + at, rest, part);
+        int status = pclog_area_lost(&writer->window->area, at, part) ? pclog_write_at(log, rest, part, offset) : 0;
         if (status != PCLOG_OK) {
             writer->room = 0;
             return status;

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 
-#include "stage.h"
+#include "shared_state.h"
 
 #include "contract/clock.h"
 #include "contract/failure.h"
@@ -17,21 +17,21 @@
 /* Small, so that growth and windows are met often. */
 static const struct pclog_options OPTIONS = {.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 16384};
 
-static struct stage *here;
+static struct shared_state *shared;
 
-struct stage *stage_new(const struct plan *plan) {
-    struct stage *stage = mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (stage == MAP_FAILED) {
+struct shared_state *shared_state_new(const struct plan *plan) {
+    struct shared_state *state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (state == MAP_FAILED) {
         fail(FAILED, "no memory for a trial");
     }
-    stage->writers = plan->writers;
-    return stage;
+    state->writers = plan->writers;
+    return state;
 }
 
 static void interrupt_at(enum pclog_point point) {
-    if ((int)point == here->point && atomic_fetch_sub(&here->countdown, 1) == 1) {
-        atomic_store(&here->reached, 1);
-        raise(here->signal);
+    if ((int)point == shared->point && atomic_fetch_sub(&shared->countdown, 1) == 1) {
+        atomic_store(&shared->reached, 1);
+        raise(shared->signal);
     }
 }
 
@@ -41,29 +41,29 @@ static void die_at(enum pclog_point point) {
     }
 }
 
-static void nap(void) {
+static void sleep_briefly(void) {
     struct timespec moment = {.tv_nsec = 200000};
     nanosleep(&moment, NULL);
 }
 
 /* Until somebody who is stopped goes on, PCLOG_BUSY is an answer and no failure. */
-static void open_log(pclog **log, struct part *part) {
+static void open_log(pclog **log, struct writer_state *part) {
     int status;
-    while ((status = pclog_open(log, here->log, &OPTIONS)) == PCLOG_BUSY) {
+    while ((status = pclog_open(log, shared->log, &OPTIONS)) == PCLOG_BUSY) {
         atomic_fetch_add(&part->refused, 1);
-        nap();
+        sleep_briefly();
     }
     if (status != PCLOG_OK) {
-        fail(FAILED, "cannot open %s: %s", here->log, pclog_explain(status));
+        fail(FAILED, "cannot open %s: %s", shared->log, pclog_explain(status));
     }
 }
 
-static pclog_writer *open_writer(pclog *log, struct part *part) {
+static pclog_writer *open_writer(pclog *log, struct writer_state *part) {
     pclog_writer *writer;
     int status;
     while ((status = pclog_writer_open(log, &writer)) == PCLOG_BUSY) {
         atomic_fetch_add(&part->refused, 1);
-        nap();
+        sleep_briefly();
     }
     if (status != PCLOG_OK) {
         fail(FAILED, "cannot open a writer: %s", pclog_explain(status));
@@ -71,7 +71,7 @@ static pclog_writer *open_writer(pclog *log, struct part *part) {
     return writer;
 }
 
-static void append(pclog_writer *writer, struct part *part, uint32_t who) {
+static void append(pclog_writer *writer, struct writer_state *part, uint32_t who) {
     unsigned char record[RECORD_ROOM];
     uint32_t number = atomic_load(&part->committed);
     uint64_t before = now_ns();
@@ -86,24 +86,24 @@ static void append(pclog_writer *writer, struct part *part, uint32_t who) {
     }
 }
 
-static bool enough(const struct part *part) {
+static bool is_done(const struct writer_state *part) {
     uint32_t committed = atomic_load(&part->committed);
-    return atomic_load(&here->finish) ? committed >= LEAST_RECORDS : false;
+    return atomic_load(&shared->finish) ? committed >= LEAST_RECORDS : false;
 }
 
-int act_writer(struct stage *stage, uint32_t who, bool victim) {
-    struct part *part = &stage->parts[who];
+int run_writer(struct shared_state *state, uint32_t who, bool victim) {
+    struct writer_state *part = &state->writer_states[who];
     pclog *log;
-    here = stage;
-    pclog_at_point = victim ? interrupt_at : NULL;
+    shared = state;
+    pclog_on_test_point = victim ? interrupt_at : NULL;
     open_log(&log, part);
-    while (!enough(part)) {
+    while (!is_done(part)) {
         pclog_writer *writer = open_writer(log, part);
-        for (int at = 0; at < SESSION_RECORDS && !enough(part); at++) {
+        for (int at = 0; at < SESSION_RECORDS && !is_done(part); at++) {
             if (atomic_load(&part->committed) < MOST_RECORDS) {
                 append(writer, part, who);
             } else {
-                nap();
+                sleep_briefly();
             }
         }
         pclog_writer_close(writer);
@@ -111,34 +111,34 @@ int act_writer(struct stage *stage, uint32_t who, bool victim) {
     return pclog_close(log) == PCLOG_OK ? DONE : FAILED;
 }
 
-int act_donor(struct stage *stage, uint32_t who) {
-    here = stage;
+int run_donor(struct shared_state *state, uint32_t who) {
+    shared = state;
     pclog *log;
-    open_log(&log, &stage->parts[who]);
-    pclog_writer *writer = open_writer(log, &stage->parts[who]);
+    open_log(&log, &state->writer_states[who]);
+    pclog_writer *writer = open_writer(log, &state->writer_states[who]);
     for (int at = 0; at < SESSION_RECORDS; at++) {
-        append(writer, &stage->parts[who], who);
+        append(writer, &state->writer_states[who], who);
     }
-    pclog_at_point = die_at;
-    append(writer, &stage->parts[who], who);
+    pclog_on_test_point = die_at;
+    append(writer, &state->writer_states[who], who);
     return FAILED; /* it should have died */
 }
 
-int act_trimmer(struct stage *stage) {
-    struct part nobody = {0};
+int run_trimmer(struct shared_state *state) {
+    struct writer_state nobody = {0};
     pclog *log;
-    here = stage;
-    pclog_at_point = interrupt_at;
+    shared = state;
+    pclog_on_test_point = interrupt_at;
     open_log(&log, &nobody);
-    while (!atomic_load(&stage->reached)) {
+    while (!atomic_load(&state->reached)) {
         pclog_trim(log);
     }
     return pclog_close(log) == PCLOG_OK ? DONE : FAILED;
 }
 
-int act_recoverer(struct stage *stage) {
-    here = stage;
-    pclog_at_point = interrupt_at;
-    int status = pclog_recover(stage->log, NULL);
+int run_recoverer(struct shared_state *state) {
+    shared = state;
+    pclog_on_test_point = interrupt_at;
+    int status = pclog_recover(state->log, NULL);
     return status == PCLOG_OK || status == PCLOG_UNDECIDED ? DONE : FAILED;
 }

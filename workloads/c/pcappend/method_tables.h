@@ -1,12 +1,12 @@
 /* The methods, by the file that has them. */
-#ifndef PCAPPEND_FAMILIES_H
-#define PCAPPEND_FAMILIES_H
+#ifndef PCAPPEND_METHOD_TABLES_H
+#define PCAPPEND_METHOD_TABLES_H
 
 struct method;
 
 /* log.c */
 extern const struct method method_pclog;
-/* calls.c */
+/* syscalls.c */
 extern const struct method method_write, method_writev, method_fwrite, method_batch, method_reserve_pwrite;
 /* direct.c */
 extern const struct method method_direct, method_direct_misaligned;

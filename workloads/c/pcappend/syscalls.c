@@ -2,7 +2,7 @@
  * taken meanwhile, so that a record which one call writes stands in one piece. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include "contract/failure.h"
@@ -26,7 +26,7 @@ static int append_write(struct writer *writer, const uint8_t *record, size_t byt
 
 const struct method method_write = {
     .name = "write",
-    .says = "write(2) with O_APPEND",
+    .summary = "write(2) with O_APPEND",
     .open = open_append,
     .append = append_write,
 };
@@ -45,7 +45,7 @@ static int append_writev(struct writer *writer, const uint8_t *record, size_t by
 
 const struct method method_writev = {
     .name = "writev",
-    .says = "writev(2) with O_APPEND, label and body as two pieces",
+    .summary = "writev(2) with O_APPEND, label and body as two pieces",
     .open = open_append,
     .append = append_writev,
 };
@@ -101,7 +101,7 @@ static void close_fwrite(struct writer *writer) {
 
 const struct method method_fwrite = {
     .name = "fwrite",
-    .says = "a FILE stream that appends, flushed after each record",
+    .summary = "a FILE stream that appends, flushed after each record",
     .create = create_fwrite,
     .open = open_fwrite,
     .append = append_fwrite,
@@ -153,7 +153,7 @@ static void close_batch(struct writer *writer) {
 
 const struct method method_batch = {
     .name = "batch",
-    .says = "collected by each writer, then write(2): not immediate",
+    .summary = "collected by each writer, then write(2): not immediate",
     .create = create_batch,
     .open = open_batch,
     .append = append_batch,
@@ -167,7 +167,7 @@ static void open_reserve(struct writer *writer) {
 
 /* What fails leaves a hole: the place was taken before. */
 static int append_reserved(struct writer *writer, const uint8_t *record, size_t bytes) {
-    uint64_t place = atomic_fetch_add(&writer->job->arena->cursor, bytes);
+    uint64_t place = atomic_fetch_add(&writer->job->memory->cursor, bytes);
     for (size_t done = 0; done < bytes;) {
         ssize_t more = pwrite(writer->file, record + done, bytes - done, (off_t)(place + done));
         if (more < 0 && errno != EINTR) {
@@ -180,7 +180,7 @@ static int append_reserved(struct writer *writer, const uint8_t *record, size_t 
 
 const struct method method_reserve_pwrite = {
     .name = "reserve-pwrite",
-    .says = "a place taken by atomic addition, then pwrite(2) there",
+    .summary = "a place taken by atomic addition, then pwrite(2) there",
     .open = open_reserve,
     .append = append_reserved,
 };

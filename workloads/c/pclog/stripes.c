@@ -7,12 +7,7 @@
 
 #include "handle.h"
 
-#include <sys/mman.h>
 #include <time.h>
-
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14; older ones answer EINVAL, and pages fault one by one */
-#define MADV_POPULATE_WRITE 23
-#endif
 
 /* Below the one the log grows slowly, above the other fast; far apart, since a writer that waits for its turn on a CPU
  * looks slow. */
@@ -26,28 +21,12 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t smaller(uint64_t one, uint64_t other) {
-    return one < other ? one : other;
-}
-
-void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to) {
-    uint64_t ready = atomic_load(&window->made_ready);
-    do { /* whose exchange succeeds does these pages; others go on, and fault where they are quicker */
-        if (ready >= to) {
-            return;
-        }
-    } while (!atomic_compare_exchange_weak(&window->made_ready, &ready, to));
-    from = from > ready ? from : ready;
-    from -= from % pclog_page_bytes();
-    madvise(window->area.base + (from - window->start), to - from, MADV_POPULATE_WRITE);
-}
-
 static uint64_t next_stripe(struct pclog_window *window) {
     uint64_t now = now_ns(), last = atomic_exchange(&window->stripe_ns, now);
     uint64_t bytes = atomic_load(&window->stripe_bytes);
     if (bytes * 1000 / FAST_BYTES_PER_US > now - last) {
-        bytes = smaller(2 * bytes, STRIPE_MOST);
-    } else if (bytes * 1000 / SLOW_BYTES_PER_US < now - last && bytes > PCLOG_STRIPE_LEAST) {
+        bytes = min_u64(2 * bytes, STRIPE_MOST);
+    } else if (bytes * 1000 / SLOW_BYTES_PER_US < now - last && bytes > PCLOG_STRIPE_MIN) {
         bytes /= 2;
     }
     atomic_store(&window->stripe_bytes, bytes);
@@ -57,27 +36,27 @@ static uint64_t next_stripe(struct pclog_window *window) {
 /* With a helper the append comes by again when half of its distance is left. */
 static uint64_t until_half_way(const pclog *log, uint64_t need, uint64_t ready) {
     uint64_t half = log->options.prefault_bytes / 2;
-    if (log->ahead == NULL || ready < need + half) {
+    if (log->prefaulter == NULL || ready < need + half) {
         return ready;
     }
     return ready - half;
 }
 
-void pclog_make_ready(pclog_writer *writer, uint64_t offset, size_t bytes) {
+void pclog_populate_ahead(pclog_writer *writer, uint64_t offset, size_t bytes) {
     struct pclog_window *window = writer->window;
     pclog *log = writer->log;
     uint64_t grown = atomic_load_explicit(&log->meta->grown_bytes, memory_order_acquire);
-    uint64_t end = smaller(grown, window->start + window->area.bytes);
-    uint64_t need = smaller(offset + bytes, end), ready = atomic_load(&window->made_ready);
-    if (log->ahead != NULL && ready < need + log->options.prefault_bytes / 2) {
-        pclog_ahead_want(log);
+    uint64_t end = min_u64(grown, window->start + window->area.bytes);
+    uint64_t need = min_u64(offset + bytes, end), ready = atomic_load(&window->populated_until);
+    if (log->prefaulter != NULL && ready < need + log->options.prefault_bytes / 2) {
+        pclog_prefaulter_wake(log);
     }
     if (need > ready) {
-        ready = smaller(need - need % PCLOG_STRIPE_LEAST + next_stripe(window), end);
+        ready = min_u64(need - need % PCLOG_STRIPE_MIN + next_stripe(window), end);
         ready = ready > need ? ready : need;
         pclog_populate(window, offset, ready);
     }
     writer->base = window->area.base;
     writer->from = window->start;
-    writer->room = smaller(until_half_way(log, need, ready), end) - window->start;
+    writer->room = min_u64(until_half_way(log, need, ready), end) - window->start;
 }

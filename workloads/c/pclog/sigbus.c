@@ -39,7 +39,7 @@ static struct pclog_area *area_at(uintptr_t place) {
     return NULL;
 }
 
-static bool mend(uintptr_t place) {
+static bool replace_page(uintptr_t place) {
     struct pclog_area *area = area_at(place);
     if (area == NULL) {
         return false;
@@ -56,7 +56,7 @@ static bool mend(uintptr_t place) {
 
 static void on_bus_error(int signal, siginfo_t *info, void *context) {
     int error = errno;
-    bool repaired = info->si_code > 0 && mend((uintptr_t)info->si_addr);
+    bool repaired = info->si_code > 0 && replace_page((uintptr_t)info->si_addr);
     errno = error;
     if (repaired) {
         return;
@@ -79,14 +79,14 @@ static void install(void) {
     sigaction(SIGBUS, &ours, &before);
 }
 
-bool pclog_area_watch(struct pclog_area *area) {
+bool pclog_area_register(struct pclog_area *area) {
     pthread_once(&installed, install);
     size_t pages = area->bytes / page_bytes + 1;
     area->lost_pages = calloc(pages / 64 + 1, sizeof *area->lost_pages);
     for (int at = 0; area->lost_pages != NULL && at < MOST_AREAS; at++) {
         struct pclog_area *none = NULL;
         if (atomic_compare_exchange_strong(&entries[at].area, &none, area)) {
-            area->place = at;
+            area->index = at;
             atomic_store(&entries[at].bytes, area->bytes);
             atomic_store(&entries[at].base, (uintptr_t)area->base);
             return true;
@@ -96,13 +96,13 @@ bool pclog_area_watch(struct pclog_area *area) {
     return false;
 }
 
-void pclog_area_forget(struct pclog_area *area) {
-    atomic_store(&entries[area->place].base, 0);
-    atomic_store(&entries[area->place].area, NULL);
+void pclog_area_unregister(struct pclog_area *area) {
+    atomic_store(&entries[area->index].base, 0);
+    atomic_store(&entries[area->index].area, NULL);
     free(area->lost_pages);
 }
 
-bool pclog_area_lost_among(const struct pclog_area *area, size_t from, size_t bytes) {
+bool pclog_area_find_lost(const struct pclog_area *area, size_t from, size_t bytes) {
     for (size_t page = from / page_bytes; page <= (from + bytes - 1) / page_bytes; page++) {
         if (atomic_load(&area->lost_pages[page / 64]) >> page % 64 & 1) {
             return true;

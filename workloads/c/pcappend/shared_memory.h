@@ -1,6 +1,6 @@
 /* What the processes of one run share: anonymous memory, made before the fork. */
-#ifndef PCAPPEND_ARENA_H
-#define PCAPPEND_ARENA_H
+#ifndef PCAPPEND_SHARED_MEMORY_H
+#define PCAPPEND_SHARED_MEMORY_H
 
 #include "contract/histogram.h"
 
@@ -39,14 +39,14 @@ struct locks {
     _Atomic uint32_t futex;
 };
 
-struct arena {
+struct shared_memory {
     uint32_t writers;
-    _Atomic uint32_t parked;      /* writers that wait at the gate */
+    _Atomic uint32_t waiting;     /* writers that wait at the gate */
     _Atomic uint32_t gate;        /* 1 when it is open */
     _Atomic uint64_t released_ns; /* when it was opened: what --rate counts from */
     _Atomic uint64_t deadline_ns; /* 0 without --max-seconds */
     _Atomic uint32_t stop;
-    _Atomic uint32_t spoken; /* see fail_together() */
+    _Atomic uint32_t failure_reported; /* see fail_together() */
     struct sync_group group;
     struct locks locks;
     _Alignas(CACHE_LINE) _Atomic uint64_t cursor; /* where the next record goes, for methods that reserve */
@@ -54,12 +54,12 @@ struct arena {
 };
 
 /* Makes it, all zero and its pages touched: a fault there would be counted as a writer's. */
-struct arena *arena_new(uint32_t writers);
+struct shared_memory *shared_memory_new(uint32_t writers);
 
 /* Stands at the gate until it opens. */
-void arena_park(struct arena *arena);
+void gate_wait(struct shared_memory *memory);
 
 /* Opens it for all at once, and sets the time to stop. */
-void arena_release(struct arena *arena, double max_seconds);
+void gate_open(struct shared_memory *memory, double max_seconds);
 
 #endif

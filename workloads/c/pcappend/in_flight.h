@@ -1,6 +1,6 @@
 /* Records that were submitted and are not done: each in a slot of its own, as long as the kernel may read it. */
-#ifndef PCAPPEND_FLIGHT_H
-#define PCAPPEND_FLIGHT_H
+#ifndef PCAPPEND_IN_FLIGHT_H
+#define PCAPPEND_IN_FLIGHT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@ struct slot {
     size_t bytes;
 };
 
-struct flight {
+struct in_flight {
     uint32_t depth;
     uint32_t free_count;
     uint32_t *free; /* the numbers of the free slots */
@@ -21,22 +21,22 @@ struct flight {
 };
 
 /* Makes slots for records of up to so many bytes; ends the process without memory. */
-struct flight flight_new(uint32_t depth, size_t most_bytes);
-void flight_free(struct flight *flight);
+struct in_flight in_flight_new(uint32_t depth, size_t most_bytes);
+void in_flight_free(struct in_flight *in_flight);
 
 /* Takes a slot for a record; there must be a free one. */
-uint32_t flight_take(struct flight *flight, const uint8_t *record, size_t bytes);
+uint32_t in_flight_take(struct in_flight *in_flight, const uint8_t *record, size_t bytes);
 
 /* Gives a slot back after what became of its record: the bytes written or a negative errno. What fell short is written
  * to the file's end by another call. Returns 0 or an errno. */
-int flight_land(struct flight *flight, uint32_t slot, int64_t result, int file);
+int in_flight_complete(struct in_flight *in_flight, uint32_t slot, int64_t result, int file);
 
-static inline bool flight_is_full(const struct flight *flight) {
-    return flight->free_count == 0;
+static inline bool in_flight_is_full(const struct in_flight *in_flight) {
+    return in_flight->free_count == 0;
 }
 
-static inline bool flight_is_empty(const struct flight *flight) {
-    return flight->free_count == flight->depth;
+static inline bool in_flight_is_empty(const struct in_flight *in_flight) {
+    return in_flight->free_count == in_flight->depth;
 }
 
 #endif
