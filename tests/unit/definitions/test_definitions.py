@@ -14,8 +14,10 @@ from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import BurstCredits, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.planning.treatments import treatments
-from tests.builders.definitions import EXPERIMENT, definitions, refusal
+from tests.builders.definitions import EXPERIMENT, definitions, refusal, top
 from tests.tree import ROOT
+
+__all__ = ["top"]  # a fixture
 
 VOLUME = """
 about = "a volume"
