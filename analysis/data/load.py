@@ -13,7 +13,7 @@ from analysis.data.traces import read_lines
 from analysis.data.validate import check_records, read_facts, read_plan
 from pagecage.errors import PagecageError, why_unreadable
 from pagecage.model.record import Record, read_records
-from pagecage.verdicts.evaluate import Verdicts, judge
+from pagecage.verdicts.evaluate import Verdicts, evaluate
 from pagecage.verdicts.stopping import needed, too_wide
 
 Treatment = Mapping[str, str]
@@ -121,7 +121,7 @@ def load_run(path: Path) -> Run:
 def _judged(path: Path, record: Record) -> JudgedTrial:
     try:
         rows = read_lines(path, record, "sampler")
-        return JudgedTrial(record, judge(record, rows), series_of(rows))
+        return JudgedTrial(record, evaluate(record, rows), series_of(rows))
     except _STRANGE as error:
         why = why_unreadable(error)
         raise PagecageError(

@@ -17,7 +17,7 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED
 from pagecage.planning.plan import Plan
-from pagecage.planning.sweep import LimitVariation, cages_of, level_cage, parse_vary, swept
+from pagecage.planning.sweep import LimitVariation, cages_of, level_cage, parse_vary, sweep_experiment
 from pagecage.runner.campaign import check_memory_floor
 
 
@@ -68,7 +68,7 @@ def plan_of_experiment(asked: SweepOptions, typed: str, say: Say) -> tuple[Plan,
         vary = parse_vary(asked.vary, cage)
         wishes = RunOptions(size=size, repeats=shared.repeats, seed=shared.seed, fresh=asked.own.fresh)
         made = cages_of(cage, vary)
-        plan = build_plan(wishes, swept(experiment, asked.base, vary, chosen), host, typed, say, made)
+        plan = build_plan(wishes, sweep_experiment(experiment, asked.base, vary, chosen), host, typed, say, made)
         check_memory_floor(plan)
     except BaseException:
         host.stop()
