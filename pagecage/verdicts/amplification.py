@@ -22,8 +22,8 @@ def amplification(record: Record) -> Amplification:
     per_requested = moved / requested if requested else None
     per_distinct = moved / distinct if distinct else None
     asked = f"{format_bytes(distinct)} of distinct data" if distinct else format_bytes(requested or 0)
-    because = f"The disk delivered {format_bytes(moved)} for {asked}."
-    return Amplification("known", because, per_requested, per_distinct)
+    reason = f"The disk delivered {format_bytes(moved)} for {asked}."
+    return Amplification("known", reason, per_requested, per_distinct)
 
 
 def floor(record: Record) -> TimeFloor:
@@ -34,8 +34,8 @@ def floor(record: Record) -> TimeFloor:
     if not seconds or not times:
         return TimeFloor("unknown", "Without a measured part and an I/O cap there is no least time.")
     least, name = max(times)
-    because = f"{name} allows it in {format_seconds(least)}; it took {format_seconds(seconds)}."
-    return TimeFloor("known", because, least, least / seconds)
+    reason = f"{name} allows it in {format_seconds(least)}; it took {format_seconds(seconds)}."
+    return TimeFloor("known", reason, least, least / seconds)
 
 
 def least_seconds(record: Record, name: str, moved: float) -> float:

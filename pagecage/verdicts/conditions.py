@@ -153,8 +153,8 @@ def judge_cache_state(record: Record) -> Verdict:
         return Verdict("not_reached", f"{requested}: {why}.")
     charged = f", charged to {cache['charged_to']}" if wanted and cache.get("charged_to") else ""
     method = cache.get("method") or "an unnamed method"
-    because = f"{requested}: {_share(before, wanted, size)} by {method}{_at_go(cache)}{charged}."
-    return Verdict("reached" if reached else "not_reached", because)
+    reason = f"{requested}: {_share(before, wanted, size)} by {method}{_at_go(cache)}{charged}."
+    return Verdict("reached" if reached else "not_reached", reason)
 
 
 def _share(before: int, wanted: int, size: int) -> str:

@@ -45,7 +45,7 @@ class Diagnosis:
 def diagnose(record: Record, binding: BindingVerdict, cut: Sequence[Window]) -> Diagnosis:
     """The diagnosis from a record, its binding verdict and the windows of its measured part (may be empty)."""
     if not cut or not binding.shares:
-        return Diagnosis(binding.verdict, killed(record) or binding.because, share=binding.shares.get(binding.verdict))
+        return Diagnosis(binding.verdict, killed(record) or binding.reason, share=binding.shares.get(binding.verdict))
     requested = record.cage.get("requested") or {}
     prop = _most(binding, cut, requested)
     held = [window for window in cut if bound(window, requested).name == binding.verdict] or list(cut)

@@ -72,7 +72,7 @@ def _emulated(record: Record) -> Verdict:
 
 
 def _reasons(limits: tuple[LimitVerdict, ...], cache: Verdict, quiet: Verdict) -> tuple[str, ...]:
-    leaks = [f"{limit.property} leaky: {limit.because}" for limit in limits if limit.verdict == "leaky"]
-    state = [f"cache state not reached: {cache.because}"] if cache.verdict == "not_reached" else []
-    noise = [f"host not quiet: {quiet.because}"] if quiet.verdict == "not_quiet" else []
+    leaks = [f"{limit.property} leaky: {limit.reason}" for limit in limits if limit.verdict == "leaky"]
+    state = [f"cache state not reached: {cache.reason}"] if cache.verdict == "not_reached" else []
+    noise = [f"host not quiet: {quiet.reason}"] if quiet.verdict == "not_quiet" else []
     return (*leaks, *state, *noise)

@@ -45,8 +45,8 @@ def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
     for found in (*broken, _overrun(record, name, cap), _shared_overrun(record, name)):
         if found:
             return LimitVerdict("leaky", found, name, cap, observed, calibrated)
-    word, because = _proof(record, name, cap)
-    return LimitVerdict(word, because, name, cap, observed, calibrated)
+    word, reason = _proof(record, name, cap)
+    return LimitVerdict(word, reason, name, cap, observed, calibrated)
 
 
 def amount(name: str, value: float) -> str:
@@ -117,8 +117,8 @@ def _unasked(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
             observed = _observed(record, name)
             near = bool(observed) and observed is not None and observed >= UNASKED_NEAR * value
             use = "its use is not known" if observed is None else f"the trial came to {amount(name, observed)}"
-            because = f"{cgroup} imposes {amount(name, value)} that the cage does not ask for; {use}."
-            yield LimitVerdict("leaky" if near else "not_applicable", because, name, None, observed)
+            reason = f"{cgroup} imposes {amount(name, value)} that the cage does not ask for; {use}."
+            yield LimitVerdict("leaky" if near else "not_applicable", reason, name, None, observed)
 
 
 def _number(value: Any) -> float | None:

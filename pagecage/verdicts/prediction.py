@@ -21,14 +21,14 @@ from pagecage.verdicts.windows import Window, whole_part
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time of the whole pass under other caps; None where the trial does not tell, and `because` says why.
+    """The time of the whole pass under other caps; None where the trial does not tell, and `reason` says why.
 
     `held_share` is the share of that time in which a cap would hold it; the rest is the program's own, which a trial
     under a tight cap tells badly.
     """
 
     seconds: float | None
-    because: str
+    reason: str
     held_share: float | None = None
 
 
@@ -47,8 +47,8 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
     covered = record.response.get("covered_fraction") or 1.0
     free, held = sum(free for free, _ in times) / covered, sum(needed for free, needed in times if needed > free)
     seconds = sum(map(max, times)) / covered
-    because = f"without caps it would need {format_seconds(free)}, and it fills {filled:.0%} of a cap"
-    return Prediction(seconds, because, held / covered / seconds)
+    reason = f"without caps it would need {format_seconds(free)}, and it fills {filled:.0%} of a cap"
+    return Prediction(seconds, reason, held / covered / seconds)
 
 
 def _is_played(record: Record) -> bool:
@@ -90,10 +90,10 @@ GAIN = 0.10
 
 @dataclass(frozen=True)
 class Knee:
-    """`value` is the least limit from which more does not pay; None where there is none. `because` says why."""
+    """`value` is the least limit from which more does not pay; None where there is none. `reason` says why."""
 
     value: float | None
-    because: str
+    reason: str
 
 
 def find_knee(points: Sequence[tuple[float, float]]) -> Knee:

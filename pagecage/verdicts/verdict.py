@@ -10,7 +10,7 @@ class Verdict:
     """One word from a fixed list (docs/METHODOLOGY.md) and one plain sentence saying why."""
 
     verdict: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True)

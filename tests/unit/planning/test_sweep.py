@@ -199,7 +199,7 @@ def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
     assert [point.is_counted for point in sweep.points] == [False, True]
     assert sweep.source == "100000", "a trial that counts speaks before the cage's own"
     assert rows(sweep)[0]["measured"] == "(65.6 s) †"
-    assert sweep.knee.because == "fewer than two values have a time"
+    assert sweep.knee.reason == "fewer than two values have a time"
     assert sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
 
 

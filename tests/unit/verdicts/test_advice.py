@@ -94,6 +94,6 @@ def test_more_of_a_divided_limit_than_there_was_is_a_leak():
     record = with_caps(record, IOReadIOPSMax=500, IOWriteIOPSMax=500)
     limits = {one.property: one for one in judge(_mixed(record, 2_000, **_split()), rows).limits}
     assert limits["IOReadIOPSMax"].verdict == "leaky"
-    assert "share the limit of 500 I/Os a second and took 44 s of it in 40 s" in limits["IOReadIOPSMax"].because
-    within = {one.property: one.because for one in judge(_mixed(record, 100, **_split()), rows).limits}
+    assert "share the limit of 500 I/Os a second and took 44 s of it in 40 s" in limits["IOReadIOPSMax"].reason
+    within = {one.property: one.reason for one in judge(_mixed(record, 100, **_split()), rows).limits}
     assert "share" not in within["IOReadIOPSMax"]

@@ -78,13 +78,13 @@ def test_rows_before_go_and_after_end_do_not_count():
 def test_without_a_series_the_counters_of_the_whole_part_decide():
     found = judge_binding_limit(make_record(), [])
     assert found.verdict == "bandwidth"
-    assert "in 1 window" in found.because
+    assert "in 1 window" in found.reason
 
 
 def test_without_anything_it_says_that_it_does_not_know():
     found = judge_binding_limit(make_record(measured=None, counters={}), [])
     assert (found.verdict, found.shares) == ("none", {})
-    assert "Not known" in found.because
+    assert "Not known" in found.reason
 
 
 @settings(deadline=None)  # a busy machine is no failure

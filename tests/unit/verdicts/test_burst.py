@@ -46,7 +46,7 @@ def test_a_burst_is_no_leak():
     limit = of_reads(bursting())
     assert (limit.verdict, limit.cap) == ("enforced", 100)
     assert (
-        "460 I/Os a second of 100 I/Os a second (with its burst credits 460 I/Os a second on average)" in limit.because
+        "460 I/Os a second of 100 I/Os a second (with its burst credits 460 I/Os a second on average)" in limit.reason
     )
 
 
@@ -57,13 +57,13 @@ def test_the_same_reads_without_credits_are_a_leak():
 def test_more_than_credits_allowed_is_a_leak():
     limit = of_reads(bursting(reads=5500))
     assert limit.verdict == "leaky"
-    assert "with its burst credits 460" in limit.because
+    assert "with its burst credits 460" in limit.reason
 
 
 def test_credits_that_were_not_played_to_the_end_are_a_leak():
     limit = of_reads(bursting(error="burst credits ended early: no such file"))
     assert limit.verdict == "leaky"
-    assert "did not follow its credits: burst credits ended early" in limit.because
+    assert "did not follow its credits: burst credits ended early" in limit.reason
 
 
 def test_the_floor_spends_the_credits_first():

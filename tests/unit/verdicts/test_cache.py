@@ -32,7 +32,7 @@ def stored_records(name: str) -> list[dict[str, Any]]:
 def test_every_stored_trial_with_an_answer_was_honest(name: str) -> None:
     for data in stored_records(name):
         found = judge_cache_state(record_from_json(data))
-        assert found.verdict in ("reached", "not_applicable"), (data["trial_id"], found.because)
+        assert found.verdict in ("reached", "not_applicable"), (data["trial_id"], found.reason)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def warmed(record: dict[str, Any], read_bytes: int, charged_bytes: int, **end: A
 def test_the_lie_that_was_believed(sequential: dict[str, Any]) -> None:
     judged = judge(warmed(sequential, 131_072, 131_072))
     assert judged.cache_state_reached.verdict == "not_reached"
-    assert "the disk delivered 128 KiB to the slice of 64 MiB" in judged.cache_state_reached.because
+    assert "the disk delivered 128 KiB to the slice of 64 MiB" in judged.cache_state_reached.reason
     assert judged.excluded
 
 
@@ -65,7 +65,7 @@ def test_an_older_record_of_random_reads_is_betrayed_by_its_charge(sequential: d
     """Who reads windows at random reads more than the file in any case, and may be helped all the same."""
     found = judge_cache_state(warmed(sequential, 100 * MIB, 6 * MIB))
     assert found.verdict == "not_reached"
-    assert "another process has read 58 MiB" in found.because
+    assert "another process has read 58 MiB" in found.reason
     assert judge_cache_state(warmed(sequential, 100 * MIB, 60 * MIB)).verdict == "reached", "a charge may be behind"
 
 
@@ -88,15 +88,15 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
 def test_looks_that_contradict_the_state(looks: dict[str, Any], says: str) -> None:
     found = judge_cache_state(make_record(cache=HONEST | looks))
     assert found.verdict == "not_reached"
-    assert says in found.because
-    assert found.because.startswith("cold: ")
+    assert says in found.reason
+    assert found.reason.startswith("cold: ")
 
 
 def test_looks_that_agree_are_told() -> None:
     cache = HONEST | {"end": ALL_READ, "came_bytes": FILE_BYTES}
     found = judge_cache_state(make_record(cache=cache))
     assert found.verdict == "reached"
-    assert found.because == "cold: 0 B of 128 MiB resident by cachestat, 0 B at `go`."
+    assert found.reason == "cold: 0 B of 128 MiB resident by cachestat, 0 B at `go`."
 
 
 def test_several_resident_files_count_whole_pages_each() -> None:

@@ -36,7 +36,7 @@ def test_a_resident_file_counts_whole_pages():
     cache = {"requested": "resident", "file_bytes": 4097, "resident_bytes_before": 8192, "charged_to": "/init"}
     found = judge_cache_state(make_record(cache=cache))
     assert found.verdict == "reached"
-    assert "/init" in found.because
+    assert "/init" in found.reason
 
 
 def test_a_quiet_host():
@@ -55,7 +55,7 @@ def test_a_quiet_host():
 def test_each_kind_of_noise_is_heard_and_named(figures, what):
     found = judge_host_quiet(make_record(counters=after(**figures)))
     assert found.verdict == "not_quiet"
-    assert what in found.because
+    assert what in found.reason
 
 
 def test_traffic_of_others_on_a_disk_that_we_hardly_use():
@@ -83,7 +83,7 @@ def test_a_busy_machine_around_the_guest():
     around = {"before": outer(0.0), "after": outer(SECONDS, others=0.7)}
     found = judge_host_quiet(make_record(outer_host=around))
     assert found.verdict == "not_quiet"
-    assert "0.70 CPUs" in found.because
+    assert "0.70 CPUs" in found.reason
 
 
 def test_a_machine_that_has_nothing_around_it_can_be_quiet():
@@ -132,7 +132,7 @@ def test_the_floor_is_the_slower_of_the_two_caps():
     assert found.closeness == pytest.approx(0.5)
     found = floor(make_record(counters=after(read_bytes=100_000_000, reads=4000)))
     assert found.floor_seconds == pytest.approx(8.0)
-    assert "IOReadIOPSMax" in found.because
+    assert "IOReadIOPSMax" in found.reason
 
 
 def test_no_floor_without_caps():

@@ -26,7 +26,7 @@ def test_calibration_proves_a_cap_that_the_trial_never_reached():
     record = make_record(counters=idle, cage=caged(IOReadIOPSMax=held("IOReadIOPSMax", 0.99)))
     found = verdict(record, "IOReadIOPSMax")
     assert found.verdict == "enforced"
-    assert "fio" in found.because
+    assert "fio" in found.reason
 
 
 def test_a_cap_that_nothing_reached_is_not_proven_by_idleness():
@@ -47,7 +47,7 @@ def test_a_failed_calibration_is_named():
     failed = {"method": "fio", "observed": None, "held": None, "error": "fio is not installed"}
     idle = after(read_bytes=1_000_000, reads=10)
     record = make_record(counters=idle, cage=caged(IOReadBandwidthMax=failed))
-    assert "fio is not installed" in verdict(record, "IOReadBandwidthMax").because
+    assert "fio is not installed" in verdict(record, "IOReadBandwidthMax").reason
 
 
 def test_the_trial_itself_can_drive_against_a_cap():
@@ -59,7 +59,7 @@ def test_more_bytes_than_the_cap_allows_is_a_leak_even_when_calibration_held():
     record = make_record(counters=after(read_bytes=220_000_000))
     found = verdict(record, "IOReadBandwidthMax")
     assert found.verdict == "leaky"
-    assert "22 MB/s" in found.because
+    assert "22 MB/s" in found.reason
 
 
 def test_a_leaking_calibration_is_a_leak():
@@ -85,7 +85,7 @@ def test_a_read_back_that_differs_is_a_leak(name):
     cage["read_back"][file] = "max"
     found = verdict(make_record(cage=cage), name)
     assert found.verdict == "leaky"
-    assert file in found.because
+    assert file in found.reason
 
 
 def test_a_missing_read_back_of_a_measured_trial_is_a_leak():
@@ -104,7 +104,7 @@ def test_a_tighter_ancestor_is_what_was_measured():
     cage = {**caged(), "ancestors": {"user.slice": {"memory.max": "4096000"}}}
     found = verdict(make_record(cage=cage), "MemoryMax")
     assert found.verdict == "leaky"
-    assert "user.slice" in found.because
+    assert "user.slice" in found.reason
 
 
 def test_a_wider_ancestor_does_no_harm():

@@ -70,7 +70,7 @@ def test_asynchronous_reads_that_pressure_does_not_see():
 
 def test_a_part_that_did_not_end_tells_nothing():
     found = predict(make_record(measured=None, counters={}), [], {})
-    assert (found.seconds, found.because) == (None, "the measured part did not end")
+    assert (found.seconds, found.reason) == (None, "the measured part did not end")
 
 
 BUCKET = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10, "credits_at_start": 0, "base": 500}
@@ -86,7 +86,7 @@ def test_a_cap_that_was_rewritten_is_not_predicted(rate, changed_after, is_predi
     played = {"buckets": [{**BUCKET, "rate": rate}], "changes": changes, "overwritten": 0, "error": None}
     found = predict(replace(record, cage={**record.cage, "credits": played}), series, TENTH)
     assert (found.seconds is not None) == is_predicted
-    assert ("changed the cap while it ran" in found.because) != is_predicted
+    assert ("changed the cap while it ran" in found.reason) != is_predicted
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -110,15 +110,15 @@ def test_higher_caps_never_take_longer(name, iops, bandwidth, factor):
 
 def test_the_knee_is_where_more_stops_to_pay():
     knee = find_knee([(4000, 15.4), (500, 66), (1000, 33), (2000, 16.6)])
-    assert (knee.value, knee.because) == (2000, "above 2,000 the time falls by no more than 10%")
+    assert (knee.value, knee.reason) == (2000, "above 2,000 the time falls by no more than 10%")
 
 
 def test_a_limit_that_still_pays_has_no_knee():
-    assert find_knee([(500, 66), (1000, 33)]).because == "the time still falls at 1,000, the largest value"
+    assert find_knee([(500, 66), (1000, 33)]).reason == "the time still falls at 1,000, the largest value"
 
 
 def test_a_limit_that_does_not_bind_has_no_knee():
-    assert "this limit does not bind" in find_knee([(500, 10.0), (1000, 10.2), (2000, 9.8)]).because
+    assert "this limit does not bind" in find_knee([(500, 10.0), (1000, 10.2), (2000, 9.8)]).reason
 
 
 def test_noise_is_no_gain():
