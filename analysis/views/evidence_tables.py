@@ -51,7 +51,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
         "published": _unbroken(published_figure(result.published, result.unit)),
         "measured": _unbroken(claim_figure(result.measured, result.unit, result.verdict)) + spread,
         "verdict": _unbroken(MARKS[result.verdict]),
-        "why": result.why,
+        "why": result.reason,
     }
 
 
