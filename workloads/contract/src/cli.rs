@@ -4,7 +4,7 @@
 
 use crate::failure::{conclude, OrFailure};
 use crate::Failure;
-use clap::{error::ErrorKind, Args, Command, Parser};
+use clap::{error::ErrorKind, Args, Command, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -59,6 +59,12 @@ pub fn options_from<A: Args>(words: &str) -> Result<A, clap::Error> {
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|cause| cause.to_string())
+}
+
+/// Return the name of a choice as it is typed.
+#[must_use]
+pub fn name_of(choice: &impl ValueEnum) -> String {
+    choice.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// clap's message without its paragraphs: the mistake, then where to look.
@@ -165,5 +171,6 @@ mod tests {
     fn choices_are_named_and_have_a_default() {
         let colour = |words: &str| options_from::<More>(words).unwrap().colour;
         assert_eq!([colour("--size 1"), colour("--size 1 --colour blue")], [Colour::Red, Colour::Blue]);
+        assert_eq!(name_of(&Colour::Blue), "blue");
     }
 }
