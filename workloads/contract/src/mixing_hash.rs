@@ -1,9 +1,9 @@
-//! The one cheap mixing function that data, permutations and sampling draw their randomness from.
+//! The mixing function from which data, permutations and sampling draw their randomness.
 
 /// The odd constant of Weyl sequences: 2^64 divided by the golden ratio.
 pub const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Scrambles a word so that neighbouring inputs give unrelated outputs.
+/// Scramble a word so that neighbouring inputs give unrelated outputs.
 ///
 /// This is the finaliser of `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014). It is a bijection: two different
 /// words never give the same result.

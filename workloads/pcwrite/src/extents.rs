@@ -1,9 +1,11 @@
-//! What of a file is on the disk, read beneath the file system.
+//! The pages of a file that are on the disk, read beneath the file system.
 //!
-//! Reading the file itself would not tell: even with `O_DIRECT` the kernel first writes back what it is asked for.
+//! Reading the file itself would prove nothing: even with `O_DIRECT` the kernel first writes back the requested pages.
 
+use contract::data_files::O_DIRECT;
 use contract::page::page_bytes;
 use memmap2::MmapMut;
+use rustix::fs::{major, minor};
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
@@ -11,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 /// `_IOWR('f', 11, struct fiemap)`, the kernel's filesystems/fiemap document.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
-/// UNKNOWN, DELALLOC, ENCODED, `NOT_ALIGNED`, INLINE, TAIL, UNWRITTEN: nothing of the file can be read at such a place.
+/// UNKNOWN, DELALLOC, ENCODED, `NOT_ALIGNED`, INLINE, TAIL, UNWRITTEN: none of the file can be read from such an extent.
 const NOT_THERE: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400 | 0x800;
 const LAST: u32 = 0x1;
 const EXTENTS: u32 = 64;
@@ -39,11 +41,11 @@ struct Request {
     extents: [Extent; EXTENTS as usize],
 }
 
-/// Hands every page of the file that is on the disk to `seen`, with its number, and gives how many there were. None
-/// where the disk cannot be read: without the right to, or where the file system lies on no single disk.
+/// Call `seen` with the number and the bytes of every page of the file that is on the disk; return how many there were.
+/// None if the disk cannot be read: without permission, or if the file system does not lie on a single disk.
 pub fn each_page(file: &File, mut seen: impl FnMut(u64, &[u8])) -> Option<u64> {
     let disk = disk_under(file).ok()?;
-    let mut buffer = MmapMut::map_anon(BUFFER_BYTES).ok()?; // aligned, as direct reading wants it
+    let mut buffer = MmapMut::map_anon(BUFFER_BYTES).ok()?; // aligned, as direct reads require
     let mut count = 0;
     for extent in extents(file).ok()?.iter().filter(|extent| extent.flags & NOT_THERE == 0) {
         count += read(&disk, extent, &mut buffer, &mut seen).ok()?;
@@ -65,14 +67,14 @@ fn read(disk: &File, extent: &Extent, buffer: &mut [u8], seen: &mut impl FnMut(u
     Ok(count)
 }
 
-/// The block device that the file system lies on, opened so that no cache stands between.
+/// Open the block device that the file system lies on, bypassing the page cache.
 fn disk_under(file: &File) -> Result<File> {
     let device = file.metadata()?.dev();
-    let (major, minor) = (libc::major(device), libc::minor(device));
+    let (major, minor) = (major(device), minor(device));
     let event = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent"))?;
     let name = event.lines().find_map(|line| line.strip_prefix("DEVNAME="));
     let name = name.ok_or_else(|| Error::other("a disk without a name"))?;
-    File::options().read(true).custom_flags(libc::O_DIRECT).open(format!("/dev/{name}"))
+    File::options().read(true).custom_flags(O_DIRECT).open(format!("/dev/{name}"))
 }
 
 fn extents(file: &File) -> Result<Vec<Extent>> {
@@ -92,7 +94,7 @@ fn extents_from(file: &File, start: u64) -> Result<Vec<Extent>> {
     let mut request = Request {
         start,
         length: u64::MAX - start,
-        flags: 0, // not FIEMAP_FLAG_SYNC: that would write back what we are asking about
+        flags: 0, // not FIEMAP_FLAG_SYNC, which would write back the pages in question
         mapped_extents: 0,
         extent_count: EXTENTS,
         reserved: 0,
@@ -110,7 +112,7 @@ fn extents_from(file: &File, start: u64) -> Result<Vec<Extent>> {
 mod tests {
     use super::*;
 
-    /// Bytes that FIEMAP calls there, and all bytes that it knows of.
+    /// Bytes that FIEMAP reports as written, and all bytes that it reports.
     fn mapped(file: &File) -> (u64, u64) {
         let all = extents(file).unwrap();
         let there =
@@ -128,7 +130,7 @@ mod tests {
             return;
         }
         assert_eq!(mapped(&file), (0, length));
-        // Every other page: so many extents that one request does not hold them.
+        // Every other page, so that one request cannot hold all extents.
         for page in (0..300).step_by(2) {
             file.write_all_at(&vec![1; page_bytes()], page * page_bytes() as u64).unwrap();
         }
