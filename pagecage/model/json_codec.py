@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -37,7 +37,8 @@ def from_json(kind: Any, data: Any, where: str) -> Any:
 def to_json(value: Any) -> Any:
     """Return the plain data of a value that `from_json` returned."""
     if isinstance(value, Section):
-        return {name: to_json(getattr(value, name)) for name in _names(type(value)) if name in value.present}
+        kind: Any = type(value)
+        return {name: to_json(getattr(value, name)) for name in _names(kind) if name in value.present}
     if is_dataclass(value) and not isinstance(value, type):
         return {name: to_json(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
@@ -56,7 +57,7 @@ Reader = Callable[[Any, str], Any]
 
 
 @cache
-def _reader(kind: Hashable) -> Reader:
+def _reader(kind: Any) -> Reader:
     """Return the reader of a type. The agent runs on emulated CPUs too, so hints are resolved once."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -132,5 +133,5 @@ def _dataclass_reader(kind: type) -> Reader:
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
+def _names(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if one.name != "present")
