@@ -1,5 +1,5 @@
-# The front door. Every target sets up what it needs, once; a later call finds it done (stamps below).
-# All paths are relative, so a checkout may stand anywhere, in a folder with spaces in its name too.
+# Each target sets up what it needs once, and records that in stamps (below). All paths are
+# relative, so the checkout may be in any folder, also one with spaces in its name.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -26,7 +26,8 @@ DEVICE ?=
 ASK ?=
 ERASE ?=
 export PYTHON NAME HOST SIZE CAGE REPEATS FLEET RUN CMD DEVICE
-# Without bytecode every process compiles all that it imports: `make test` starts hundreds, and took half as long again.
+# Without bytecode every process compiles its imports: `make test` starts hundreds, and took half as
+# long again.
 unexport PYTHONDONTWRITEBYTECODE
 
 python := env -u PYTHONHOME -u PYTHONPATH .venv/bin/python
@@ -45,61 +46,61 @@ help: ## Show this help
 	  /^#- / { printf "  %s\n", substr($$0, 4) }' $(MAKEFILE_LIST)
 
 ##@ Run
-experiment: ## Run one experiment and make its report (NAME=..., see `make list`)
+experiment: ## Run an experiment and make its report (NAME=..., see `make list`)
 	@$(pagecage) run "$$NAME" --host "$$HOST" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE") \
 	  $(if $(REPEATS),--repeats "$$REPEATS") $(if $(RESUME),--resume) $(if $(FLEET),--fleet "$$FLEET") $(ARGS)
 replay shell: export PAGECAGE_WORKLOADS := pcgen
-replay: ready ## Run any program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
+replay: ready ## Run a program in a cage and without limits (CAGE=..., CMD='program arguments', ARGS='--cold FILES')
 	@eval "set -- $$CMD"; exec $(pagecage) replay "$$CAGE" --host "$$HOST" $(if $(REPEATS),--repeats "$$REPEATS") $(ARGS) -- "$$@"
 shell: ready ## Open a shell in a cage (CAGE=...)
 	@$(pagecage) shell "$$CAGE" --host "$$HOST" $(ARGS)
-report: .venv/.stamp-run ## Make the report of a run again (RUN=constrained-random for its newest, or a run's folder)
+report: .venv/.stamp-run ## Make the report of a run again (RUN=an experiment, for its newest run, or a run's folder)
 	@$(pagecage) show "$$RUN" --html
-publish: .venv/.stamp-site ## Make a static site of runs in site/ (RUNS="a b"; the newest of every experiment without)
+publish: .venv/.stamp-site ## Make a static site of runs in site/ (RUNS="a b"; default: the newest of each experiment)
 	@$(pagecage) publish $(RUNS) --out "$(OUT)"
-list: .venv/.stamp-plan ## List the experiments that NAME can be
+list: .venv/.stamp-plan ## List the experiments
 	@$(pagecage) list
-doctor: .venv/.stamp-plan ## Say what this machine has and lacks for measuring
+doctor: .venv/.stamp-plan ## Report what this machine lacks for measuring, and how to fix it
 	@$(pagecage) doctor
 
 ##@ Hosts
-provision: ready ## Make the hosts of an inventory's group fit (HOST=local, vm or yours; DEVICE=... for one host, ASK=1)
+provision: ready ## Prepare the hosts of a group (HOST=local, vm or a group; DEVICE=... for one host; ASK=1 asks for sudo's password)
 	@$(pagecage) host provision "$$HOST" $(device) $(ask) $(ARGS)
-verify: ready ## Say what they lack; changes nothing
+verify: ready ## Report what they lack; changes nothing
 	@$(pagecage) host verify "$$HOST" $(ask) $(ARGS)
-unprovision: ready ## Put them back as they were (data stay; ERASE=1 destroys them)
+unprovision: ready ## Restore them (data stay; ERASE=1 destroys them)
 	@$(pagecage) host unprovision "$$HOST" $(ask) $(if $(ERASE),--erase) $(ARGS)
 
 ##@ Check
-test: ready-test ## Run every test but the long ones, the guest's among them (TESTS="tests/unit -k cage")
+test: ready-test ## Run all tests except the long ones, those in the guest included (TESTS="tests/unit -k cage")
 	@$(python) -m pytest -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" $(TESTS); others=$$?; \
 	  $(python) -m pytest -m "vm and not long" $(TESTS); case $$others$$? in 00 | 05 | 50) ;; *) exit 1 ;; esac
-test-long: ready-test build/.stamp-fuzzing ## Run the tests that take long
+test-long: ready-test build/.stamp-fuzzing ## Run the long tests
 	@$(python) -m pytest -m long $(TESTS)
-check: build/.stamp-lint build/.stamp-workloads ## Run linters, types and the unit tests (TESTS="tests/unit/model/test_cage.py": those)
+check: build/.stamp-lint build/.stamp-workloads ## Run linters, type checks and unit tests (TESTS="tests/unit/model/test_cage.py" for some)
 	@$(python) -m pytest -q -n logical --maxprocesses 8 --dist worksteal -m "not long and not vm" \
 	  tests/test_linters.py tests/test_imports.py tests/test_shape.py $(or $(TESTS),tests/unit)
-lint: build/.stamp-lint ## Run linters, type checks and the rules of the code's shape
+lint: build/.stamp-lint ## Run linters, type checks and the rules for imports and sizes
 	@$(python) -m pytest -q tests/test_linters.py tests/test_imports.py tests/test_shape.py
-bench: ready-test ## Measure what the harness costs and how well caps hold (15 minutes; ONLY="caps start": those parts)
+bench: ready-test ## Measure the overhead of the harness and the accuracy of caps (15 minutes; ONLY="caps start" for some parts)
 	@$(python) -m tests.bench "$$HOST" $(ONLY)
 
-##@ Make and unmake
-setup: ready ## Make everything that `make experiment` needs (NAME=... for one experiment, HOST=...)
+##@ Build and clean
+setup: ready ## Set up everything that `make experiment` needs (NAME=... for one experiment, HOST=...)
 build: build/.stamp-workloads ## Compile the workloads into build/host/bin
-images: .venv/.stamp-run build/.stamp-workloads ## Build container images by Docker or buildah (IMAGES="base workloads notebook harness")
+images: .venv/.stamp-run build/.stamp-workloads ## Build container images with Docker or buildah (IMAGES="base workloads notebook harness")
 	@tools/build-images $(IMAGES)
-sbom: ## List what is in the images that were built, as CycloneDX (build/images/*.cdx.json)
+sbom: ## List the contents of the built images, as CycloneDX (build/images/*.cdx.json)
 	@tools/sbom $(IMAGES)
-lock: .venv/.stamp-dev ## Write requirements/*.txt anew from *.in (UPGRADE=1: with the newest versions)
+lock: .venv/.stamp-dev ## Update requirements/*.txt from *.in (UPGRADE=1 takes the newest versions)
 	@set -e; for name in $(locks); do \
 	  $(python) -m uv --system-certs pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-header $(if $(UPGRADE),--upgrade) \
 	    "requirements/$$name.in" -o "requirements/$$name.txt"; done
-clean: ## Remove what was built and installed here (runs and the guest's cache stay)
+clean: ## Remove what was built and installed in this checkout (runs and the guest's cache stay)
 	@if [ -x $(pagecage) ]; then $(pagecage) host down vm >/dev/null 2>&1 || :; fi
 	rm -rf build .venv .venv-ansible .pytest_cache .mypy_cache .ruff_cache .hypothesis
-distclean: clean ## The same, and the guest's cache (runs stay: they are measurements)
+distclean: clean ## Also remove the guest's cache (runs stay)
 	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/pagecage"
 
 ##@ Examples
@@ -114,26 +115,26 @@ distclean: clean ## The same, and the guest's cache (runs stay: they are measure
 #- make provision HOST=vm
 #- make provision HOST=local DEVICE=/dev/disk/by-id/nvme-EXAMPLE
 #-
-#- HOST is auto, local, vm or a group of ansible/inventory (docs/HOSTS.md), on which FLEET is replicate (the whole plan on
-#- every host) or spread (its repeats dealt over hosts that are alike); SIZE is auto, smoke, emulated, default or full.
-#- RESUME=1 finishes the newest run of NAME.
-#- ARGS is handed to `pagecage` as it stands. When a command fails make itself ends with 2;
-#- `.venv/bin/pagecage` used by hand keeps its own status (docs/FORMAT.md lists them).
+#- HOST is auto, local, vm or a group of ansible/inventory (docs/HOSTS.md). FLEET is replicate (the
+#- whole plan on every host) or spread (its repeats over similar hosts). SIZE is auto, smoke, emulated,
+#- default or full. RESUME=1 finishes the newest run of NAME. ARGS is passed to `pagecage` unchanged.
+#- If a command fails, make exits with 2. `.venv/bin/pagecage` has its own exit codes (docs/FORMAT.md).
 
-# --- what is set up side by side ----------------------------------------------------------------------------------
-# Python comes first, because it tells which host HOST=auto is; then nothing waits for what it does not need. Steps that run
-# at once share the terminal (tools/step), and Ctrl-C ends all of them.
+# --- parallel set-up ----------------------------------------------------------------------------------------------
+# Python comes first, because it determines the host of HOST=auto. The other steps run in parallel
+# where they do not depend on each other. They share the terminal (tools/step), and Ctrl-C ends all
+# of them.
 
-# A NAME that is no experiment is refused (with the nearest one) as soon as Python is there, before a host is made fit.
+# An unknown NAME is refused, with the nearest known one, as soon as Python is installed.
 known := $(wildcard experiments/$(NAME).toml)
 experiment: $(if $(known),ready,.venv/.stamp-plan)
 
-# Only what NAME's experiment runs is compiled for it; once everything has been, everything is kept new.
-# A replay and a shell run none, and their limits are driven against a file of pcgen's.
+# Only the workloads of NAME's experiment are compiled. Once all have been compiled, all are kept up
+# to date. A replay and a shell run no workload; their calibration needs a file made by pcgen.
 workloads := $(if $(filter pcgen,$(PAGECAGE_WORKLOADS)),$(if $(wildcard build/.stamp-workloads),build/.stamp-workloads,build/.stamp-pcgen),$(if $(and $(known),$(if $(wildcard build/.stamp-workloads),,1)),build/.stamp-workloads-$(NAME),build/.stamp-workloads))
 there := $(and $(wildcard .venv/bin/python),$(wildcard .venv/.stamp-plan),$(if $(wildcard .venv/.filling),,whole))
 which = $(if $(filter local vm,$(HOST)),$(HOST),$(if $(filter auto,$(HOST)),$(if $(wildcard build/.stamp-guest),vm)))
-# Where systemd runs HOST=auto may need no guest; one that it does need is refused room later.
+# With systemd, HOST=auto may need no guest, so its disk space is not checked here.
 parts = python ansible programs $(if $(filter vm,$(HOST))$(if $(filter auto,$(HOST)),$(if $(wildcard /run/systemd/system),,vm)),guest)
 
 ready:
@@ -148,13 +149,15 @@ ready-test:
 	@tools/preflight python ansible programs guest
 	@$(MAKE) -j build/.stamp-test
 
-# The guest is made while the workloads are compiled, so what makes it is installed before the compilers.
+# The guest is made while the workloads are compiled, so its programs are installed before the
+# compilers.
 ifneq ($(filter ready-vm build/.stamp-test,$(MAKECMDGOALS)),)
 build/.stamp-compilers: | build/.stamp-guest-programs
 endif
 
-# --- what was set up, and when -----------------------------------------------------------------------------------
-# An environment whose interpreter has gone (the system's Python moved on), or whose making was cut short, is made anew.
+# --- stamps of finished set-up -----------------------------------------------------------------------------------
+# An environment without its interpreter (the system's Python was upgraded), or one that was
+# interrupted, is made again.
 
 ifneq ($(if $(wildcard .venv/bin/python),$(wildcard .venv/.filling),gone),)
 .venv/.stamp-plan .venv/.stamp-run .venv/.stamp-site .venv/.stamp-dev: FORCE
@@ -175,9 +178,9 @@ endif
 .venv-ansible/.stamp-ansible: tools/bootstrap $(patsubst %,requirements/%.txt,bootstrap ansible)
 	@tools/bootstrap ansible
 
-# Programs of this machine: the same kind of role that makes any host fit. Its packages are asked only for what is missing.
-# A JDK is large and only one experiment has a workload in Java: it is installed for that one, and for the tests. clang is
-# needed by the long tests alone.
+# Programs of this machine, installed by an Ansible role if they are missing. A JDK is large, and
+# only one experiment has a workload in Java: it is installed for that experiment and for the tests.
+# Only the long tests need clang.
 role := ansible/controller.yml $(shell find ansible/roles/controller -type f 2>/dev/null)
 purposes := compilers:build guest-programs:guest jdk:jdk fuzzing:fuzzing browser:browser lint-programs:lint
 define controller # stamp, purpose
@@ -200,7 +203,7 @@ build/.stamp-workloads-%: build/.stamp-compilers experiments/%.toml $(sources)
 	@tools/build-workloads $(target) "$*"
 	@touch "$@"
 
-# A start makes a guest that is missing or out of date by itself; here it is made beside everything else.
+# A run makes a missing or outdated guest itself. Here it is made in parallel with the other steps.
 build/.stamp-guest: | .venv/.stamp-plan build/.stamp-guest-programs
 	@mkdir -p build
 	@tools/step guest "making the guest" $(pagecage) host prepare vm $(if $(known),--for "$$NAME" --size "$$SIZE" $(if $(CAGE),--cage "$$CAGE"))

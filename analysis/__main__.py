@@ -16,7 +16,7 @@ from analysis.claims.answers import answers
 from analysis.claims.answers import as_json as answers_json
 from analysis.claims.scorecard import as_json as scorecard_json
 from analysis.claims.scorecard import newest_runs, scorecard
-from analysis.data.include import let_in
+from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
 from analysis.stats.gates import parse_gate
 from analysis.summaries.comparison import compare, load_sides
@@ -68,13 +68,13 @@ def _show(arguments: argparse.Namespace) -> None:
     if is_fleet(arguments.run_dir):
         _tell(arguments, _fleet(arguments), FLEET_FORMS)
     else:
-        _tell(arguments, let_in(load_run(arguments.run_dir), arguments.include), RUN_FORMS)
+        _tell(arguments, include_by_name(load_run(arguments.run_dir), arguments.include), RUN_FORMS)
 
 
 def _fleet(arguments: argparse.Namespace) -> Fleet:
     if arguments.include:
         one = f"pagecage show {arguments.run_dir}/hosts/HOST --include {arguments.include[0]}"
-        raise PagecageError("--include lets trials of one run in, and this is a fleet's", f"show one host's: {one}")
+        raise PagecageError("--include applies to one run, and this is a fleet run", f"show the run of one host: {one}")
     return load_fleet(arguments.run_dir)
 
 

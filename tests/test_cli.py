@@ -33,12 +33,12 @@ def write(top: Path, **changes: str) -> None:
     [
         ("repeats = 1 -> repeets = 1", "asked.toml: unknown key 'repeets'", 'did you mean "repeats"?'),
         ('["sequential", "random"] -> []', "factors.pattern has no levels", "edit"),
-        ('"pcread" -> "pcraed"', "workload.program: no workload 'pcraed'", 'did you mean "pcread"?'),
+        ('"pcread" -> "pcraed"', "workload.program: there is no workload 'pcraed'", 'did you mean "pcread"?'),
         ('["uncaged", "smoke"] -> ["uncaged", "smok"]', "factors.cage: there is no cage 'smok'", '"smoke"'),
         ('"vmtouch" -> "vmtuoch"', "asked.toml: collectors.2", "vmtouch"),
         ('"64MiB" -> "64M"', "sizes.emulated.dataset: '64M' has no clear unit", "MiB"),
         ('"64MiB" -> "lots"', "sizes.emulated.dataset: 'lots' is not a size", "edit"),
-        ('"--file", "{file}" -> "--file", "{flie}"', "no {flie}", "edit"),
+        ('"--file", "{file}" -> "--file", "{flie}"', "there is no placeholder {flie}", "edit"),
         ('question = "Does -> question = Does', "asked.toml: Invalid value", "toml.io"),
     ],
 )

@@ -17,7 +17,7 @@ from tests.checkout import environment, pagecage
 from tests.tree import ROOT
 
 FIXTURES = ROOT / "tests/fixtures/imports"
-GUIDE = (ROOT / "docs/SUPPORT.md").read_text()
+GUIDE = (ROOT / "docs/SUPPORT.md").read_text().replace("\\\n", " ")
 SHOWN = sorted(set(re.findall(r"pagecage cage import [^`\n]+", GUIDE)))
 
 

@@ -33,7 +33,7 @@ HERE = ("--host", "local")
         (("customer", *HERE, "--copy", "nowhere", "--", "true"), "--copy: 'nowhere' does not exist", "ls -d nowhere"),
         (("customer", *HERE, "--collectors", "iostat,srr", "--", "true"), "no collector 'srr'", '"sar"'),
         (("customer", "--host", "mars", "--", "true"), "no single host 'mars'", "auto"),
-        (("tenth", *HERE, "--", "true"), "share of a dataset", ""),
+        (("tenth", *HERE, "--", "true"), "share of the dataset", ""),
         (("customer", *HERE, "--copy-program", "--", "no-such-program"), "--copy-program: there is no", "PATH"),
     ],
 )
@@ -149,7 +149,7 @@ MEMBER = {"pid": 7, "name": "sleep", "cgroup": "/x"}
             {"requirement": "cpu_controller", "reason": "no cpu", "hint": "delegate"}]), 3, "delegate"),
     ],
 )  # fmt: skip
-def test_what_the_user_or_the_host_can_mend_is_told(record: object, status: int, hint: str) -> None:
+def test_what_the_user_or_the_host_can_fix_is_reported(record: object, status: int, hint: str) -> None:
     with pytest.raises(PagecageError) as caught:
         code(record)
     assert caught.value.exit_code == status

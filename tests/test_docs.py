@@ -80,7 +80,7 @@ def _pagecage_complaint(words: list[str]) -> str | None:
     except MissingArgumentError:
         return None  # a sentence may name a verb without its argument
     except CycloptsError as error:
-        is_reader_own = str(error).endswith(" is not there")  # a file or folder that only the reader has
+        is_reader_own = str(error).endswith(" does not exist")  # a file or folder that only the reader has
         return None if is_reader_own else str(error)
     return None
 
@@ -157,7 +157,7 @@ def test_a_records_keys_are_the_same_in_code_schema_and_document() -> None:
 
 def test_outcomes_and_phases_are_the_same_in_code_schema_and_document() -> None:
     schema = json.loads(PATH.read_text())
-    phases = [*(name for name, _ in PHASES), "cleanup"]
+    phases = [*PHASES, "cleanup"]
     assert schema["properties"]["outcome"]["enum"] == list(OUTCOMES)
     assert schema["properties"]["phase"]["enum"] == [*phases[:-1], "record"]
     assert schema["$defs"]["phase"]["properties"]["name"]["enum"] == phases

@@ -29,9 +29,11 @@ AGENT_ORDER = (
     "limits",
     "host_session",
     "trial_run shell",
+    "storage",
+    "caged",
     "caging responses cache_checks",
     "programs",
-    "cache_state preview",
+    "build_record cache_state host_settings trial_collectors preview",
     "phases",
     "session standby",
     "main",
@@ -46,7 +48,7 @@ ANALYSIS_ORDER = (
     "site notebooks",
     "__main__",
 )
-LAYERS = {"pagecage": ORDER, "analysis": ANALYSIS_ORDER}
+LAYERS = {"pagecage": ORDER, "pagecage.agent": AGENT_ORDER, "analysis": ANALYSIS_ORDER}
 AGENT_MAY = {"errors", "units", "process", "model", "agent"}
 ANALYSIS_MAY = {"errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"}
 # What may be installed for a part of pagecage; the longest name that fits counts.

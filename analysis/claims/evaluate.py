@@ -37,7 +37,7 @@ class ClaimResult:
     kind: str
     n: int
     verdict: str
-    why: str
+    reason: str
 
     @property
     def is_silent(self) -> bool:
@@ -63,7 +63,7 @@ def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
         found = _figure(run, claim, sides, kept)
     used = sides if claim["rule"] == "decoded" else kept
     where = surroundings(run, used) if found.verdict == "not_held" else ""
-    return replace(found, why=f"{found.why} ({where})") if where else found
+    return replace(found, reason=f"{found.reason} ({where})") if where else found
 
 
 def _figure(
@@ -176,7 +176,7 @@ def _result(
         unit="x" if _sides(claim) > 1 else claim["unit"],
         measured=_finite(measured.middle) if isinstance(measured, MedianSummary) else measured,
         low=_finite(summary.low) if summary else None, high=_finite(summary.high) if summary else None,
-        kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, why=why,
+        kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, reason=why,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class ScoredClaim:
     high: float | None
     n: int
     verdict: str
-    why: str
+    reason: str
     remark: str
     run: str | None
 
@@ -173,7 +173,7 @@ def _unmeasured(row: PublishedFigure, experiment: str, verdict: str, why: str) -
 def _measured(row: PublishedFigure, experiment: str, result: ClaimResult, run: Run | None) -> ScoredClaim:
     return ScoredClaim(
         row.id, experiment, result.says, result.published, result.unit, result.measured, result.low, result.high,
-        result.n, result.verdict, result.why, row.remark, str(run.plan["run_id"]) if run else None,
+        result.n, result.verdict, result.reason, row.remark, str(run.plan["run_id"]) if run else None,
     )  # fmt: skip
 
 

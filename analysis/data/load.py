@@ -13,7 +13,7 @@ from analysis.data.traces import read_lines
 from analysis.data.validate import check_records, read_facts, read_plan
 from pagecage.errors import PagecageError, why_unreadable
 from pagecage.model.record import Record, read_records
-from pagecage.verdicts.evaluate import Verdicts, judge
+from pagecage.verdicts.evaluate import Verdicts, evaluate
 from pagecage.verdicts.stopping import needed, too_wide
 
 Treatment = Mapping[str, str]
@@ -29,12 +29,12 @@ class JudgedTrial:
     record: Record
     verdicts: Verdicts
     series: Series
-    is_let_in: bool = False
+    is_included_by_name: bool = False
 
     @property
     def is_excluded(self) -> bool:
         """Whether its verdicts keep it out, and nobody let it in by its name."""
-        return self.verdicts.excluded and not self.is_let_in
+        return self.verdicts.excluded and not self.is_included_by_name
 
     @property
     def is_included(self) -> bool:
@@ -121,7 +121,7 @@ def load_run(path: Path) -> Run:
 def _judged(path: Path, record: Record) -> JudgedTrial:
     try:
         rows = read_lines(path, record, "sampler")
-        return JudgedTrial(record, judge(record, rows), series_of(rows))
+        return JudgedTrial(record, evaluate(record, rows), series_of(rows))
     except _STRANGE as error:
         why = why_unreadable(error)
         raise PagecageError(
@@ -130,14 +130,16 @@ def _judged(path: Path, record: Record) -> JudgedTrial:
         ) from None
 
 
-def excluded_ids(run: Run) -> list[str]:
-    """Trials that have an answer and are not averaged in."""
-    return [t.record.trial_id for t in run.trials if t.verdicts.is_data_point and not t.is_included]
+def excluded_trials(run: Run) -> list[JudgedTrial]:
+    """Return the trials that have an answer but are not averaged in."""
+    return [trial for trial in run.trials if trial.verdicts.is_data_point and not trial.is_included]
 
 
-def with_let_in(run: Run, trial_ids: Collection[str]) -> Run:
+def with_included(run: Run, trial_ids: Collection[str]) -> Run:
     """The run with these trials counted, whatever their verdicts exclude."""
-    trials = tuple(replace(t, is_let_in=t.is_let_in or t.record.trial_id in trial_ids) for t in run.trials)
+    trials = tuple(
+        replace(t, is_included_by_name=t.is_included_by_name or t.record.trial_id in trial_ids) for t in run.trials
+    )
     return replace(run, trials=trials)
 
 

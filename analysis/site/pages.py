@@ -122,7 +122,7 @@ A heading sorts; the buttons narrow the table down.
 def _row(row: ScoredClaim, reports: set[str]) -> str:
     name = escape(row.experiment)
     link = f'<a href="reports/{name}.html">{name}</a>' if row.experiment in reports else name
-    verdict = f'<b class="{row.verdict}">{_name(row.verdict)}</b><small>{escape(row.why)}</small>'
+    verdict = f'<b class="{row.verdict}">{_name(row.verdict)}</b><small>{escape(row.reason)}</small>'
     cells = (
         escape(row.id), link, escape(words_of(row.says)), escape(published_figure(row.published, row.unit)),
         escape(measured_figure(row)), verdict,

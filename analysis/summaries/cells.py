@@ -21,7 +21,7 @@ class TreatmentCell:
 
     `killed` counts trials the kernel killed for memory, `unanswered` those without an answer, `unable` those of them
     that the host lacks something for, `is_extrapolated` tells of figures that stand for a whole pass of which only a
-    part was read. `wrong` counts trials whose answer was wrong, and `wrong_because` says what was; their figures are
+    part was read. `wrong` counts trials whose answer was wrong, and `wrong_reason` says what was; their figures are
     shown, as such, only where there are no others.
     """
 
@@ -36,7 +36,7 @@ class TreatmentCell:
     is_all_excluded: bool
     answered: int = 0
     wrong: int = 0
-    wrong_because: str = ""
+    wrong_reason: str = ""
 
     @property
     def text(self) -> str:
@@ -61,7 +61,7 @@ class TreatmentCell:
         parts += [f"{n} {word}" for n, word in left_out if n]
         parts += ["the host lacks what it needs"] if self.unable else []
         rest = "" if self.is_all_wrong else f"{self.wrong} more with "
-        parts += [f"{rest}{self.wrong_because}"] if self.wrong else []
+        parts += [f"{rest}{self.wrong_reason}"] if self.wrong else []
         return ", ".join(parts)
 
     @property
@@ -145,7 +145,7 @@ def make_cell(run: Run, treatment: Treatment, response: str) -> TreatmentCell:
         is_all_excluded=bool(shown) and all(t.is_excluded for t in shown),
         answered=len(points),
         wrong=len(wrong),
-        wrong_because=what_was_wrong(wrong),
+        wrong_reason=what_was_wrong(wrong),
     )
 
 

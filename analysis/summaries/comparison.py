@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.data.include import named
-from analysis.data.load import Run, Treatment, excluded_ids, load_run, with_let_in
+from analysis.data.include import excluded_ids_named
+from analysis.data.load import Run, Treatment, excluded_trials, load_run, with_included
 from analysis.formatting import label
 from analysis.stats.bootstrap import Interval
 from analysis.stats.gates import FEWEST_A_SIDE, Gate, judge_gate
@@ -54,7 +54,7 @@ class GateResult:
     run: int
     treatment: Treatment
     verdict: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = F
     """
     found = obstacles(runs)
     if found and not anyway:
-        said = "; ".join(f"{one.what}: {one.because}" for one in found)
+        said = "; ".join(f"{one.what}: {one.reason}" for one in found)
         raise PagecageError(f"these runs are not comparable: {said}", "--anyway compares them and says so")
     common = [t for t in treatments(runs[0]) if all(_has(run, t) for run in runs[1:])]
     if not common:
@@ -168,7 +168,7 @@ def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> None:
         words = ", ".join(dict.fromkeys(row.changes[place - 1].word for row in rows))
         raise PagecageError(
             f"{letter(0)} and {letter(place)} have no treatment with figures on both sides: {words}",
-            "pagecage show RUN tells why trials are excluded; --include TRIAL lets one in",
+            "pagecage show RUN prints why trials are excluded; --include TRIAL includes one",
         )
 
 
@@ -212,16 +212,16 @@ def load_sides(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
     runs = [load_run(path) for path in paths]
     asked = [_asked(name, runs) for name in include]
     mine = [[name for name, places in asked if place in places] for place in range(len(runs))]
-    return [with_let_in(run, named(run, names)) for run, names in zip(runs, mine, strict=True)]
+    return [with_included(run, excluded_ids_named(run, names)) for run, names in zip(runs, mine, strict=True)]
 
 
 def _asked(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
     """The trial or the verdict that a name means, and the places of the runs in which it excludes something."""
     side, _, wanted = name.rpartition(":")
     asked = [place for place in range(len(runs)) if side in ("", letter(place))]
-    places = {place for place in asked if named(runs[place], [wanted])}
+    places = {place for place in asked if excluded_ids_named(runs[place], [wanted])}
     if not places:
-        excluded = {letter(place): excluded_ids(runs[place]) for place in asked}
+        excluded = {letter(place): [t.record.trial_id for t in excluded_trials(runs[place])] for place in asked}
         known = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
         raise PagecageError(f"--include: {name} is no excluded trial", f"excluded are {known or 'none'}")
     return wanted, places

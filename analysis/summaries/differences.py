@@ -32,7 +32,7 @@ class Incompatibility:
     """Why runs should not be compared: what (`experiment dataset program kernel emulation`), and a sentence."""
 
     what: str
-    because: str
+    reason: str
 
 
 def differences(runs: Sequence[Run]) -> list[Difference]:

@@ -34,7 +34,7 @@ class FleetMember:
     planned: int
     answered: int
     outcome: str | None
-    because: str
+    reason: str
 
     @property
     def is_whole(self) -> bool:

@@ -124,9 +124,7 @@ def _predicted(
 def sentences(sweep: Sweep) -> list[str]:
     """The knee, and how near the model came where a cap binds."""
     knee = sweep.knee
-    told = [
-        f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.because}." if knee.value else _upper(knee.because)
-    ]
+    told = [f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.reason}." if knee.value else _upper(knee.reason)]
     errors = [
         abs(p.error) for p in sweep.points if p.error is not None and p.binds and p.is_counted and not p.is_source
     ]

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from analysis.data.include import included_by_name
 from analysis.formatting import quantity, span, title, told
 from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import TreatmentCell
@@ -41,12 +42,12 @@ def _head(comparison: Comparison) -> Iterator[str]:
     for place, run in enumerate(comparison.runs):
         included = sum(trial.is_included for trial in run.trials)
         left = len(run.plan["trials"]) - included
-        let_in = [trial.record.trial_id for trial in run.trials if trial.is_let_in]
-        also = f", let in by name: {', '.join(let_in)}" if let_in else ""
+        named = included_by_name(run)
+        also = f", included by name: {', '.join(named)}" if named else ""
         count = f"{included} trials averaged in, {left} not{also}"
         yield f"[bold]{letter(place)}[/] {escape(run.plan['run_id'])} [dim]size {run.plan['size']}, {escape(count)}[/]"
     for one in comparison.obstacles:
-        yield f"[yellow]compared anyway, {one.what}:[/] {escape(one.because)}"
+        yield f"[yellow]compared anyway, {one.what}:[/] {escape(one.reason)}"
 
 
 def _table(comparison: Comparison, response: str) -> Table:
@@ -134,7 +135,7 @@ def judged(comparison: Comparison) -> dict[tuple[str, str, str, str], list[str]]
     """Treatments by what a gate says of them (verdict, gate, run, reason), failures first."""
     found: dict[tuple[str, str, str, str], list[str]] = {}
     for one in sorted(comparison.judgements, key=lambda one: list(_COLOURS).index(one.verdict)):
-        where = found.setdefault((one.verdict, one.gate.text, letter(one.run), one.why), [])
+        where = found.setdefault((one.verdict, one.gate.text, letter(one.run), one.reason), [])
         where.append(name_of(comparison, one.treatment))
     return found
 
@@ -144,7 +145,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "runs": [
             {"run_id": run.plan["run_id"], "experiment": run.plan["experiment"], "size": run.plan["size"],
-             "emulated": run.is_emulated, "let_in": [t.record.trial_id for t in run.trials if t.is_let_in]}
+             "emulated": run.is_emulated, "included_by_name": included_by_name(run)}
             for run in comparison.runs
         ],
         "obstacles": [asdict(one) for one in comparison.obstacles],
@@ -154,7 +155,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "lacking": [list(names) for names in comparison.lacking],
         "gates": [
             {"gate": one.gate.text, "run": one.run, "treatment": dict(one.treatment), "verdict": one.verdict,
-             "why": one.why}
+             "reason": one.reason}
             for one in comparison.judgements
         ],
     }  # fmt: skip
@@ -206,7 +207,7 @@ def csv_summary(summary: MedianSummary | None) -> list[Any]:
 def as_markdown(comparison: Comparison) -> str:
     """Runs, tables and differences for a ticket or a pull request."""
     parts = [f"- {letter(place)}: `{run.plan['run_id']}`\n" for place, run in enumerate(comparison.runs)]
-    parts += [f"- compared anyway, {one.what}: {one.because}\n" for one in comparison.obstacles]
+    parts += [f"- compared anyway, {one.what}: {one.reason}\n" for one in comparison.obstacles]
     for response in comparison.responses:
         parts += ["\n", markdown_table(header(comparison, response), lines(comparison, response))]
         parts += ["\n", f"{about(comparison, response)}\n"]

@@ -21,7 +21,7 @@ def page(comparison: Comparison) -> str:
 def _parts(comparison: Comparison) -> Iterator[str]:
     yield f"<h1>{escape(comparison.runs[0].plan['experiment'])}, compared</h1>\n"
     for one in comparison.obstacles:
-        yield f'<div class="notice warn"><strong>Compared anyway, {one.what}.</strong> {escape(one.because)}</div>\n'
+        yield f'<div class="notice warn"><strong>Compared anyway, {one.what}.</strong> {escape(one.reason)}</div>\n'
     yield html_table(["run", "", "size"], _runs(comparison))
     for response in comparison.responses:
         rows = [row for row in comparison.rows if row.response == response]
@@ -36,7 +36,7 @@ def _parts(comparison: Comparison) -> Iterator[str]:
             (verdict, gate, run, why, "; ".join(where))
             for (verdict, gate, run, why), where in judged(comparison).items()
         )
-        yield html_table(["", "gate", "run", "because", "in"], told)
+        yield html_table(["", "gate", "run", "reason", "in"], told)
     yield "<h2>What differs</h2>\n"
     letters = [letter(place) for place in range(len(comparison.runs))]
     rows_of = ((one.name, *one.values) for one in comparison.differences)

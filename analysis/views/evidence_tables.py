@@ -51,7 +51,7 @@ def _claim_row(result: ClaimResult) -> dict[str, str]:
         "published": _unbroken(published_figure(result.published, result.unit)),
         "measured": _unbroken(claim_figure(result.measured, result.unit, result.verdict)) + spread,
         "verdict": _unbroken(MARKS[result.verdict]),
-        "why": result.why,
+        "why": result.reason,
     }
 
 
@@ -137,7 +137,7 @@ def _limit_row(cage: str, name: str, found: Sequence[tuple[JudgedTrial, Any]]) -
         "over-driven to": amount(name, max(driven)) if driven else "–",
         "trials came to, at most": amount(name, max(observed)) if observed else "–",
         "verdicts": _tally(limit.verdict.replace("_", " ") for limit in limits),
-        "for instance": limits[-1].because,
+        "for instance": limits[-1].reason,
     }
 
 
@@ -157,7 +157,7 @@ def _proof_row(run: Run, treatment: Mapping[str, str]) -> dict[str, str]:
         "host": _tally(v.host_quiet.verdict.replace("_", " ") for v in verdicts),
         "held back by": _tally(v.binding_limit.verdict for v in verdicts),
         "amplification": quantity("amplification", sorted(amplified)[len(amplified) // 2]) if amplified else "–",
-        "for instance": verdicts[-1].binding_limit.because if verdicts else "",
+        "for instance": verdicts[-1].binding_limit.reason if verdicts else "",
     }
 
 

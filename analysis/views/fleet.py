@@ -33,7 +33,7 @@ def show(fleet: Fleet, console: Console) -> None:
         console.print(NOTHING)
         return
     for one in fleet.comparison.obstacles:
-        console.print(f"[yellow]hosts differ in {one.what}:[/] {escape(one.because)}")
+        console.print(f"[yellow]hosts differ in {one.what}:[/] {escape(one.reason)}")
     differing = [[name, mark, *values] for name, mark, *values in fact_lines(fleet) if mark]
     _print_table(console, header(fleet), lines(fleet))
     if differing:
@@ -62,7 +62,7 @@ def part_words(part: FleetMember) -> str:
     if part.is_whole:
         return counted
     outcome = part.outcome or "not run yet"
-    return f"{counted}; {outcome}{f': {part.because}' if part.because else ''}"
+    return f"{counted}; {outcome}{f': {part.reason}' if part.reason else ''}"
 
 
 def hosts(fleet: Fleet) -> list[str]:
@@ -129,7 +129,7 @@ def as_json(fleet: Fleet) -> dict[str, Any]:
 def _part_json(part: FleetMember) -> dict[str, Any]:
     run_id = part.run.plan["run_id"] if part.run else None
     counts = {"planned": part.planned, "answered": part.answered}
-    return {"host": part.host, "run_id": run_id, **counts, "outcome": part.outcome, "because": part.because}
+    return {"host": part.host, "run_id": run_id, **counts, "outcome": part.outcome, "reason": part.reason}
 
 
 def _rows(comparison: Comparison | None) -> tuple[ComparisonRow, ...]:

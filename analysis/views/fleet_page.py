@@ -35,7 +35,7 @@ def parts(fleet: Fleet) -> Iterator[str]:
         yield f"<p>{NOTHING}</p>\n"
         return
     for one in fleet.comparison.obstacles:
-        differs = f"<strong>Hosts differ in {one.what}.</strong> {escape_html(one.because)}"
+        differs = f"<strong>Hosts differ in {one.what}.</strong> {escape_html(one.reason)}"
         yield f'<div class="notice warn">{differs}</div>\n'
     yield f"<h2>{escape_html(title(fleet.comparison.responses[0]))}</h2>\n"
     if figure := figure_html(partial(ratio_figure, fleet.comparison, fleet.comparison.rows), lambda: RATIO_ALT):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 from analysis.claims.findings import Finding, find
-from analysis.data import include
+from analysis.data.include import included_by_name_sentence
 from analysis.data.load import Run
 from analysis.formatting import label
 from analysis.summaries.diagnoses import stopping
@@ -99,8 +99,8 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
         )
     if answered + unable + wrong < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
-    if said := include.told(run):
-        yield "warn", f"<strong>Let in.</strong> {escape(said[:1].upper() + said[1:])}."
+    if said := included_by_name_sentence(run):
+        yield "warn", f"<strong>Included by name.</strong> {escape(said[:1].upper() + said[1:])}."
     excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)
     if excluded:
         what = f"{excluded} of {planned} trials are excluded"

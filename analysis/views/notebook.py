@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.data import frames, raw_frames
-from analysis.data.include import let_in
+from analysis.data.include import include_by_name
 from analysis.data.load import Run, load_run
 from analysis.figures import alt_text, charts, curves, heat, latencies, sweep, timelines
 from analysis.figures.style import TreatmentStyle, looks, numeric_factor, style
@@ -33,9 +33,10 @@ class Results:
     def __init__(self, run_dir: str | Path, include: Sequence[str] = ()) -> None:
         """`include` names excluded trials, or verdicts that exclude some, to count after all.
 
-        Raises PagecageError when `run_dir` is no run folder or has no record, and for a name that lets nothing in.
+        Raises PagecageError if `run_dir` is not a run folder or has no record, and for a name that selects no
+        excluded trial.
         """
-        self.run: Run = let_in(load_run(Path(run_dir)), include)
+        self.run: Run = include_by_name(load_run(Path(run_dir)), include)
 
     @cached_property
     def trial_df(self) -> pd.DataFrame:

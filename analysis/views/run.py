@@ -13,7 +13,7 @@ from rich.table import Table
 
 from analysis.claims.evaluate import ClaimResult, evaluate_claims
 from analysis.claims.findings import Finding, find
-from analysis.data import include
+from analysis.data.include import included_by_name, included_by_name_sentence
 from analysis.data.load import Run
 from analysis.formatting import MARKS, claim_figure, label, published_figure, spans, title, words_of
 from analysis.summaries.cells import TreatmentCell, make_cell, published_figures, treatments
@@ -53,7 +53,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "size": run.plan["size"],
         "emulated": run.is_emulated,
         "response": run.response,
-        "let_in": [trial.record.trial_id for trial in run.trials if trial.is_let_in],
+        "included_by_name": included_by_name(run),
         "findings": [asdict(finding) for finding in find(run)],
         "cells": [_plain(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
@@ -90,7 +90,7 @@ def _head(run: Run) -> Iterator[str]:
     yield f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as asked for'}"
     if run.plan.get("until_ci"):
         yield stopping(run)
-    if said := include.told(run):
+    if said := included_by_name_sentence(run):
         yield said
     if run.is_emulated:
         yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
@@ -163,18 +163,18 @@ def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
     """The claims, below them each reason once, and those that the run says nothing about."""
     silent = [claim for claim in claims if claim.is_silent]
     claims = [claim for claim in claims if not claim.is_silent]
-    reasons = {reason: number for number, reason in enumerate(dict.fromkeys(c.why for c in claims), start=1)}
+    reasons = {reason: number for number, reason in enumerate(dict.fromkeys(c.reason for c in claims), start=1)}
     table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for name in ("claim", "says", "published", "measured", "verdict"):
         table.add_column(name, overflow="fold")
     for c in claims:
         published, measured = published_figure(c.published, c.unit), claim_figure(c.measured, c.unit, c.verdict)
-        verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.why]}[/]"
+        verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.reason]}[/]"
         table.add_row(c.id, escape(words_of(c.says)), escape(published), escape(measured), verdict)
     if claims:
         yield table
-    for why in dict.fromkeys(claim.why for claim in silent):
-        yield f"[dim]{MARKS['no_data']} {spans([c.id for c in silent if c.why == why])}: {escape(why)}[/]"
+    for why in dict.fromkeys(claim.reason for claim in silent):
+        yield f"[dim]{MARKS['no_data']} {spans([c.id for c in silent if c.reason == why])}: {escape(why)}[/]"
     yield from (f"[dim]{number}  {escape(reason)}[/]" for reason, number in reasons.items())
 
 
@@ -229,4 +229,4 @@ def _cell_rows(run: Run) -> str:
 def _claim(claim: ClaimResult) -> list[str]:
     published = published_figure(claim.published, claim.unit)
     measured = claim_figure(claim.measured, claim.unit, claim.verdict)
-    return [claim.id, words_of(claim.says), published, measured, MARKS[claim.verdict], claim.why]
+    return [claim.id, words_of(claim.says), published, measured, MARKS[claim.verdict], claim.reason]

@@ -40,9 +40,9 @@ def _experiment(rows: list[ScoredClaim]) -> Iterator[RenderableType]:
     measured = [row for row in rows if row.verdict not in _FOLDED]
     if measured:
         yield _table(measured)
-    reasons = dict.fromkeys((row.verdict, row.why) for row in rows if row.verdict in _FOLDED)
+    reasons = dict.fromkeys((row.verdict, row.reason) for row in rows if row.verdict in _FOLDED)
     for verdict, why in reasons:
-        ids = [row.id for row in rows if (row.verdict, row.why) == (verdict, why)]
+        ids = [row.id for row in rows if (row.verdict, row.reason) == (verdict, why)]
         yield Text(f"  {verdict.replace('_', ' ')}: {spans(ids)}: {why}", "dim")
 
 
@@ -51,7 +51,7 @@ def _table(rows: list[ScoredClaim]) -> Table:
     for name in ("  claim", "says", "published", "measured", "verdict and why"):
         table.add_column(name, overflow="fold", ratio=None if name in ("  claim",) else 1, no_wrap=name == "  claim")
     for row in rows:
-        verdict = Text.assemble((MARKS[row.verdict], COLOUR[row.verdict]), "  ", (row.why, "dim"))
+        verdict = Text.assemble((MARKS[row.verdict], COLOUR[row.verdict]), "  ", (row.reason, "dim"))
         table.add_row(
             f"  {row.id}", escape(words_of(row.says)), escape(published_figure(row.published, row.unit)),
             escape(measured_figure(row)), verdict,

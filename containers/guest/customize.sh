@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs inside the new root file system, once, after its packages are there. It makes what must exist before the first
-# boot (a way in, the network card, the console); everything else is left to the roles, which fit any host.
+# Runs once inside the new root file system, after its packages are installed. It creates what must
+# exist before the first boot: login keys, the network card's address, the console. The roles do the
+# rest.
 set -eu
 
-# The way in: by key only, as root and as the ordinary user `bench`. The host key was made with the image, so that
-# the controller knows it before the first connection.
+# Login by key only, as root and as the ordinary user `bench`. The host key is made with the image,
+# so that the controller knows it before the first connection.
 useradd --create-home --uid 1000 --shell /bin/bash --password '*' bench
 for home in /root /home/bench; do
     install -d -m 0700 "$home/.ssh"
@@ -23,16 +24,18 @@ MaxSessions 64
 PrintMotd no
 HostKey /etc/ssh/ssh_host_ed25519_key
 END
-# The banner and the "last login" line are work at every login.
+# The banner and the "last login" line cost time at every login.
 sed -i -E '/pam_(motd|mail|lastlog2?)\.so/d' /etc/pam.d/sshd
-# Root needs no session of its own: registering one takes an emulated machine half a second and starts a user manager.
+# Root needs no login session. Registering one starts a user manager, half a second on an emulated
+# machine.
 sed -i '/pam_systemd\.so/i session [success=1 default=ignore] pam_succeed_if.so quiet uid = 0' /etc/pam.d/common-session
 
-# bench has a session of its own without ever logging in (loginctl enable-linger needs a running machine).
+# bench lingers without a login. The file is written directly because loginctl needs a running
+# machine.
 mkdir -p /var/lib/systemd/linger
 touch /var/lib/systemd/linger/bench
 
-# One network card with one address, known beforehand: no daemon, nothing to wait for.
+# One network card with a fixed address, so that no daemon is needed.
 cat > /etc/systemd/system/pagecage-network.service <<'END'
 [Unit]
 Description=Address of the only network card
@@ -51,13 +54,13 @@ END
 systemctl --quiet enable pagecage-network.service ssh.service
 systemctl --quiet mask systemd-networkd-wait-online.service getty@tty1.service serial-getty@ttyS0.service
 
-# Container engines start when a trial asks for one. There is no network for them to make a bridge to, and making it takes
-# an emulated machine seconds; containers share the guest's own network.
+# Container engines start when a trial needs one. They make no bridge: there is no network behind
+# it, and creating it takes seconds on an emulated machine. Containers share the guest's network.
 systemctl --quiet disable docker.service docker.socket containerd.service
 mkdir -p /etc/docker
 printf '{"bridge": "none", "iptables": false, "ip6tables": false}\n' > /etc/docker/daemon.json
 
-# The disk is a copy that is thrown away, and journals are for looking at while the guest runs.
+# The disk is a temporary copy, so journals are kept in memory.
 mkdir -p /etc/systemd/journald.conf.d
 printf '[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\n' > /etc/systemd/journald.conf.d/10-pagecage.conf
 

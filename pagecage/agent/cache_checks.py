@@ -1,4 +1,4 @@
-"""Looks at a trial's files between the proof of their cache state and the end: before the start, at `go`, at the end.
+"""Checks of a trial's files between the proof of their cache state and the end: at the start, at `go`, at the end.
 
 `pagecage.model.cache_proof` judges them. Each costs one cachestat(2) per file and three reads from /proc and /sys.
 """
@@ -9,11 +9,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from pagecage.agent.caged import Caged
 from pagecage.agent.system import procfs
 from pagecage.agent.system.disk_extents import on_disk_bytes
 from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
-from pagecage.agent.trial_run import NotPrepared, TrialRun
+from pagecage.agent.trial_run import Ending, Interval, Measured, NotPrepared, TrialRun
 from pagecage.model.cache_proof import CacheCheck, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
 from pagecage.units import PAGE_BYTES
 
@@ -21,97 +22,100 @@ _HOST_RECLAIM = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgst
 """Counters of /proc/vmstat that leave out what a cgroup's own limit reclaims (mm/vmscan.c, shrink_inactive_list)."""
 
 
-def look_at_start(attempt: TrialRun) -> None:
-    """Look before anything of the workload runs. Raises NotPrepared where the proven state is gone."""
-    if not attempt.datasets or attempt.trial.cache == "any":
-        return
-    attempt.cache["charge_lag_bytes"] = charge_lag_bytes(os.cpu_count() or 1)
-    attempt.files_at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in attempt.datasets)
-    attempt.cache["start"] = _look(attempt, sum(resident for resident, _ in attempt.files_at_start)).to_json()
-    _require(attempt)
+class CacheChecks:
+    """The checks of one trial, kept in its record under `cache`; none for state `any`, or without files."""
+
+    def __init__(self, run: TrialRun, caged: Caged) -> None:
+        self._cache, self._caged = run.sections["cache"], caged
+        self._is_wanted = bool(caged.files) and run.trial.cache != "any"
+        self._at_start: tuple[tuple[int, int], ...] = ()
+
+    def at_start(self) -> None:
+        """Check before the workload runs. Raises NotPrepared if the proven state is gone."""
+        if not self._is_wanted:
+            return
+        self._cache["charge_lag_bytes"] = charge_lag_bytes(os.cpu_count() or 1)
+        self._at_start = tuple((resident_bytes(path), _modified_ns(path)) for path in self._caged.files)
+        self._cache["start"] = self._check(sum(resident for resident, _ in self._at_start)).to_json()
+        self._require()
+
+    def at_go(self, evicted_bytes: int = 0) -> None:
+        """Check while the workload waits for `go`, after it dropped `evicted_bytes` itself. Raises NotPrepared."""
+        if not self._is_wanted:
+            return
+        if evicted_bytes:
+            self._cache["evicted_bytes"] = evicted_bytes
+        self._cache["go"] = self._check(sum(map(resident_bytes, self._caged.files))).to_json()
+        self._require()
+
+    def go_is_start(self) -> None:
+        """Use the check at the start for `go` as well, for a workload whose measured part begins with its start."""
+        if self._is_wanted:
+            self._cache["go"] = dict(self._cache["start"])
+
+    def at_end(self, interval: Interval) -> None:
+        """Check after the measured part; `confirmed` judges it."""
+        if not self._is_wanted:
+            return
+        resident = tuple(map(resident_bytes, self._caged.files))
+        end = self._check(sum(resident))
+        came = sum(max(0, now - then) for now, (then, _) in zip(resident, self._at_start, strict=True))
+        read = (end.read_bytes or 0) - (self._cache["start"]["read_bytes"] or 0)
+        if came - read > tolerance_bytes(self._cache["file_bytes"]):
+            came = self._came_from_disk()
+        least = _least_resident_bytes(self._caged, interval)
+        self._cache |= {"end": end.to_json(), "came_bytes": came, "least_resident_bytes": least}
+
+    def _require(self) -> None:
+        if reason := why_broken(self._cache):
+            raise NotPrepared(reason)
+
+    def _check(self, total_bytes: int) -> CacheCheck:
+        """Read the slice's counters after the residency, so that they count whatever the residency shows."""
+        cgroup, maj_min = self._caged.context.cgroup, self._caged.disk.maj_min
+        memory = parse_flat_keyed(read_text(cgroup / "memory.stat") or "")
+        io, vmstat = read_text(cgroup / "io.stat"), procfs.read_vmstat() or {}
+        reclaimed, by_host = memory.get("pgsteal"), [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
+        return CacheCheck(
+            resident_bytes=total_bytes, charged_bytes=memory.get("file"),
+            read_bytes=None if io is None else parse_nested_keyed(io).get(maj_min, {}).get("rbytes", 0),
+            reclaimed_bytes=None if reclaimed is None else reclaimed * PAGE_BYTES,
+            host_reclaimed_bytes=sum(by_host) * PAGE_BYTES if by_host else None,
+        )  # fmt: skip
+
+    def _came_from_disk(self) -> int:
+        """Return the bytes that entered the page cache since the start and can only have come from the disk.
+
+        Left out are pages on their way, since io.stat counts a request when it leaves the cap; what a file holds
+        without the disk (holes, preallocated or compressed extents); and a file that was written meanwhile.
+        """
+        came = 0
+        for path, (before, modified_ns) in zip(self._caged.files, self._at_start, strict=True):
+            with suppress(OSError):  # gone meanwhile, or not readable
+                if _modified_ns(path) == modified_ns:
+                    came += min(max(0, uptodate_bytes(path) - before), on_disk_bytes(path))
+        return came
 
 
-def look_at_go(attempt: TrialRun, evicted_bytes: int = 0) -> None:
-    """Look when the workload stands at its gate, having dropped so much itself. Raises NotPrepared likewise."""
-    if "start" not in attempt.cache:
-        return
-    if evicted_bytes:
-        attempt.cache["evicted_bytes"] = evicted_bytes
-    attempt.cache["go"] = _look(attempt, sum(map(resident_bytes, attempt.datasets))).to_json()
-    _require(attempt)
-
-
-def go_at_start(attempt: TrialRun) -> None:
-    """Take the look at the start for that at `go`, where the measured part begins with the workload's start."""
-    if "start" in attempt.cache:
-        attempt.cache["go"] = dict(attempt.cache["start"])
-
-
-def look_at_end(attempt: TrialRun) -> None:
-    """Look when the measured part is over; `hold_to_state` judges what is found."""
-    if "go" not in attempt.cache or "after" not in attempt.counters:
-        return
-    resident = tuple(map(resident_bytes, attempt.datasets))
-    end = _look(attempt, sum(resident))
-    came = sum(max(0, now - then) for now, (then, _) in zip(resident, attempt.files_at_start, strict=True))
-    read = (end.read_bytes or 0) - (attempt.cache["start"]["read_bytes"] or 0)
-    if came - read > tolerance_bytes(attempt.cache["file_bytes"]):
-        came = _came_from_disk(attempt)
-    attempt.cache |= {"end": end.to_json(), "came_bytes": came, "least_resident_bytes": _least_resident_bytes(attempt)}
-
-
-def hold_to_state(attempt: TrialRun) -> None:
-    """Make an answer that rests on a cache which another process filled or emptied `not_prepared`."""
-    assert attempt.conversation is not None
-    asked = asked_bytes(attempt.trial.workload.program, attempt.conversation.end)
-    if attempt.has_answer and (why := why_broken(attempt.cache, asked)):
-        attempt.outcome, attempt.error = "not_prepared", why
-
-
-def _require(attempt: TrialRun) -> None:
-    if why := why_broken(attempt.cache):
-        raise NotPrepared(why)
-
-
-def _look(attempt: TrialRun, total_bytes: int) -> CacheCheck:
-    """The slice's counters are read after the residency, so that whatever it shows has been counted."""
-    assert attempt.cgroup is not None
-    memory = parse_flat_keyed(read_text(attempt.cgroup / "memory.stat") or "")
-    io, vmstat = read_text(attempt.cgroup / "io.stat"), procfs.read_vmstat() or {}
-    reclaimed, by_host = memory.get("pgsteal"), [vmstat[key] for key in _HOST_RECLAIM if key in vmstat]
-    return CacheCheck(
-        resident_bytes=total_bytes, charged_bytes=memory.get("file"),
-        read_bytes=None if io is None else parse_nested_keyed(io).get(attempt.disk.maj_min, {}).get("rbytes", 0),
-        reclaimed_bytes=None if reclaimed is None else reclaimed * PAGE_BYTES,
-        host_reclaimed_bytes=sum(by_host) * PAGE_BYTES if by_host else None,
-    )  # fmt: skip
-
-
-def _came_from_disk(attempt: TrialRun) -> int:
-    """Bytes that entered the page cache since the start and can only have come from the disk, summed over the files.
-
-    Not pages that are still on their way, since io.stat counts a request as it leaves the cap; nor what a file holds
-    without the disk (holes, preallocated or compressed extents); nor a file that was written meanwhile.
-    """
-    came = 0
-    for path, (before, modified_ns) in zip(attempt.datasets, attempt.files_at_start, strict=True):
-        with suppress(OSError):  # gone meanwhile, or another's
-            if _modified_ns(path) == modified_ns:
-                came += min(max(0, uptodate_bytes(path) - before), on_disk_bytes(path))
-    return came
+def confirmed(run: TrialRun, measured: Measured, ending: Ending) -> Ending:
+    """Return `not_prepared` for an answer that rests on a cache which another process filled or emptied."""
+    asked = asked_bytes(run.trial.workload.program, measured.end)
+    if ending.has_answer and (reason := why_broken(run.sections["cache"], asked)):
+        return Ending("not_prepared", reason)
+    return ending
 
 
 def _modified_ns(path: Path) -> int:
-    """When a file was last written, in ns since 1970; -1 where it is gone."""
+    """Return the modification time in ns since 1970, or -1 if the file is gone."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
         return -1
 
 
-def _least_resident_bytes(attempt: TrialRun) -> int | None:
-    """The least that the sampler saw of all files together in the measured part; None where it saw nothing."""
-    begin = (attempt.measured or {}).get("start_monotonic_seconds", 0.0)
-    rows = attempt.sampler.rows() if attempt.sampler else ()
-    seen = [row["resident_pages"] for row in rows if row["t"] >= begin and row["resident_pages"] is not None]
-    return min(seen) * PAGE_BYTES if seen else None
+def _least_resident_bytes(caged: Caged, interval: Interval) -> int | None:
+    """Return the fewest resident bytes that the sampler saw in the measured part, or None if it saw nothing."""
+    begin = interval.start_monotonic_seconds
+    rows = (row for row in caged.sampler.rows() if row["t"] >= begin)
+    resident = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]
+    return min(resident) * PAGE_BYTES if resident else None

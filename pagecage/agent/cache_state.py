@@ -1,4 +1,4 @@
-"""The page cache as a trial wants it, over all its files together, and the step that may fill it as somebody else."""
+"""The page-cache state that a trial asks for, over all its files, and the setup step that may produce it."""
 
 from __future__ import annotations
 
@@ -6,106 +6,101 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.programs.workload_run import CANNOT, fill_all, places_of, program_path
+from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.programs.arguments import CANNOT, fill_all, places, program_path
 from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.page_cache import Residency, evict, load, measure_residency, resident_bytes
 from pagecage.agent.system.systemd import scope_command, start_slice, stop_slice
 from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
-from pagecage.model.requirements import MissedRequirement, Requirement
-from pagecage.process import Completed, run
+from pagecage.model.requirements import Requirement
+from pagecage.model.trial import SetupStep
+from pagecage.process import Completed
+from pagecage.process import run as run_process
 
 
-def reach_cache_state(attempt: TrialRun) -> None:
-    """Empty or fill the page cache for the files, and believe only the measurement.
+def reach_cache_state(run: TrialRun, files: tuple[Path, ...]) -> None:
+    """Evict or load the files and measure the result. Raises NotPrepared if the state was not reached.
 
-    Where a step comes before, it does the filling: the files are evicted here, and `resident` is proven after it.
+    Before a setup step the files are only evicted; the step loads them, and `resident` is proven after it.
     """
-    state = attempt.trial.cache
-    attempt.cache = {"requested": state, "charged_to": None}
-    if not attempt.datasets:
+    state, fills_itself = run.trial.cache, run.trial.before is None
+    run.keep("cache", requested=state, charged_to=None)
+    if not files:
         return
-    found = [measure_residency(path) if state == "any" else evict(path) for path in attempt.datasets]
-    if state == "resident" and attempt.trial.before is None:
-        for path in attempt.datasets:
+    found = [measure_residency(path) if state == "any" else evict(path) for path in files]
+    if state == "resident" and fills_itself:
+        for path in files:
             load(path)
-        found = [measure_residency(path) for path in attempt.datasets]
-        attempt.cache["charged_to"] = str(cgroupfs.own_cgroup())
-    _note(attempt, found)
-    if state == "resident" and attempt.trial.before is not None:
-        return
-    _require(attempt, found)
+        found = [measure_residency(path) for path in files]
+        run.keep("cache", charged_to=str(cgroupfs.own_cgroup()))
+    _keep_residency(run, found)
+    if state != "resident" or fills_itself:
+        _require(run, found)
 
 
-def _note(attempt: TrialRun, found: list[Residency]) -> None:
-    attempt.cache |= {
-        "method": found[0].method, "file_bytes": sum(r.file_bytes for r in found),
-        "resident_bytes_before": sum(r.resident_bytes for r in found), "resident_bytes_after": None,
-    }  # fmt: skip
+def _keep_residency(run: TrialRun, found: list[Residency]) -> None:
+    run.keep(
+        "cache", method=found[0].method, file_bytes=sum(r.file_bytes for r in found),
+        resident_bytes_before=sum(r.resident_bytes for r in found), resident_bytes_after=None,
+    )  # fmt: skip
 
 
-def _require(attempt: TrialRun, found: list[Residency]) -> None:
-    state, cache = attempt.trial.cache, attempt.cache
+def _require(run: TrialRun, found: list[Residency]) -> None:
+    state, cache = run.trial.cache, run.sections["cache"]
     reached = {"cold": all(r.is_empty for r in found), "resident": all(r.is_full for r in found)}
     if not reached.get(state, True):
         raise NotPrepared(f"{cache['resident_bytes_before']} of {cache['file_bytes']} bytes are resident, not {state}")
 
 
 def all_resident_bytes(paths: tuple[Path, ...]) -> int:
-    """Resident bytes of all files together, now."""
+    """Return the resident bytes of all files together."""
     return sum(map(resident_bytes, paths))
 
 
-def run_before(attempt: TrialRun) -> None:
-    """Run the step to its end in its slice, and note what it left in the cache and who is charged for it."""
-    if attempt.trial.before is None:
+def run_setup_step(run: TrialRun, context: LaunchContext, files: tuple[Path, ...], data_dir: Path) -> None:
+    """Run the setup step, if any, in its slice; keep its cache footprint and the cgroup charged for it.
+
+    Raises RequirementMissed or NotPrepared if the step fails.
+    """
+    step = run.trial.before
+    if step is None:
         return
-    unit, cgroup = _slice_of_step(attempt)
+    unit, cgroup = _slice_of_step(run, step, context)
+    values = places(files, data_dir, run.trial.max_seconds)
+    path = program_path(run.session.request, step.program)
+    argv = [path, *fill_all(step.arguments, values, files), "--no-handshake"]
+    name = context.unit.removesuffix(".slice").replace("pagecage-", "pagecage-step-")
     begin = time.monotonic()
-    argv = _step_argv(attempt)
-    name = attempt.unit.removesuffix(".slice").replace("pagecage-", "pagecage-step-")
-    command = scope_command(attempt.bench.systemd, unit, argv, name)
-    done = run(command, check=False, timeout_seconds=attempt.trial.timeout_seconds)
-    attempt.cache["step"] = _told(attempt, argv, cgroup, done, time.monotonic() - begin)
-    _require_end(attempt, done)
-    if attempt.trial.cache == "resident":
-        found = [measure_residency(path) for path in attempt.datasets]
-        _note(attempt, found)
-        _require(attempt, found)
+    command = scope_command(context.systemd, unit, argv, name)
+    done = run_process(command, check=False, timeout_seconds=run.trial.timeout_seconds)
+    evidence = {"argv": argv, "slice": str(cgroup), "exit_status": done.status, "seconds": time.monotonic() - begin}
+    run.keep("cache", charged_to=str(cgroup), step=evidence | _footprint(files, context.cgroup, cgroup))
+    _require_success(step, done)
+    if run.trial.cache == "resident":
+        found = [measure_residency(path) for path in files]
+        _keep_residency(run, found)
+        _require(run, found)
 
 
-def _slice_of_step(attempt: TrialRun) -> tuple[str, Path]:
-    """The trial's own slice, or a sibling with the same limits, which stays as long as the trial's."""
-    assert attempt.cgroup is not None and attempt.trial.before is not None
-    if attempt.trial.before.slice == "same":
-        return attempt.unit, attempt.cgroup
-    unit = attempt.unit.removesuffix(".slice") + ".before.slice"
-    attempt.cleanup.callback(stop_slice, attempt.bench.systemd, unit)
-    return unit, start_slice(attempt.bench.systemd, unit, attempt.trial.cage, attempt.disk.node)
+def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tuple[str, Path]:
+    """Return the trial's own slice, or a sibling with the same limits that lives as long."""
+    if step.slice == "same":
+        return context.unit, context.cgroup
+    unit = context.unit.removesuffix(".slice") + ".before.slice"
+    run.cleanup.callback(stop_slice, context.systemd, unit)
+    return unit, start_slice(context.systemd, unit, context.cage, context.disk.node)
 
 
-def _step_argv(attempt: TrialRun) -> list[str]:
-    step = attempt.trial.before
-    assert step is not None
-    arguments = fill_all(step.arguments, places_of(attempt), attempt.datasets)
-    return [program_path(attempt, step.program), *arguments, "--no-handshake"]
+def _footprint(files: tuple[Path, ...], own: Path, of_step: Path) -> dict[str, Any]:
+    """Return what the step left resident, and each slice's `file` of memory.stat before anything is measured."""
+    slices = dict.fromkeys([own, of_step])
+    charged = {str(path): (cgroupfs.read_counters(path)["memory.stat"] or {}).get("file") for path in slices}
+    return {"resident_bytes_after": all_resident_bytes(files), "charged_bytes": charged}
 
 
-def _told(attempt: TrialRun, argv: list[str], cgroup: Path, done: Completed, seconds: float) -> dict[str, Any]:
-    """The step in the record: `charged_bytes` is memory.stat's `file` of each slice, before anything is measured."""
-    attempt.cache["charged_to"] = str(cgroup)
-    slices = dict.fromkeys([str(attempt.cgroup), str(cgroup)])
-    charged = {name: (cgroupfs.read_counters(Path(name))["memory.stat"] or {}).get("file") for name in slices}
-    return {
-        "argv": argv, "slice": str(cgroup), "exit_status": done.status, "seconds": seconds,
-        "resident_bytes_after": all_resident_bytes(attempt.datasets), "charged_bytes": charged,
-    }  # fmt: skip
-
-
-def _require_end(attempt: TrialRun, done: Completed) -> None:
-    assert attempt.trial.before is not None
-    said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    program = attempt.trial.before.program
+def _require_success(step: SetupStep, done: Completed) -> None:
+    last_line = (done.stderr.strip().splitlines() or ["it printed no reason"])[-1]
     if done.status == CANNOT:
-        raise RequirementMissed([MissedRequirement(Requirement.WORKLOAD, f"{program} (step before): {said}", "")])
+        raise RequirementMissed.of(Requirement.WORKLOAD, f"{step.program} (step before): {last_line}")
     if done.status != 0:
-        raise NotPrepared(f"the step before ({program}) ended with status {done.status}: {said}")
+        raise NotPrepared(f"the step before ({step.program}) ended with status {done.status}: {last_line}")

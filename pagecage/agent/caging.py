@@ -1,147 +1,149 @@
-"""The cage of a trial: its driver made ready, its slice with the limits, and proof that each is where it must be."""
+"""The cage of a trial: its driver, its slice with the limits, and proof that each limit is in force."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.data_files import sidecar_of
-from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.drivers.driver import Driver, LaunchContext
 from pagecage.agent.drivers.registry import make_driver
 from pagecage.agent.protocol.rpc import ask
+from pagecage.agent.storage import Storage
 from pagecage.agent.system import cgroupfs
 from pagecage.agent.system.systemd import start_slice, stop_slice, unit_name
 from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.cage import Cage, cloud_to_json, expected_read_back, limits_not_in_force
-from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.requirements import Requirement
 
 _START_SECONDS = 60.0
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 _INHERITED = ("HOME", "LANG", "PATH")
 
 
-def prepare_driver(attempt: TrialRun) -> None:
-    """Have there what is to run the workload: a container engine, say, which would disturb what is measured."""
-    bench = attempt.bench
-    attempt.driver = make_driver(attempt.trial.driver, bench.engines, partial(ask, bench.stream, bench.inbox))
-    attempt.cage["driver"] = {"name": attempt.trial.driver}
+def prepare_driver(run: TrialRun) -> Driver:
+    """Return the driver, ready to run the workload. Raises RequirementMissed if this host lacks what it needs.
+
+    A container engine is started here, since its start would disturb the measurement.
+    """
+    session, name = run.session, run.trial.driver
+    driver = make_driver(name, session.engines, partial(ask, session.stream, session.inbox))
+    run.keep("cage", driver={"name": name})
     try:
-        attempt.cage["driver"] |= attempt.driver.prepare()
+        run.sections["cage"]["driver"] |= driver.prepare()
     except PagecageError as error:
-        raise RequirementMissed([MissedRequirement(Requirement.DRIVER, error.message, error.hint)]) from None
+        raise RequirementMissed.of(Requirement.DRIVER, error.message, error.hint) from None
+    return driver
 
 
-def place_of(attempt: TrialRun) -> LaunchContext:
-    """Where the trial runs, as its driver needs to know it."""
-    trial, request = attempt.trial, attempt.bench.request
-    command, assumed = trial.workload.command, attempt.cgroup or Path("/")
-    in_layer = trial.storage == "container_layer"
-    is_command = trial.workload.kind == "command"
+def make_slice(
+    run: TrialRun, driver: Driver, storage: Storage, files: ProgramFiles, *, inherits_environment: bool
+) -> LaunchContext:
+    """Make the slice with its limits and read them back; have external limits applied. Raises RequirementMissed.
+
+    With `inherits_environment` the workload gets every variable of the agent's environment.
+    """
+    trial, unit = run.trial, unit_name(run.trial.trial_id, run.attempt)
+    on_slice = driver.on_slice(trial.cage)
+    run.cleanup.callback(stop_slice, run.session.systemd, unit)
+    cgroup = start_slice(run.session.systemd, unit, on_slice, files.disk.node)
+    run.keep(
+        "cage", name=trial.cage.name, requested=dict(trial.cage.properties), slice=str(cgroup),
+        expected=expected_read_back(on_slice), **_read_back(cgroup, files.disk.maj_min), **cloud_to_json(trial.cage),
+    )  # fmt: skip
+    cage = run.sections["cage"]
+    # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the kernel.
+    _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
+    context = _context(run, unit, cgroup, storage, files, inherits_all=inherits_environment)
+    run.cleanup.callback(driver.clear, context)
+    _apply_external_limits(run, driver, context)
+    return context
+
+
+def _context(
+    run: TrialRun, unit: str, cgroup: Path, storage: Storage, files: ProgramFiles, *, inherits_all: bool
+) -> LaunchContext:
+    trial, request = run.trial, run.session.request
+    command, in_layer = trial.workload.command, trial.storage == "container_layer"
+    sidecars = tuple(filter(Path.exists, map(sidecar_of, files.paths)))
     return LaunchContext(
-        systemd=attempt.bench.systemd, unit=attempt.unit, cgroup=assumed, cage=trial.cage, disk=attempt.disk,
-        programs_dir=Path(request.programs_dir), spool=request.spool, data_dir=None if in_layer else attempt.data_dir,
+        systemd=run.session.systemd, unit=unit, cgroup=cgroup, cage=trial.cage, disk=files.disk,
+        programs_dir=Path(request.programs_dir), spool=request.spool,
+        data_dir=None if in_layer else storage.data_dir,
         directory=Path(command.directory) if command and command.directory else None,
-        paths=() if in_layer else attempt.datasets,
-        files=(*attempt.datasets, *filter(Path.exists, map(sidecar_of, attempt.datasets))) if in_layer else (),
-        environment=tuple(name for name in sorted(os.environ) if is_command or name in _INHERITED),
+        paths=() if in_layer else files.paths, files=(*files.paths, *sidecars) if in_layer else (),
+        environment=tuple(name for name in sorted(os.environ) if inherits_all or name in _INHERITED),
     )  # fmt: skip
 
 
-def prepare_slice(attempt: TrialRun) -> None:
-    """Make the slice with its limits on it, read them back, and have whoever holds the others hold them."""
-    bench, trial, driver = attempt.bench, attempt.trial, attempt.driver
-    carried = driver.on_slice(trial.cage)
-    attempt.unit = unit_name(trial.trial_id, attempt.number)
-    attempt.cleanup.callback(stop_slice, bench.systemd, attempt.unit)
-    attempt.cgroup = start_slice(bench.systemd, attempt.unit, carried, attempt.disk.node)
-    attempt.cage |= {
-        "name": trial.cage.name, "requested": dict(trial.cage.properties), "slice": str(attempt.cgroup),
-        "expected": expected_read_back(carried), **_read_back(attempt, attempt.cgroup), **cloud_to_json(trial.cage),
-    }  # fmt: skip
-    _require_read_back(attempt)
-    attempt.cleanup.callback(_clear, attempt)
+def _apply_external_limits(run: TrialRun, driver: Driver, context: LaunchContext) -> None:
     try:
-        imposed = driver.impose(place_of(attempt))
+        external = driver.impose(context)
     except PagecageError as error:
-        raise RequirementMissed([MissedRequirement(Requirement.LIMITS, error.message, error.hint)]) from None
-    if imposed is not None:
-        attempt.cage["external"] = imposed.to_json()
-        wrong = {k: v for k, v in imposed.read_back.items() if trial.cage.properties.get(k) != v}
-        _refuse([f"{imposed.by} holds {name} at {value}" for name, value in wrong.items()])
+        raise RequirementMissed.of(Requirement.LIMITS, error.message, error.hint) from None
+    if external is not None:
+        run.keep("cage", external=external.to_json())
+        wrong = {k: v for k, v in external.read_back.items() if run.trial.cage.properties.get(k) != v}
+        _refuse([f"{external.by} holds {name} at {value}" for name, value in wrong.items()])
 
 
-def _clear(attempt: TrialRun) -> None:
-    attempt.driver.clear(place_of(attempt))
-
-
-def _read_back(attempt: TrialRun, cgroup: Path) -> dict[str, Any]:
-    maj_min = attempt.disk.maj_min
+def _read_back(cgroup: Path, maj_min: str) -> dict[str, Any]:
     return {
         "read_back": cgroupfs.read_limits(cgroup, maj_min),
         "ancestors": {str(above): cgroupfs.read_limits(above, maj_min) for above in cgroupfs.ancestors(cgroup)},
     }
 
 
-def _require_read_back(attempt: TrialRun) -> None:
-    """systemd starts a unit even when it could not apply a limit (a journal line at most), so ask the kernel."""
-    cage = attempt.cage
-    _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
-
-
 def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
     if wrong:
-        raise RequirementMissed(
-            [MissedRequirement(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint)]
-        )
+        raise RequirementMissed.of(Requirement.LIMITS, f"limits are not as asked: {'; '.join(wrong)}", hint)
 
 
-def confirm_limits(attempt: TrialRun, patience_seconds: float = 0.0) -> None:
-    """Once the workload stands in its cage, before it is let go: read back what its driver has put on it by itself.
+def confirm_limits(run: TrialRun, caged: Caged, is_over: Callable[[], bool], patience_seconds: float = 0.0) -> None:
+    """Read back the limits that the driver itself has set, before the workload is let go. Raises RequirementMissed.
 
-    An engine that loses a limit says nothing. Raises RequirementMissed with what is not as asked. Of a program that
-    waits at no gate the engine's runtime may be there first, which sets one limit after the other: hence patience.
+    A container engine that loses a limit reports nothing. Its runtime sets one limit after the other, so wait up to
+    `patience_seconds` for a workload that does not wait for `go`.
     """
-    cage, asked = attempt.cage, expected_read_back(attempt.trial.cage)
-    outside = expected_read_back(Cage("", cage.get("external", {}).get("read_back", {})))
-    own = {key: value for key, value in asked.items() if key not in cage["expected"] and key not in outside}
+    cage, asked = run.sections["cage"], expected_read_back(run.trial.cage)
+    external = expected_read_back(Cage("", cage.get("external", {}).get("read_back", {})))
+    own = {key: value for key, value in asked.items() if key not in cage["expected"] and key not in external}
     if not own:
         return
-    name, cgroup, until = attempt.trial.driver, _limited(attempt), time.monotonic() + patience_seconds
+    name, until = run.trial.driver, time.monotonic() + patience_seconds
+    cgroup = _driver_cgroup(caged, is_over)
     if cgroup is None:
         _refuse([f"{name} has made no cgroup of its own in the slice"])
         return
     of_slice = {key: cage["read_back"][key] for key in cage["expected"]}
-    found = _read_when_set(attempt, cgroup, own, until)
+    found = _read_when_set(cgroup, caged.disk.maj_min, own, lambda: is_over() or time.monotonic() >= until)
     cage |= {**found, "expected": cage["expected"] | own, "driver_cgroup": str(cgroup)}
     cage["read_back"] |= of_slice
     wrong = limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"])
     _refuse([f"{name} lost them: {'; '.join(wrong)}"] if wrong else [], "use --driver docker: limits on our own slice")
 
 
-def _read_when_set(attempt: TrialRun, cgroup: Path, own: Mapping[str, str], until: float) -> dict[str, Any]:
-    """What the driver's own cgroup says once all limits are there, at monotonic `until`, or last before it was over."""
-    found = _read_back(attempt, cgroup)
-    while not own.items() <= found["read_back"].items() and time.monotonic() < until and not _is_over(attempt):
-        time.sleep(_LOOK_SECONDS)
-        later = _read_back(attempt, cgroup)
+def _read_when_set(cgroup: Path, maj_min: str, own: Mapping[str, str], give_up: Callable[[], bool]) -> dict[str, Any]:
+    """Read the limits of the driver's cgroup until all are set; the last that were read before giving up."""
+    found = _read_back(cgroup, maj_min)
+    while not own.items() <= found["read_back"].items() and not give_up():
+        time.sleep(_POLL_SECONDS)
+        later = _read_back(cgroup, maj_min)
         found = later if later["read_back"] else found
     return found
 
 
-def _limited(attempt: TrialRun) -> Path | None:
-    """The driver's own cgroup; a program that waits at no gate may be there a moment after its start."""
-    deadline, place = time.monotonic() + _START_SECONDS, place_of(attempt)
-    while (cgroup := attempt.driver.limited(place)) is None and time.monotonic() < deadline:
-        if _is_over(attempt):
+def _driver_cgroup(caged: Caged, is_over: Callable[[], bool]) -> Path | None:
+    """Return the driver's own cgroup; a workload without a gate may enter it a moment after its start."""
+    deadline = time.monotonic() + _START_SECONDS
+    while (cgroup := caged.driver.limited(caged.context)) is None and time.monotonic() < deadline:
+        if is_over():
             return None
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     return cgroup
-
-
-def _is_over(attempt: TrialRun) -> bool:
-    return attempt.conversation is None or attempt.conversation.process.poll() is not None

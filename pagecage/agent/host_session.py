@@ -32,7 +32,7 @@ from pagecage.errors import HostError
 
 @dataclass(frozen=True)
 class HostSession:
-    """What all trials of one machine state share."""
+    """Services of one host, shared by the trials of one machine state."""
 
     request: RunRequest
     facts: dict[str, Any]
@@ -53,7 +53,7 @@ class HostSession:
 
 @contextmanager
 def alone(spool: Path) -> Iterator[None]:
-    """Hold this host for one agent; the kernel lets go when it dies. Raises HostError when another has it."""
+    """Lock this host for one agent; the kernel releases the lock if it dies. Raises HostError if it is locked."""
     spool.mkdir(parents=True, exist_ok=True)
     with (spool / "lock").open("a+") as file:
         try:
@@ -68,9 +68,9 @@ def alone(spool: Path) -> Iterator[None]:
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
-    """Undo what a killed harness left: slices with all in them, tools, drop-ins, settings, memory, disks, traces.
+    """Undo what a killed agent left: slices, tools, drop-ins, settings, memory, disks, traces. Return what was undone.
 
-    What was started by `children` stays. Returns what was swept.
+    Processes that `children` started are kept.
     """
     units = left_over_units(systemd)
     for unit in units:
@@ -84,7 +84,7 @@ def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) 
 
 
 @contextmanager
-def _bench(
+def open_session(
     request: RunRequest,
     facts: dict[str, Any],
     stream: FrameStream,
@@ -92,6 +92,7 @@ def _bench(
     inbox: AnswerQueue,
     tracers: Tracers,
 ) -> Iterator[HostSession]:
+    """Open a session on the data directory's disk, with the tracers that its trials need; close them afterwards."""
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     spool = request.spool

@@ -9,8 +9,9 @@ from typing import Any
 from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.drivers.registry import make_driver
+from pagecage.agent.programs.arguments import fill_all
 from pagecage.agent.programs.gated_process import gated
-from pagecage.agent.programs.workload_run import fill_all
+from pagecage.agent.programs.registry import program_of
 from pagecage.agent.system.block_device import Disk
 from pagecage.agent.system.systemd import Systemd, slice_commands, unit_name
 from pagecage.model.trial import Trial
@@ -45,10 +46,9 @@ def _shown_place(trial: Trial, systemd: Systemd, unit: str) -> LaunchContext:
 
 def _shown_argv(trial: Trial) -> list[str]:
     workload = trial.workload
-    if workload.kind != "command":
-        return [workload.program, *_shown_arguments(trial)]
     is_literal = workload.command is not None and workload.command.is_literal
-    return gated([workload.program, *(workload.arguments if is_literal else _shown_arguments(trial))])
+    argv = [workload.program, *(workload.arguments if is_literal else _shown_arguments(trial))]
+    return gated(argv) if program_of(trial).is_gated else argv
 
 
 def _shown_arguments(trial: Trial) -> list[str]:

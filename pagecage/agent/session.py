@@ -1,20 +1,20 @@
-"""The agent's work for one connection: sweep what was left, trace, run the trials asked for, hand everything back."""
+"""One session of the agent: sweep the leftovers of a killed one, run the trials of a request, hand back records."""
 
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
 from pathlib import Path
 
+from pagecage.agent.build_record import build_record
 from pagecage.agent.collectors.tracers import Tracers
-from pagecage.agent.host_session import HostSession, _bench, alone, sweep
-from pagecage.agent.phases import PHASES
+from pagecage.agent.host_session import HostSession, alone, open_session, sweep
+from pagecage.agent.phases import run_phases
 from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.agent.system.facts import find_systemd, read_facts
 from pagecage.agent.system.interruption import Interrupted, Interruption
-from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.agent.trial_run import Ending, NotPrepared, RequirementMissed, TrialRun
 from pagecage.errors import PagecageError
 from pagecage.model.record import append_record
 from pagecage.model.trial import Trial
@@ -37,66 +37,63 @@ def serve(
             stream.event("swept", unit=unit)
         facts = read_facts(Path(request.data_dir), request.user)
         stream.facts(facts)
-        with _bench(request, facts, stream, interruption, inbox, tracers) as bench:
+        with open_session(request, facts, stream, interruption, inbox, tracers) as session:
             for trial in request.trials:
-                run_trial(bench, trial, request.attempts.get(trial.trial_id, 1))
+                run_trial(session, trial, request.attempts.get(trial.trial_id, 1))
 
 
-def run_trial(bench: HostSession, trial: Trial, number: int) -> None:
-    """One trial, whatever happens: a record, its traces, and nothing left behind."""
-    bench.stream.event("trial", trial_id=trial.trial_id, attempt=number)
-    directory = bench.request.spool / "trials" / f"{trial.trial_id}.{number}"
+def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
+    """Run one trial. However it ends, there is a record, its traces are handed over, and nothing is left behind."""
+    session.stream.event("trial", trial_id=trial.trial_id, attempt=attempt)
+    directory = session.request.spool / "trials" / f"{trial.trial_id}.{attempt}"
     directory.mkdir(parents=True, exist_ok=True)
-    attempt = TrialRun(bench, trial, number, directory, ExitStack())
+    run = TrialRun(session, trial, attempt, directory)
     try:
-        _go_through_phases(attempt)
+        _run_to_an_ending(run)
     except Interrupted:
-        attempt.outcome, attempt.error = "interrupted", "ended from outside"
+        run.ending = Ending("interrupted", "ended from outside")
         raise
     finally:
-        with bench.interruption.held():
-            _clean_up(attempt)
-            _hand_back(attempt)
+        with session.interruption.held():
+            _clean_up(run)
+            _hand_back(run)
 
 
-def _go_through_phases(attempt: TrialRun) -> None:
+def _run_to_an_ending(run: TrialRun) -> None:
     try:
-        for name, phase in PHASES:
-            with attempt.timed(name):
-                attempt.bench.stream.event("phase", trial_id=attempt.trial.trial_id, phase=name)
-                phase(attempt)
+        run_phases(run)
     except RequirementMissed as error:
-        attempt.outcome, attempt.error, attempt.missed = "requirement_missed", str(error), error.missed
+        run.ending = Ending("requirement_missed", str(error), tuple(error.missed))
     except NotPrepared as error:
-        attempt.outcome, attempt.error = "not_prepared", str(error)
+        run.ending = Ending("not_prepared", str(error))
     except (PagecageError, OSError) as error:
-        attempt.outcome, attempt.error = "failed", getattr(error, "message", None) or str(error)
+        run.ending = Ending("failed", getattr(error, "message", None) or str(error))
     except Exception as error:  # noqa: BLE001 - a defect must still leave a record, and the next trial its turn
-        attempt.outcome, attempt.error = "failed", f"defect of pagecage: {type(error).__name__}: {error}"
+        run.ending = Ending("failed", f"defect of pagecage: {type(error).__name__}: {error}")
 
 
-def _clean_up(attempt: TrialRun) -> None:
-    """Everything the phases left to the stack, last first; a cleanup that fails is told, and the others still run."""
-    failed_in = attempt.failed_in or attempt.phase
-    with attempt.timed("cleanup"):
+def _clean_up(run: TrialRun) -> None:
+    """Undo what the phases left to the stack, last first; a failure goes into the record and the rest still runs."""
+    failed_in = run.ending.phase or run.phase
+    with run.timed("cleanup"):
         try:
-            attempt.cleanup.close()
+            run.cleanup.close()
         except Exception as error:  # noqa: BLE001 - whatever it is, the record comes first
-            attempt.error = f"{attempt.error or ''} cleanup: {error}".strip()
-    attempt.phase = "record" if attempt.has_answer else failed_in
+            run.add_error(f"cleanup: {error}")
+    run.phase = "record" if run.ending.has_answer else failed_in
 
 
-def _hand_back(attempt: TrialRun) -> None:
-    """Record to this host's disk first, then traces, then the record, then forget the traces."""
-    stream, record = attempt.bench.stream, attempt.to_record()
-    path = Path(attempt.bench.request.records_path)
+def _hand_back(run: TrialRun) -> None:
+    """Append the record on this host, then send the traces and the record, then delete the traces."""
+    stream, record = run.session.stream, build_record(run)
+    path = Path(run.session.request.records_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     append_record(path, record)
     try:
-        for outcome in attempt.collected.values():
-            for file in outcome.files:
+        for result in run.collected.values():
+            for file in result.files:
                 if file.exists():
                     stream.trace(record.trial_id, record.attempt, file.name, file)
         stream.record(record)
     finally:
-        shutil.rmtree(attempt.directory, ignore_errors=True)
+        shutil.rmtree(run.directory, ignore_errors=True)

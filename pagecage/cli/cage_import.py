@@ -39,7 +39,7 @@ class ImportOptions:
     pick
         Container, service, unit, volume or device to take from a file with several
     instance
-        Instance type that a volume is attached to, as m7i.large; adds its limits
+        Instance type that a volume is attached to, for example m7i.large; adds its limits
     digits
         Significant digits to which a probe's figures are rounded
     save

@@ -28,20 +28,20 @@ class VolumeOptions:
     Parameters
     ----------
     size
-        Size of the volume, as 500GiB
+        Size of the volume, for example 500GiB
     iops
         Provisioned IOPS, for types that have them
     throughput
-        Provisioned throughput: a number in the provider's unit, or with a unit, as 250MiB
+        Provisioned throughput: a number in the provider's unit, or with a unit, for example 250MiB
     instance
-        Instance type that the volume is attached to, as m7i.large; adds its limits and its
+        Instance type that the volume is attached to, for example m7i.large; adds its limits and its
         memory
     scale
         Factor for every limit and credit bucket; bursts last as long, memory stays
     start
         Fill of the credit buckets at the start
     memory
-        Memory limit instead of the instance's memory, as 2GiB
+        Memory limit instead of the instance's memory, for example 2GiB
     latency_us
         Least latency of a request in microseconds; the catalogue has it for few types
     """

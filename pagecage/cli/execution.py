@@ -24,7 +24,7 @@ from pagecage.model.experiment import Experiment
 from pagecage.model.record import Record
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
-from pagecage.planning.sweep import SWEPT
+from pagecage.planning.sweep import SWEEP_PREFIX
 from pagecage.planning.treatments import selected
 from pagecage.runner.campaign import Campaign, check_memory_floor, prepare
 from pagecage.runner.run_folder import RunFolder, find_run
@@ -150,7 +150,7 @@ def require_same_definition(plan: Plan) -> None:
     """
     name = plan.document["experiment"]
     if plan.document.get("sweep"):
-        name = name.removeprefix(SWEPT)
+        name = name.removeprefix(SWEEP_PREFIX)
     if definitions().experiment(name).definition_sha256 != plan.document["definition_sha256"]:
         raise PagecageError(
             f"experiments/{name}.toml has changed since {plan.run_id} was planned",

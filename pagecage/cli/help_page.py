@@ -1,4 +1,4 @@
-"""Layout of `--help`: names in one column, descriptions in another, as systemctl(1) and psql(1) print them."""
+"""Layout of `--help` pages, in two columns as those of systemctl(1) and psql(1)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def shown_default(value: object) -> object | None:
     """Return the default value as the help states it; None for a flag, an empty list, and no default."""
     if value is False or value == () or value is None:
         return None
+    if isinstance(value, float):
+        return f"{value:g}"
     return value.relative_to(TOP) if isinstance(value, Path) and value.is_relative_to(TOP) else value
 
 
@@ -33,7 +35,8 @@ class HelpPage:
         arguments = [entry for entry in panel.entries if entry.positional_label]
         self._print_entries(console, "Arguments", arguments)
         others = [entry for entry in panel.entries if not entry.positional_label]
-        self._print_entries(console, str(panel.title), others)
+        title = "Options" if panel.format == "parameter" else str(panel.title)
+        self._print_entries(console, title, others)
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:  # noqa: ARG002
         """Print the usage line."""

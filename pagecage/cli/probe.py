@@ -30,7 +30,7 @@ class ProbeOptions:
     yes
         Start without asking
     size
-        Largest size of the probe's own file, as 256MiB or 1GiB
+        Largest size of the probe's own file, for example 256MiB or 1GiB
     seconds
         Longest duration of the whole probe
     out

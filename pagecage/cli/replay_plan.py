@@ -84,7 +84,7 @@ class ReplayOptions:
     seed
         Seed of the order of trials; by default chosen at random and recorded
     driver
-        Program that applies the cage (see docs/CONTAINERS.md)
+        Program that applies the cage; see docs/CONTAINERS.md
     """
 
     others: Annotated[tuple[str, ...], Parameter(name="--cage", metavar="CAGE")] = ()

@@ -41,19 +41,19 @@ class RunOptions:
     repeats
         Repeats of each treatment
     until_ci
-        Repeat until the 95 % interval of every treatment is within this share of its median, as
-        5%
+        Repeat until the 95 % interval of every treatment is within this share of its median,
+        for example 5%
     max_repeats
         Most repeats with --until-ci (default: 30)
     seed
         Seed of the order of trials; by default chosen at random and recorded
     fresh
-        When to restore the guest's saved state: before no trial, the run, each block, or each
+        When to restore the guest's saved state: never, or before the run, each block, or each
         trial
     data_dir
         Directory on the disk to measure (host local)
     driver
-        Program that applies the cage (see docs/CONTAINERS.md)
+        Program that applies the cage; see docs/CONTAINERS.md
     """
 
     host: HostName = "auto"

@@ -51,7 +51,7 @@ def shell(
         Directory to start in, whose disk is limited; by default the current directory (host
         local)
     data_size
-        Size of the data, as 1GiB; for a cage that limits memory to a share of it
+        Size of the data, for example 1GiB; for a cage that limits memory to a share of it
     """
     size_bytes = None if data_size is None else parse_size_bytes(data_size, "--data-size")
     limits = definitions().cage(cage, size_bytes)

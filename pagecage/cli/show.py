@@ -32,14 +32,12 @@ def compare(
 ) -> int:
     """Compare runs with a first run.
 
-    The tables show ratios with 95 % intervals, the noise of the runs, and the differences between
-    their hosts and plans.
+    The tables show ratios with 95 % intervals, the noise, and what else differs between the runs.
 
     Parameters
     ----------
     first
-        Run that the others are compared with: id, path, or an experiment's name for its newest
-        run
+        Run to compare with: id, path, or an experiment's name for its newest run
     second
         Run to compare
     more
@@ -56,11 +54,10 @@ def compare(
         Write a page with the tables and a figure of the ratios
     """
     folders = [find_run(RUNS, name).path for name in (first, second, *more)]
-    page = [f"--html={html.resolve()}"] if html else []
-    gates = [f"--fail-if={gate}" for gate in fail_if or ()]
-    names = [f"--include={name}" for name in include or ()]
-    options = [*gates, *names, *(["--anyway"] if anyway else []), *page, *output_format.options()]
-    done = analyse("compare", *folders, *options, accepted=_GATE_STATUSES)
+    options = [f"--fail-if={gate}" for gate in fail_if or ()] + [f"--include={name}" for name in include or ()]
+    options += ["--anyway"] if anyway else []
+    options += [f"--html={html.resolve()}"] if html else []
+    done = analyse("compare", *folders, *options, *output_format.options(), accepted=_GATE_STATUSES)
     print(done.stdout, end="")
     return done.status
 

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from pagecage.checkout import TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import create_run, execute, exit_code, plan_lines
+from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code, plan_lines
 from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.cli.sweep_plan import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
@@ -35,8 +35,8 @@ def sweep(
 ) -> int:
     """Measure an experiment's treatment or a command under several values of one limit.
 
-    The report shows the knee: the value beyond which a higher limit saves little time. For I/O
-    limits it also shows the time predicted from the trial under the cage's own value.
+    The report shows the knee, beyond which a higher limit saves little time. For I/O limits it also
+    predicts times from the trial under the cage's own value.
 
     Parameters
     ----------
@@ -45,23 +45,27 @@ def sweep(
     words
         Experiment (see `pagecage list`); or, after --, a program and its arguments
     vary
-        Limit and values, as IOReadIOPSMax=500,1000,2000 or MemoryMax=64MiB,128MiB; the cage's
-        own value is added
+        Limit and values, for example IOReadIOPSMax=500,1000,2000; the cage's own value is added
     dry_run
         Show the plan; start nothing
     yes
         Do not ask before changing settings of the disk that holds /
     """
-    if "--" not in sys.argv:
-        require_workloads(make_agent_package(TOP))
     options = SweepOptions(base, words, vary, experiment_options, replay_options)
-    make_plan = plan_of_command if "--" in sys.argv else plan_of_experiment
-    plan, host = make_plan(options, typed_command(), notify)
-    if dry_run:
-        host.stop()
-        print("\n".join(plan_lines(plan)))
-        return EXIT_OK
-    prepared = create_run(plan, host, yes, notify)
+    if "--" in sys.argv:
+        plan, host = plan_of_command(options, typed_command(), notify)
+    else:
+        require_workloads(make_agent_package(TOP))
+        plan, host = plan_of_experiment(options, typed_command(), notify)
+    if not dry_run:
+        return _run(create_run(plan, host, yes, notify), as_json)
+    host.stop()
+    print("\n".join(plan_lines(plan)))
+    return EXIT_OK
+
+
+def _run(prepared: PreparedRun, as_json: bool) -> int:
+    """Execute the run, make its report, and return the exit code."""
     status = execute(prepared, notify)
     report(prepared.folder.path, OutputFormat(as_json=as_json).options(), notify)
     return exit_code(prepared, status, notify)

@@ -17,7 +17,7 @@ from pagecage.errors import PagecageError
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED
 from pagecage.planning.plan import Plan
-from pagecage.planning.sweep import LimitVariation, cages_of, level_cage, parse_vary, swept
+from pagecage.planning.sweep import LimitVariation, cages_of, level_cage, parse_vary, sweep_experiment
 from pagecage.runner.campaign import check_memory_floor
 
 
@@ -29,12 +29,12 @@ class ExperimentOptions:
     Parameters
     ----------
     treatment
-        Level of a factor, for each factor with several levels except the cage (experiments
-        only)
+        Level of a factor; needed for each factor of the experiment with several levels, except
+        the cage
     size
-        Size of datasets: auto, full, default, emulated or smoke (experiments only)
+        Size of an experiment's datasets: auto, full, default, emulated or smoke
     fresh
-        When to restore the guest's saved state (experiments only)
+        When to restore the guest's saved state, in a sweep of an experiment
     """
 
     treatment: Annotated[tuple[str, ...], Parameter(consume_multiple=False, metavar="FACTOR=LEVEL")] = ()
@@ -70,7 +70,7 @@ def plan_of_experiment(options: SweepOptions, command: str, notify: Notify) -> t
         cage = definitions().cage(options.base, experiment.sizes[size].total_bytes)
         vary = parse_vary(options.vary, cage)
         run_options = RunOptions(size=size, repeats=shared.repeats, seed=shared.seed, fresh=options.experiment.fresh)
-        varied = swept(experiment, options.base, vary, treatment)
+        varied = sweep_experiment(experiment, options.base, vary, treatment)
         plan = build_plan(run_options, varied, host, command, notify, cages_of(cage, vary))
         check_memory_floor(plan)
     except BaseException:

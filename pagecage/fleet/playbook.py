@@ -1,4 +1,4 @@
-"""The playbook of fleet runs, its variables, and its tags `look`, `run` and `stop`."""
+"""The playbook of fleet runs, its variables, and its tags `preflight`, `run` and `stop`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, inventory_dir
 from pagecage.hosts.agent_package import AgentPackage
 
-_MARKER = "kit"
+_MARKER = "package.sha256"
 """The file beside the agent with the hash of the installed package."""
 
 
@@ -45,7 +45,7 @@ class FleetPlaybook:
 
     def playbook(self, tag: str, hosts: Iterable[str], **variables: object) -> Playbook:
         """Return fleet.yml limited to these hosts, with its variables in a file of the scratch folder."""
-        package = {"campaign_kit": str(self.archive), "campaign_kit_sha256": self.archive_sha256}
+        package = {"campaign_package": str(self.archive), "campaign_package_sha256": self.archive_sha256}
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)
         variables_file = scratch / "variables.json"
@@ -55,12 +55,12 @@ class FleetPlaybook:
 
     def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:
         """Start reading the facts of hosts; `busy` ones may still run an earlier round of this fleet."""
-        return PlaybookRun(self.playbook("look", hosts, campaign_left_working=list(busy)), detached=True)
+        return PlaybookRun(self.playbook("preflight", hosts, campaign_left_working=list(busy)), detached=True)
 
     def begin(self, tag: str, requests: Mapping[str, RoundRequest]) -> PlaybookRun:
         """Start to `run` or `stop` the requests of hosts, detached from the terminal."""
-        orders = {host: asdict(request) for host, request in requests.items()}
-        return PlaybookRun(self.playbook(tag, requests, campaign_orders=orders), detached=True)
+        variables = {host: asdict(request) for host, request in requests.items()}
+        return PlaybookRun(self.playbook(tag, requests, campaign_requests=variables), detached=True)
 
 
 def make_fleet_playbook(

@@ -18,7 +18,7 @@ from pagecage.model.requirements import check_host
 
 SPOOL = "/dev/shm/pagecage"
 """The default of campaign_spool in role campaign."""
-_FACTS_TASK = "campaign : Say what the host is"
+_FACTS_TASK = "campaign : Read the host's facts"
 _COMPARED_FACTS = (
     "kernel",
     "machine",
@@ -72,7 +72,7 @@ def check_hosts(
     events: list[TaskEvent] = []
     names = [host.name for host in hosts]
     results = playbook.read_facts(names, busy).follow(events.append)
-    log = playbook.scratch / "look/fleet.log"
+    log = playbook.scratch / "preflight/fleet.log"
     unreachable = {event.host for event in events if event.outcome == "unreachable"}
     errors = {name: error for name in names if name in results and (error := results[name].error(log))}
     output = {event.host: event.stdout for event in events if event.task == _FACTS_TASK and event.outcome == "ok"}

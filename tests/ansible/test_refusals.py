@@ -64,7 +64,7 @@ def test_a_disk_that_holds_something(root: Path, device: str, kind: str) -> None
     run([*argv, device])
     before = content_of(device)
     (said,) = surveyed(root, device)
-    assert said.startswith(f"{device} is not blank and not ours: it holds {told} (wipefs). Fix: ")
+    assert said.startswith(f"{device} is not blank: it holds {told} (wipefs). Fix: ")
     assert f"blkdiscard -f -z {device}" in said
     assert content_of(device) == before
 
@@ -73,7 +73,7 @@ def test_a_disk_with_a_partition_table(root: Path, device: str) -> None:
     write(device, 446, LINUX_PARTITION)
     write(device, 510, b"\x55\xaa")
     (said,) = surveyed(root, device)
-    assert said.startswith(f"{device} is not blank and not ours: it holds dos (wipefs)")
+    assert said.startswith(f"{device} is not blank: it holds dos (wipefs)")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_disk_with_a_partition_table(root: Path, device: str) -> None:
 def test_a_disk_with_data_of_no_known_kind(root: Path, device: str, offset: int, content: bytes) -> None:
     write(device, offset, content)
     (said,) = surveyed(root, device)
-    assert said.startswith(f"{device} is not blank and not ours: it holds data of a kind that wipefs does not know. ")
+    assert said.startswith(f"{device} is not blank: it holds data of a kind that wipefs does not know. ")
 
 
 def test_a_disk_that_somebody_uses_whom_the_host_does_not_see(root: Path, device: str, tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_blank_disks_and_ours_pass(root: Path, device: str) -> None:
     [
         (("",), "no device is named for data, and there is no default"),
         (("/dev/disk/by-id/none",), "there is no device /dev/disk/by-id/none"),
-        (("/etc/fstab",), "/etc/fstab is no block device"),
+        (("/etc/fstab",), "/etc/fstab is not a block device"),
         (("none", ""), "no directory is named for data"),
         (("none", "/"), "the data directory cannot be /"),
-        (("none", "srv"), "the data directory srv is no absolute path"),
+        (("none", "srv"), "the data directory srv is not an absolute path"),
         (("none", "/etc/fstab"), "the data directory /etc/fstab is a file"),
         (("none", PLACE, "nobody", "alice"), "there is no user alice to delegate to"),
     ],
@@ -141,7 +141,7 @@ def test_ansible_stops_there_and_nothing_was_changed(root: Path, device: str, tm
     before = tree(root)
     run(["mkswap", device])
     said, hint = refusal(tmp_path, by_chroot(root, pagecage_data_device=device))
-    assert said == f"rootfs: {device} is not blank and not ours: it holds swap (wipefs)"
+    assert said == f"rootfs: {device} is not blank: it holds swap (wipefs)"
     assert hint.startswith("name another in pagecage_data_device")
     said, hint = refusal(tmp_path, by_chroot(root))
     assert said == "rootfs: no device is named for data, and there is no default"

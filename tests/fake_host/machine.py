@@ -22,7 +22,7 @@ from pagecage.agent.drivers.engine import ContainerEngines
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.limits import fidelity
 from pagecage.agent.limits.calibrate import Calibrator
-from pagecage.agent.programs import command_prepare
+from pagecage.agent.programs import command_files
 from pagecage.agent.protocol.request import RunRequest
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FrameStream
@@ -124,7 +124,7 @@ class Machine:
             set_(module, "CGROUP_ROOT", self.cgroups)
         for module in (facts, settings, fidelity):
             set_(module, "read_queue_settings", read_queue_settings)
-        for module in (command_prepare, facts, host_session, shell):
+        for module in (command_files, facts, host_session, shell):
             set_(module, "resolve_disk", find_disk)
         set_(Systemd, "control_directory", lambda _: self.control)
         set_(facts, "is_pid1", lambda: True)

@@ -73,7 +73,7 @@ def refused(record: Record, says: str) -> None:
     judged = judge_cache_state(record)
     assert judged.verdict == "not_reached"
     assert record.error is not None
-    assert record.error in judged.because, "agent and verdict say the same"
+    assert record.error in judged.reason, "agent and verdict say the same"
 
 
 def believed(record: Record) -> None:

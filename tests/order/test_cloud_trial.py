@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import phases
+from pagecage.agent import storage
 from pagecage.agent.session import run_trial
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.cli import execution as carry_out_module
@@ -101,9 +101,9 @@ def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch:
         return TrialStorage(phases_disk, machine.data)
 
     phases_disk = make_bench(machine, io.BytesIO(), make_trial()).disk
-    monkeypatch.setattr(phases, "OF_OURS", machine.root)
-    monkeypatch.setattr(phases, "make_storage", make)
-    monkeypatch.setattr(phases, "remove_storage", lambda *_: [])
+    monkeypatch.setattr(storage, "OF_OURS", machine.root)
+    monkeypatch.setattr(storage, "make_storage", make)
+    monkeypatch.setattr(storage, "remove_storage", lambda *_: [])
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert record.outcome == "ok"
     assert made[0][:2] == ("null_blk", 1000)
@@ -118,13 +118,13 @@ def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
     def refuse(*_: object) -> TrialStorage:
         raise HostError("null_blk cannot be set up: no such module", "")
 
-    monkeypatch.setattr(phases, "OF_OURS", machine.root if ours else Path("/nowhere"))
-    monkeypatch.setattr(phases, "make_storage", refuse)
+    monkeypatch.setattr(storage, "OF_OURS", machine.root if ours else Path("/nowhere"))
+    monkeypatch.setattr(storage, "make_storage", refuse)
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert (record.outcome, record.device["storage"]) == ("ok", "data")
     [told] = record.cage["fidelity"]
-    assert (told["what"], told["state"]) == ("latency", "absent")
-    assert ("no such module" if ours else "HOST=vm") in told["because"]
+    assert (told["aspect"], told["state"]) == ("latency", "absent")
+    assert ("no such module" if ours else "HOST=vm") in told["reason"]
 
 
 def test_a_disk_in_memory_is_room_that_the_guest_must_have() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.agent import phases
+from pagecage.agent import storage
 from pagecage.agent.drivers.container import limit_options
 from pagecage.agent.host_session import HostSession
 from pagecage.agent.protocol.rpc import AnswerQueue
@@ -122,7 +122,7 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that is over at once has no cage left to be read
-    monkeypatch.setattr("pagecage.agent.programs.workload_run.missing_engine", lambda _: None)
+    monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
     record = carry_out(machine, by("docker-flags", workload=fio if program == "fio" else command))
@@ -135,7 +135,7 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, mo
     """Of a program that waits at no gate: in the guest the container's cgroup was read while it had no limits yet."""
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
-    monkeypatch.setattr("pagecage.agent.programs.workload_run.missing_engine", lambda _: None)
+    monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     record = carry_out(machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio")))
     assert "lost" not in (record.error or "")
     assert record.cage["expected"]["io.max.riops"] == "500"
@@ -145,7 +145,7 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, mo
 def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guard taken away: what the tests above would not see if it were not there."""
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setattr("pagecage.agent.programs.workload_run.confirm_limits", lambda _: None)
+    monkeypatch.setattr("pagecage.agent.programs.measured_part.confirm_limits", lambda *_: None)
     assert carry_out(machine, by("docker-flags")).outcome == "ok"
 
 
@@ -176,7 +176,7 @@ def test_a_refusal_of_the_api_is_told_in_its_words(machine: Machine, monkeypatch
 
 
 def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "resolve_disk", lambda _: make_bench(machine, io.BytesIO()).disk)
+    monkeypatch.setattr(storage, "resolve_disk", lambda _: make_bench(machine, io.BytesIO()).disk)
     folder = machine.docker_root / "pagecage-data"
     folder.mkdir()
     for path in machine.data.iterdir():

@@ -57,7 +57,7 @@ def test_a_look_tells_who_can_serve(found: Preflight) -> None:
 
 
 def test_a_host_that_was_never_made_fit(found: Preflight) -> None:
-    assert "unfitted: it was never made fit for experiments (no-data-dir)" in found.unfit["unfitted"].message
+    assert "unfitted: it was never provisioned for experiments (no-data-dir)" in found.unfit["unfitted"].message
     assert found.unfit["unfitted"].hint == "make provision HOST=unfitted"
 
 

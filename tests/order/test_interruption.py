@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from pagecage.agent import session
 from pagecage.agent.phases import PHASES
 from pagecage.agent.session import run_trial
 from pagecage.agent.system import settings
@@ -20,9 +20,8 @@ from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
 from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench, make_trial
 
-NAMES = [name for name, _ in PHASES]
+NAMES = list(PHASES)
 NO_LIMITS = Cage("uncaged", {})
-Phase = Callable[[TrialRun], None]
 
 
 @pytest.fixture
@@ -115,16 +114,18 @@ def test_an_error_after_every_phase(
 def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
     """Let one phase raise before it began or after it was done."""
 
-    def raising(phase: Phase) -> Phase:
-        def instead(attempt: TrialRun) -> None:
-            if moment == "after":
-                phase(attempt)
-            raise error
+    real = TrialRun.announced
 
-        return instead
+    @contextmanager
+    def announced(run: TrialRun, phase: str) -> Iterator[None]:
+        with real(run, phase):
+            if phase == name and moment == "before":
+                raise error
+            yield
+            if phase == name:
+                raise error
 
-    phases = tuple((n, raising(phase) if n == name else phase) for n, phase in PHASES)
-    monkeypatch.setattr(session, "PHASES", phases)
+    monkeypatch.setattr(TrialRun, "announced", announced)
 
 
 def test_a_signal_during_the_cleanup_loses_nothing(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent import phases
+from pagecage.agent import host_settings, storage
 from pagecage.agent.host_session import sweep
 from pagecage.agent.system import facts
 from pagecage.agent.system.memory_reservation import MemoryReservation
@@ -111,8 +111,8 @@ def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeyp
     make_dataset(other)
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     gone: list[Path] = []
-    monkeypatch.setattr(phases, "make_storage", lambda *_: TrialStorage(disk, other))
-    monkeypatch.setattr(phases, "remove_storage", gone.append)
+    monkeypatch.setattr(storage, "make_storage", lambda *_: TrialStorage(disk, other))
+    monkeypatch.setattr(storage, "remove_storage", gone.append)
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=()))
     assert record.outcome == "ok"
     assert record.workload["argv"][-1] == str(other / DATASET.file_name)
@@ -129,8 +129,8 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     other.mkdir()
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     asked: list[object] = []
-    monkeypatch.setattr(phases, "make_storage", lambda *told: asked.extend(told) or TrialStorage(disk, other))
-    monkeypatch.setattr(phases, "remove_storage", lambda _: [])
+    monkeypatch.setattr(storage, "make_storage", lambda *told: asked.extend(told) or TrialStorage(disk, other))
+    monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
     record = carry_out(machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28))
@@ -144,7 +144,7 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     def refuse(*_: object) -> TrialStorage:
         raise HostError("modprobe: FATAL: Module null_blk not found", "")
 
-    monkeypatch.setattr(phases, "make_storage", refuse)
+    monkeypatch.setattr(storage, "make_storage", refuse)
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700))
     assert (record.outcome, record.phase) == ("requirement_missed", "storage")
     [missed] = record.missed_requirements
@@ -173,7 +173,7 @@ def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str
 
 
 def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases, "OF_OURS", machine.root / "no-such-port")
+    monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
     assert (record.outcome, record.phase) == ("requirement_missed", "memory")
@@ -192,7 +192,7 @@ def test_memory_is_taken_before_the_cache_is_set_and_given_back(
         seen.append(f"leave {wanted} with {measure_residency(path).resident_bytes}")
         return {"requested_bytes": wanted, "available_bytes": wanted, "hugepages": 5, "hugepage_bytes": 2**21}
 
-    monkeypatch.setattr(phases, "OF_OURS", machine.root)
+    monkeypatch.setattr(host_settings, "OF_OURS", machine.root)
     monkeypatch.setattr(MemoryReservation, "leave", leave)
     monkeypatch.setattr(MemoryReservation, "restore", lambda _: seen.append("restore") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
@@ -208,7 +208,7 @@ def test_dirty_limits_are_set_before_the_workload_and_put_back(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(phases, "OF_OURS", machine.root)
+    monkeypatch.setattr(host_settings, "OF_OURS", machine.root)
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
     monkeypatch.setattr(DirtyLimits, "set", lambda _, wanted: seen.append(str(machine.told())) or dict(wanted))
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
@@ -231,7 +231,7 @@ def test_dirty_limits_that_nobody_asked_for_are_noted_and_left(
 def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(phases, "OF_OURS", machine.root / "no-such-port")
+    monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
     assert (record.outcome, record.phase) == ("requirement_missed", "dirty")

@@ -141,8 +141,8 @@ def test_tools_are_looked_for_in_one_place() -> None:
         "process.py",
         "cli/replay_plan.py",
         "runner/shared_libraries.py",
-        "agent/programs/command_prepare.py",
-        "agent/trial_run.py",
+        "agent/programs/command_files.py",
+        "agent/build_record.py",
     }
     package = ROOT / "pagecage"
     found = {

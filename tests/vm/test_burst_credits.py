@@ -21,7 +21,7 @@ from pagecage.model.trial import Dataset, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -157,9 +157,9 @@ def test_both_agree_with_the_model(pair: tuple[tuple[Record, Series], tuple[Reco
 
 def test_the_verdict_judges_by_what_was_in_force(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
     record, series = pair[0]
-    verdicts = judge(record, series)
+    verdicts = evaluate(record, series)
     [limit] = [one for one in verdicts.limits if one.property == "IOReadIOPSMax"]
-    assert limit.verdict == "enforced", limit.because
-    assert "Its burst credits ran out after" in verdicts.diagnosis.sentence
+    assert limit.verdict == "enforced", limit.reason
+    assert "Burst credits ran out after" in verdicts.diagnosis.sentence
     assert record.cage["credits"]["error"] is None
     assert record.cage["read_back"]["io.max.riops"] == str(BASE)

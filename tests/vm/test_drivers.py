@@ -14,7 +14,7 @@ from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
@@ -68,7 +68,7 @@ def test_it_runs_with_every_limit_where_it_must_be(records: dict[str, Record], d
     assert (record.outcome, record.error) == ("ok", None)
     assert record.cage["driver"]["name"] == driver
     assert record.cage["read_back"].items() >= record.cage["expected"].items()
-    assert not [limit for limit in judge(record, []).limits if limit.verdict == "leaky"]
+    assert not [limit for limit in evaluate(record, []).limits if limit.verdict == "leaky"]
 
 
 def test_a_container_in_our_slice_is_held_as_a_scope_is(records: dict[str, Record]) -> None:

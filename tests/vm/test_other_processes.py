@@ -21,7 +21,7 @@ from pagecage.process import PIPE, run, spawn
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
 pytestmark = pytest.mark.vm
@@ -128,7 +128,7 @@ def test_a_disturbed_trial_is_refused_whatever_it_printed(attempts: dict[tuple[s
     assert record.outcome == "not_prepared", record.cache
     assert CASES[name][3] in (record.error or "")
     assert record.response == {}
-    assert judge(record).cache_state_reached.verdict == "not_reached"
+    assert evaluate(record).cache_state_reached.verdict == "not_reached"
     assert (record.measured is None) == (CASES[name][2] == "proven"), "what is found at the gate is never let go"
 
 
@@ -136,7 +136,7 @@ def test_a_disturbed_trial_is_refused_whatever_it_printed(attempts: dict[tuple[s
 def test_the_next_attempt_is_believed_to_the_page(attempts: dict[tuple[str, int], Record], name: str) -> None:
     record = attempts[name, 2]
     assert (record.outcome, record.error) == ("ok", None)
-    assert judge(record).cache_state_reached.verdict == "reached"
+    assert evaluate(record).cache_state_reached.verdict == "reached"
     start, go, end = (record.cache[moment] for moment in ("start", "go", "end"))
     if CASES[name][1] == "resident":
         assert start["resident_bytes"] == go["resident_bytes"] == end["resident_bytes"] == DATA.size_bytes

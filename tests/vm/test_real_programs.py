@@ -169,6 +169,6 @@ def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Re
 
 def told_cap(sentence: str) -> float:
     """The cap that a sentence names, in I/Os or bytes a second."""
-    told = re.search(r"the ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", sentence)
+    told = re.search(r"[Tt]he ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", sentence)
     assert told, sentence
     return float(told[1].replace(",", "")) * {"IOPS": 1, "MB/s": 1e6, "kB/s": 1e3}[told[2]]

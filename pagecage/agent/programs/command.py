@@ -1,4 +1,4 @@
-"""The measured part of a program that knows no handshake: to its exit, or until it serves; and what its end means."""
+"""Programs that know no handshake: measured to their exit, or until they serve."""
 
 from __future__ import annotations
 
@@ -9,204 +9,230 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from pagecage.agent.cache_checks import hold_to_state, look_at_end, look_at_go, look_at_start
-from pagecage.agent.caging import confirm_limits, place_of
+from pagecage.agent.cache_checks import confirmed
+from pagecage.agent.caged import Caged, ProgramFiles
+from pagecage.agent.programs import command_files
+from pagecage.agent.programs.arguments import fill_all, places
 from pagecage.agent.programs.gated_process import GatedProcess, gated
-from pagecage.agent.programs.workload_run import oom_kills, read_counters, signal_slice, workload_argv
-from pagecage.agent.responses import responses
+from pagecage.agent.programs.measured_part import MeasuredPart
+from pagecage.agent.programs.program import oom_kills, signal_slice
+from pagecage.agent.storage import Storage
 from pagecage.agent.system.cgroupfs import ProcessInfo, members, outside
 from pagecage.agent.system.procfs import listens
-from pagecage.agent.trial_run import TrialRun
+from pagecage.agent.trial_run import Ending, Measured, TrialRun
+from pagecage.model.cage import Cage
 from pagecage.model.trial import CommandSpec
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _MEMBERS_SECONDS = 0.2
 _EMPTY_SECONDS = 0.3
-_SAID_LINES = 10
+_STDERR_LINES = 10
 
 
 @dataclass
 class CommandObservation:
-    """What was seen of a program while it ran; times are monotonic."""
+    """Events of a program's life in CLOCK_MONOTONIC, and its processes that survived it or left the cage."""
 
-    began: float
+    began_at: float
     ready_at: float | None = None
     exited_at: float | None = None
     left_behind: list[ProcessInfo] = field(default_factory=list)
-    outside: list[ProcessInfo] = field(default_factory=list)
-    next_look: float = 0.0
+    escaped: list[ProcessInfo] = field(default_factory=list)
+    next_scan_at: float = 0.0
+
+    def is_done(self, command: CommandSpec) -> bool:
+        """True if there is nothing to wait for."""
+        if self.escaped or self.ready_at is not None:
+            return True
+        return self.exited_at is not None and not (command.serves and self.left_behind)
+
+    def times(self, command: CommandSpec) -> dict[str, float | None]:
+        """Return `ready_seconds` for a program that serves, else `wall_seconds`; None if it did not get there."""
+        end = self.ready_at if command.serves else self.exited_at
+        return {"ready_seconds" if command.serves else "wall_seconds": None if end is None else end - self.began_at}
 
 
-def run_command(attempt: TrialRun) -> None:
-    """Start, measure, end; fills in counters, measured, exit, response and outcome."""
-    deadline = time.monotonic() + attempt.trial.timeout_seconds
-    command, attempt.argv = _command(attempt), workload_argv(attempt)
-    look_at_start(attempt)
-    begin, place = time.monotonic(), place_of(attempt)
-    started = attempt.driver.command(place, gated(attempt.argv))
-    sink = attempt.bench.stream.output if command.streams_output else None
-    directory = Path(command.directory) if command.directory else None
-    program = attempt.conversation = GatedProcess(started, directory, command.ready_when, sink)
-    watched: CommandObservation | None = None
-    try:
-        if program.wait_at_gate(deadline):
-            attempt.start_seconds = time.monotonic() - begin
-            confirm_limits(attempt)
-            program.follow(attempt.driver.leader(place, program.process.pid))
-            watched = _measure(attempt, program, deadline)
-    finally:
-        _end(attempt, program, watched)
-    attempt.timed_out = watched is not None and not _is_done(watched, command)
-    attempt.outcome, attempt.error = judge_command(attempt, watched)
-    hold_to_state(attempt)
-    attempt.failed_in = None if attempt.has_answer else "run"
-    attempt.response = responses(attempt)
-    if watched is not None and attempt.response:
-        attempt.response |= _times(watched, command)
+class CommandProgram:
+    """A user's own program. It waits at a gate in its cage, so that making the cage is not part of its time."""
+
+    inherits_environment = True
+    is_gated = True
+
+    def find_files(self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
+        """Check the program, its port and its files. Raises RequirementMissed."""
+        return command_files.find_files(run, _spec(run), storage, datasets)
+
+    def calibration_file(self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
+        """Return a file of pagecage's, or the command's largest on another disk; None if that is not fit."""
+        return command_files.calibration_file(run, storage, files, slice_cage)
+
+    def argv(self, run: TrialRun, caged: Caged) -> list[str]:
+        """Return the command as it was given, or with its places filled in."""
+        own = run.trial.workload
+        if own.command and own.command.is_literal:
+            return [own.program, *own.arguments]
+        values = places(caged.files, caged.data_dir, run.trial.max_seconds)
+        return [own.program, *fill_all(own.arguments, values, caged.files)]
+
+    def measure(self, run: TrialRun, caged: Caged) -> Measured:
+        """Start the program, open its gate, and watch it to its exit, until it serves, or to the deadline."""
+        part, argv, spec = MeasuredPart(run, caged), self.argv(run, caged), _spec(run)
+        run.keep("workload", argv=argv)
+        part.before_launch()
+        program = _launch(run, caged, spec, argv)
+        seen: CommandObservation | None = None
+        try:
+            if program.wait_at_gate(part.deadline):
+                program.follow(caged.driver.leader(caged.context, program.process.pid))
+                part.at_gate(lambda: program.process.poll() is not None)
+                seen = _watch_measured(run, caged, program, part, spec)
+        finally:
+            _end(run, caged, program, seen)
+        is_timed_out = seen is not None and not seen.is_done(spec)
+        return Measured(
+            argv=tuple(argv), interval=run.interval, counters=run.sections["counters"], end={},
+            exit=run.sections["exit"], complaint=program.complaint(), start_seconds=part.start_seconds,
+            is_timed_out=is_timed_out, response=seen.times(spec) if seen else {},
+        )  # fmt: skip
+
+    def judge(self, run: TrialRun, measured: Measured) -> Ending:
+        """Return the outcome from the evidence, strongest first."""
+        return confirmed(run, measured, judge_command(measured, _spec(run), run.trial.timeout_seconds))
 
 
-def _command(attempt: TrialRun) -> CommandSpec:
-    return attempt.trial.workload.command or CommandSpec()
+def _spec(run: TrialRun) -> CommandSpec:
+    return run.trial.workload.command or CommandSpec()
 
 
-def _measure(attempt: TrialRun, program: GatedProcess, deadline: float) -> CommandObservation:
-    """Counters, gate, watch, counters; the files are looked at before the first and after the last."""
-    attempt.await_tracers()
-    look_at_go(attempt)
-    attempt.fill_buckets()
-    attempt.counters["before"] = read_counters(attempt)
-    attempt.bench.stream.event("go", trial_id=attempt.trial.trial_id)
-    wall, begin = time.time(), time.monotonic()
-    watched = CommandObservation(begin)
-    program.go(_source(attempt, program) if _command(attempt).takes_input else None)
-    _watch(attempt, program, watched, deadline)
-    ended = watched.ready_at or watched.exited_at or time.monotonic()
-    attempt.counters["after"] = read_counters(attempt)
-    attempt.bench.stream.event("end", trial_id=attempt.trial.trial_id)
-    attempt.measured = {"start_wall_seconds": wall, "start_monotonic_seconds": begin, "seconds": ended - begin}
-    look_at_end(attempt)
-    return watched
+def _launch(run: TrialRun, caged: Caged, spec: CommandSpec, argv: list[str]) -> GatedProcess:
+    sink = run.session.stream.output if spec.streams_output else None
+    directory = Path(spec.directory) if spec.directory else None
+    return GatedProcess(caged.driver.command(caged.context, gated(argv)), directory, spec.ready_when, sink)
 
 
-def _watch(attempt: TrialRun, program: GatedProcess, watched: CommandObservation, deadline: float) -> None:
-    """Look until it serves, exits, leaves the cage, or monotonic `deadline` passes."""
-    command = _command(attempt)
-    pause_seconds = _LOOK_SECONDS if command.serves else _MEMBERS_SECONDS  # an exit wakes it at once
-    while not watched.outside and time.monotonic() < deadline:
-        if watched.exited_at is None and program.exits_within(pause_seconds):
-            watched.exited_at = time.monotonic()
-        if command.serves and _serves(attempt, program, watched):
+def _watch_measured(
+    run: TrialRun, caged: Caged, program: GatedProcess, part: MeasuredPart, spec: CommandSpec
+) -> CommandObservation:
+    part.begin()
+    seen = CommandObservation(part.began_at)
+    program.go(_input_of(run, program) if spec.takes_input else None)
+    _watch(caged, program, spec, seen, part.deadline)
+    part.end(seen.ready_at or seen.exited_at)
+    return seen
+
+
+def _watch(caged: Caged, program: GatedProcess, spec: CommandSpec, seen: CommandObservation, deadline: float) -> None:
+    """Poll until the program serves, exits, leaves the cage, or CLOCK_MONOTONIC passes `deadline`."""
+    pause_seconds = _POLL_SECONDS if spec.serves else _MEMBERS_SECONDS  # an exit wakes it at once
+    cgroup = caged.context.cgroup
+    while not seen.escaped and time.monotonic() < deadline:
+        if seen.exited_at is None and program.exits_within(pause_seconds):
+            seen.exited_at = time.monotonic()
+        if spec.serves and _is_serving(cgroup, program, spec, seen):
             return
-        if watched.exited_at is None:
-            _look_outside(attempt, program, watched)
+        if seen.exited_at is None:
+            _scan_for_escaped(cgroup, program, seen)
             continue
-        watched.left_behind = _who_stays(attempt, 0 if command.serves else _EMPTY_SECONDS)
-        if not (command.serves and watched.left_behind):
+        seen.left_behind = _remaining_members(cgroup, 0 if spec.serves else _EMPTY_SECONDS)
+        if not (spec.serves and seen.left_behind):
             program.hear_out()
-            _serves(attempt, program, watched)
+            _is_serving(cgroup, program, spec, seen)
             return
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _serves(attempt: TrialRun, program: GatedProcess, watched: CommandObservation) -> bool:
-    command = _command(attempt)
+def _is_serving(cgroup: Path, program: GatedProcess, spec: CommandSpec, seen: CommandObservation) -> bool:
     if program.ready_at is not None:
-        watched.ready_at = program.ready_at
-    elif command.ready_port is not None and attempt.cgroup is not None:
-        pids = [member.pid for member in members(attempt.cgroup)]
-        watched.ready_at = time.monotonic() if listens(command.ready_port, pids) else None
-    return watched.ready_at is not None
+        seen.ready_at = program.ready_at
+    elif spec.ready_port is not None:
+        pids = [member.pid for member in members(cgroup)]
+        seen.ready_at = time.monotonic() if listens(spec.ready_port, pids) else None
+    return seen.ready_at is not None
 
 
-def _look_outside(attempt: TrialRun, program: GatedProcess, watched: CommandObservation) -> None:
-    """Now and then, since a look costs a walk through its processes."""
-    if time.monotonic() >= watched.next_look and attempt.cgroup is not None:
-        watched.next_look = time.monotonic() + _MEMBERS_SECONDS
-        watched.outside = outside(program.leader, attempt.cgroup)
+def _scan_for_escaped(cgroup: Path, program: GatedProcess, seen: CommandObservation) -> None:
+    """Scan at intervals, since each scan walks through all of the program's processes."""
+    if time.monotonic() >= seen.next_scan_at:
+        seen.next_scan_at = time.monotonic() + _MEMBERS_SECONDS
+        seen.escaped = outside(program.leader, cgroup)
 
 
-def _who_stays(attempt: TrialRun, patience_seconds: float) -> list[ProcessInfo]:
-    """Who is still in the cage after the program's own process has ended; its children may take a moment to go."""
-    assert attempt.cgroup is not None
+def _remaining_members(cgroup: Path, patience_seconds: float) -> list[ProcessInfo]:
+    """Return the processes still in the cage after the program's exit; its children may take a moment to go."""
     until = time.monotonic() + patience_seconds
-    while (left := members(attempt.cgroup)) and time.monotonic() < until:
+    while (left := members(cgroup)) and time.monotonic() < until:
         time.sleep(0.01)
     return left
 
 
-def _source(attempt: TrialRun, program: GatedProcess) -> Callable[[int], bytes | None]:
-    """Asks the controller for the next piece of standard input; the question names the attempt and the place."""
-    bench, who = attempt.bench, f"{attempt.trial.trial_id}.{attempt.number}"
+def _input_of(run: TrialRun, program: GatedProcess) -> Callable[[int], bytes | None]:
+    """Return a function that asks the controller for standard input from an offset."""
+    session, attempt_id = run.session, f"{run.trial.trial_id}.{run.attempt}"
 
-    def next_piece(given: int) -> bytes | None:
-        question = f"{who}@{given}"
-        bench.stream.event("input_wanted", question=question, offset=given)
-        return bench.inbox.take(question, lambda: program.is_over)
+    def next_piece(offset: int) -> bytes | None:
+        question = f"{attempt_id}@{offset}"
+        session.stream.event("input_wanted", question=question, offset=offset)
+        return session.inbox.take(question, lambda: program.is_over)
 
     return next_piece
 
 
-def _end(attempt: TrialRun, program: GatedProcess, watched: CommandObservation | None) -> None:
-    """End what still runs: asked to where it served, killed otherwise; then note how it ended."""
-    is_served = watched is not None and watched.ready_at is not None
-    for member in watched.outside if watched else ():
-        with suppress(OSError):  # the slice does not take it along
+def _end(run: TrialRun, caged: Caged, program: GatedProcess, seen: CommandObservation | None) -> None:
+    """End what still runs, by SIGTERM if it served and by SIGKILL otherwise, and keep the record's `exit`."""
+    is_serving = seen is not None and seen.ready_at is not None
+    for member in seen.escaped if seen else ():
+        with suppress(OSError):  # stopping the slice does not end it
             os.kill(member.pid, signal.SIGKILL)
-    if not program.exits_within(0) or (watched and watched.left_behind):
-        signal_slice(attempt, "TERM" if is_served else "KILL")
+    if not program.exits_within(0) or (seen and seen.left_behind):
+        signal_slice(caged.context, "TERM" if is_serving else "KILL")
     status = program.finish()
-    attempt.exit = {
-        "status": status, "oom_kill": oom_kills(attempt), "stderr_tail": program.said()[-_SAID_LINES:],
-        "ended_by_itself": watched is not None and not is_served,
-        "left_behind": [member.to_json() for member in (watched.left_behind if watched else [])],
-        "escaped": [member.to_json() for member in (watched.outside if watched else [])],
-    }  # fmt: skip
+    run.keep(
+        "exit", status=status, oom_kill=oom_kills(caged.context.cgroup),
+        stderr_tail=program.said()[-_STDERR_LINES:], ended_by_itself=seen is not None and not is_serving,
+        left_behind=_to_json(seen.left_behind if seen else []), escaped=_to_json(seen.escaped if seen else []),
+    )  # fmt: skip
 
 
-def _is_done(watched: CommandObservation, command: CommandSpec) -> bool:
-    if watched.outside or watched.ready_at is not None:
-        return True
-    return watched.exited_at is not None and not (command.serves and watched.left_behind)
+def _to_json(processes: list[ProcessInfo]) -> list[dict[str, Any]]:
+    return [process.to_json() for process in processes]
 
 
-def judge_command(attempt: TrialRun, watched: CommandObservation | None) -> tuple[str, str | None]:
-    """Outcome and error from the evidence, strongest first."""
-    assert attempt.conversation is not None
-    status, serves, complaint = attempt.exit["status"], _command(attempt).serves, attempt.conversation.complaint()
-    if attempt.exit["oom_kill"]:
-        return "oom_killed", None
-    if watched is None:
-        return "failed", f"its scope was not started: {complaint or f'status {status}'}"
-    if watched.outside:
-        return "failed", _told_outside(watched.outside[0])
-    if serves and watched.ready_at is not None:
-        return "ok", None
-    if attempt.timed_out:
-        return "timed_out", f"not {'serving' if serves else 'done'} after {attempt.trial.timeout_seconds:g} s"
+def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: float) -> Ending:
+    """Return the outcome from the evidence, strongest first."""
+    status, complaint, found = measured.exit["status"], measured.complaint, measured.exit
+    if found["oom_kill"]:
+        return Ending("oom_killed")
+    if not measured.response:
+        return Ending("failed", f"its scope was not started: {complaint or f'status {status}'}")
+    if found["escaped"]:
+        return Ending("failed", _describe_escaped(found["escaped"][0]))
+    if command.serves and measured.response.get("ready_seconds") is not None:
+        return Ending("ok")
+    if measured.is_timed_out:
+        return Ending("timed_out", f"not {'serving' if command.serves else 'done'} after {timeout_seconds:g} s")
     if status != 0:
-        return "failed", f"it ended {told_status(status)}{': ' + complaint if complaint else ''}"
-    if serves:
-        return "failed", "it ended with status 0 before it served"
-    return ("failed", _told_left(watched.left_behind)) if watched.left_behind else ("ok", None)
+        return Ending("failed", f"it ended {describe_status(status)}{': ' + complaint if complaint else ''}")
+    if command.serves:
+        return Ending("failed", "it ended with status 0 before it served")
+    left = found["left_behind"]
+    return Ending("failed", _describe_left_behind(left)) if left else Ending("ok")
 
 
-def told_status(status: int) -> str:
-    """An exit status in words; negative: ended by that signal."""
+def describe_status(status: int) -> str:
+    """Return an exit status in words; a negative one is the signal that ended the program."""
     return f"by signal {-status}" if status < 0 else f"with status {status}"
 
 
-def _told_outside(member: ProcessInfo) -> str:
-    return f"{member.name} (process {member.pid}) left the cage for {member.cgroup}, where its limits do not hold"
+def _describe_escaped(process: dict[str, Any]) -> str:
+    return f"{_name(process)} left the cage for {process['cgroup']}, where its limits do not hold"
 
 
-def _told_left(left: list[ProcessInfo]) -> str:
-    names = ", ".join(f"{member.name} (process {member.pid})" for member in left[:3])
+def _describe_left_behind(left: list[dict[str, Any]]) -> str:
+    names = ", ".join(_name(process) for process in left[:3])
     return f"it ended while {names} lived on in its cage, so its time to exit is not the time of its work"
 
 
-def _times(watched: CommandObservation, command: CommandSpec) -> dict[str, float | None]:
-    """`ready_seconds` where it was to serve, else `wall_seconds`; None where it did not come to that."""
-    end = watched.ready_at if command.serves else watched.exited_at
-    seconds = None if end is None else end - watched.began
-    return {"ready_seconds": seconds} if command.serves else {"wall_seconds": seconds}
+def _name(process: dict[str, Any]) -> str:
+    return f"{process['name']} (process {process['pid']})"

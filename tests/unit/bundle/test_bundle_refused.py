@@ -44,7 +44,10 @@ CHANGES = {
     "lacks required keys": lambda files, manifest: (files, {**manifest, "bundle_version": "one"}),
     "its bundle.json lacks": lambda files, manifest: (files, {**manifest, "files": [{"path": 7}]}),
     "contains other files": lambda files, manifest: ({**files, "trials/a/more": b""}, manifest),
-    "contains other files than": lambda files, manifest: ({k: v for k, v in files.items() if k != "plan.json"}, manifest),
+    "contains other files than": lambda files, manifest: (
+        {path: text for path, text in files.items() if path != "plan.json"},
+        manifest,
+    ),
     "'../evil'": added("../evil"),
     "'/etc/evil'": added("/etc/evil"),
     "trials/../../evil": added("trials/../../evil"),

@@ -80,7 +80,7 @@ def test_a_command_under_each_value(tmp_path: Any) -> None:
         (asked("customer-replay", base="customr", treatment=("load=advised",)), False, "no cage"),
         (asked("cat", size="smoke"), True, "--size applies only to an experiment"),
         (asked("cat", replay={"no_control": True}), True, "a sweep has one cage"),
-        (asked("cat", vary="IOPS=1,2"), True, "varies no limit"),
+        (asked("cat", vary="IOPS=1,2"), True, "does not name a limit"),
         (asked(), True, "there is no command"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A replay as data: names, cages and findings; what is carried, where it lies there; programs and their libraries."""
+"""Replays as data: names, cages and findings; uploaded files; programs and their libraries."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_replay_is_named_after_its_program(program: str, name: str) -> None:
     assert replay(program).name == name
 
 
-def test_its_time_is_told_beside_the_controls() -> None:
+def test_findings_compare_each_cage_with_the_control() -> None:
     made = make_experiment(replay("true", cages=("uncaged", "customer", "tenth")))
     findings = made.definition["findings"]
     assert [(f["where"], f["over"]) for f in findings] == [
@@ -68,7 +68,7 @@ def test_its_time_is_told_beside_the_controls() -> None:
     assert make_experiment(replay("true", cages=("customer",))).definition["findings"] == []
 
 
-def test_until_it_serves() -> None:
+def test_a_server_is_measured_until_it_serves() -> None:
     made = make_experiment(replay("server", command=CommandSpec(ready_port=80)))
     assert made.response == "ready_seconds"
     assert {finding["response"] for finding in made.definition["findings"]} == {"ready_seconds"}
@@ -86,7 +86,7 @@ commands = st.builds(
 
 
 @given(st.none() | commands)
-def test_a_command_travels_whole(command: CommandSpec | None) -> None:
+def test_a_command_survives_json(command: CommandSpec | None) -> None:
     assert command_from_json(command_to_json(command)) == command
 
 
@@ -136,12 +136,12 @@ def test_ldd_is_read() -> None:
 
 
 @given(st.text())
-def test_whatever_ldd_says_is_read(text: str) -> None:
+def test_any_output_of_ldd_is_read(text: str) -> None:
     parse_ldd(text)
 
 
 def test_a_program_runs_from_what_was_carried(tmp_path: Path) -> None:
-    """The real one: nothing of this machine's libraries is opened but the copies."""
+    """The copied program opens only the copied libraries."""
     parts, start = program_uploads("sort")
     for part in parts:
         (tmp_path / part.name).parent.mkdir(parents=True, exist_ok=True)
@@ -191,11 +191,11 @@ class TestDefinition:
 
     @pytest.mark.parametrize(
         ("changes", "says"),
-        [({"ready_when": "(("}, "no regular expression"), ({"ready_port": 0}, "greater than 0"),
+        [({"ready_when": "(("}, "not a regular expression"), ({"ready_port": 0}, "greater than 0"),
          ({"ready_port": 65536}, "less than 65536"), ({"timeout_seconds": 0}, "greater than 0"),
-         ({"kind": "handshake", "ready_port": 80}, 'goes with kind "command"'),
-         ({"kind": "handshake", "data_paths": ["x"]}, 'goes with kind "command"'),
-         ({"ready_when": "x", "ready_port": 80}, "leave one of them out")],
+         ({"kind": "handshake", "ready_port": 80}, 'applies only to kind "command"'),
+         ({"kind": "handshake", "data_paths": ["x"]}, 'applies only to kind "command"'),
+         ({"ready_when": "x", "ready_port": 80}, "remove one of them")],
     )  # fmt: skip
     def test_what_is_refused(self, changes: dict[str, object], says: str) -> None:
         with pytest.raises(ValueError, match=says):

@@ -13,14 +13,14 @@ struct timespec timespec_of(uint64_t ns) {
 }
 
 double clock_cost_ns(void) {
-    enum { TRIES = 20, LOOKS = 200 };
+    enum { TRIES = 20, READS = 200 };
     uint64_t least = UINT64_MAX;
     for (int attempt = 0; attempt < TRIES; attempt++) {
         uint64_t begin = now_ns(), last = begin;
-        for (int look = 0; look < LOOKS; look++) {
+        for (int reading = 0; reading < READS; reading++) {
             last = now_ns();
         }
         least = last - begin < least ? last - begin : least;
     }
-    return (double)least / LOOKS;
+    return (double)least / READS;
 }

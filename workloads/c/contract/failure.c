@@ -14,7 +14,7 @@ void fail_together(_Atomic uint32_t *word) {
     shared_word = word;
 }
 
-bool fail_speaks(void) {
+bool fail_may_report(void) {
     return shared_word == NULL || atomic_exchange(shared_word, 1) == 0;
 }
 
@@ -28,7 +28,7 @@ void fail(enum exit_code code, const char *format, ...) {
     va_end(values);
     at = at < end ? at : end - 1; /* what did not fit was cut off */
     *at++ = '\n';
-    if (fail_speaks()) {
+    if (fail_may_report()) {
         ssize_t ignored = write(STDERR_FILENO, sentence, (size_t)(at - sentence));
         (void)ignored;
     }

@@ -19,6 +19,6 @@ _Noreturn void fail(enum exit_code code, const char *format, ...) __attribute__(
 void fail_together(_Atomic uint32_t *word);
 
 /* Whether this process is to speak, which it may ask once; for those who end without fail(). */
-bool fail_speaks(void);
+bool fail_may_report(void);
 
 #endif

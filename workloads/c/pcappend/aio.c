@@ -2,8 +2,8 @@
  * io_submit(2) itself writes the record before it returns, so that whatever the depth, nothing is asynchronous. */
 #define _GNU_SOURCE
 
-#include "families.h"
-#include "flight.h"
+#include "method_tables.h"
+#include "in_flight.h"
 #include "method.h"
 
 #include "contract/failure.h"
@@ -18,7 +18,7 @@
 
 struct aio {
     aio_context_t context;
-    struct flight flight;
+    struct in_flight in_flight;
     struct iocb *blocks; /* one a slot */
 };
 
@@ -37,7 +37,7 @@ static void open_aio(struct writer *writer) {
         fail(CANNOT_HERE, "no asynchronous I/O here (io_setup): %s", strerror(errno));
     }
     own->blocks = blocks;
-    own->flight = flight_new(depth, writer->job->lengths.high);
+    own->in_flight = in_flight_new(depth, writer->job->lengths.high);
     writer->own = own;
     writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
@@ -53,7 +53,7 @@ static int reap_aio(struct writer *writer) {
     if (count != 1) {
         fail(FAILED, "a write in flight never came back (io_getevents): %s", count < 0 ? strerror(errno) : "no event");
     }
-    return flight_land(&own->flight, (uint32_t)event.data, event.res, writer->file);
+    return in_flight_complete(&own->in_flight, (uint32_t)event.data, event.res, writer->file);
 }
 
 static int submit_aio(struct writer *writer, uint32_t slot) {
@@ -63,21 +63,21 @@ static int submit_aio(struct writer *writer, uint32_t slot) {
         .aio_data = slot,
         .aio_lio_opcode = IOCB_CMD_PWRITE,
         .aio_fildes = (uint32_t)writer->file,
-        .aio_buf = (uint64_t)(uintptr_t)own->flight.slots[slot].record,
-        .aio_nbytes = own->flight.slots[slot].bytes,
+        .aio_buf = (uint64_t)(uintptr_t)own->in_flight.slots[slot].record,
+        .aio_nbytes = own->in_flight.slots[slot].bytes,
     };
     long count = 0;
     do {
         count = syscall(SYS_io_submit, own->context, 1L, &block);
     } while (count < 0 && (errno == EINTR || errno == EAGAIN));
-    return count == 1 ? 0 : flight_land(&own->flight, slot, -(count < 0 ? errno : EIO), writer->file);
+    return count == 1 ? 0 : in_flight_complete(&own->in_flight, slot, -(count < 0 ? errno : EIO), writer->file);
 }
 
 static int append_aio(struct writer *writer, const uint8_t *record, size_t bytes) {
     struct aio *own = writer->own;
-    int earlier = flight_is_full(&own->flight) ? reap_aio(writer) : 0;
-    int error = submit_aio(writer, flight_take(&own->flight, record, bytes));
-    if (error == 0 && own->flight.depth == 1) {
+    int earlier = in_flight_is_full(&own->in_flight) ? reap_aio(writer) : 0;
+    int error = submit_aio(writer, in_flight_take(&own->in_flight, record, bytes));
+    if (error == 0 && own->in_flight.depth == 1) {
         error = reap_aio(writer);
     }
     return earlier != 0 ? earlier : error;
@@ -86,7 +86,7 @@ static int append_aio(struct writer *writer, const uint8_t *record, size_t bytes
 static int flush_aio(struct writer *writer) {
     struct aio *own = writer->own;
     int error = 0;
-    while (!flight_is_empty(&own->flight)) {
+    while (!in_flight_is_empty(&own->in_flight)) {
         int one = reap_aio(writer);
         error = one != 0 ? one : error;
     }
@@ -96,14 +96,14 @@ static int flush_aio(struct writer *writer) {
 static void close_aio(struct writer *writer) {
     struct aio *own = writer->own;
     syscall(SYS_io_destroy, own->context);
-    flight_free(&own->flight);
+    in_flight_free(&own->in_flight);
     free(own->blocks);
     free(own);
 }
 
 const struct method method_aio = {
     .name = "aio",
-    .says = "io_submit(2) with O_APPEND, so many in flight (--depth)",
+    .summary = "io_submit(2) with O_APPEND, so many in flight (--depth)",
     .create = create_aio,
     .open = open_aio,
     .append = append_aio,

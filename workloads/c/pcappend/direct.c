@@ -1,7 +1,7 @@
 /* O_DIRECT: past the page cache, in whole logical blocks of the disk, from aligned memory. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include "contract/failure.h"
@@ -81,7 +81,7 @@ static void close_padded(struct writer *writer) {
 
 const struct method method_direct = {
     .name = "direct",
-    .says = "write(2) with O_APPEND and O_DIRECT, each record padded to whole blocks",
+    .summary = "write(2) with O_APPEND and O_DIRECT, each record padded to whole blocks",
     .create = create_padded,
     .open = open_padded,
     .append = append_padded,
@@ -104,7 +104,7 @@ static int append_misaligned(struct writer *writer, const uint8_t *record, size_
 
 const struct method method_direct_misaligned = {
     .name = "direct-misaligned",
-    .says = "the same with records as long as they are, as the article has it: most are refused",
+    .summary = "the same with records as long as they are, as the article has it: most are refused",
     .create = create_misaligned,
     .open = open_direct,
     .append = append_misaligned,

@@ -3,10 +3,10 @@
  * when the process dies is gone. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "futex.h"
 #include "method.h"
-#include "mirror.h"
+#include "ring_buffer.h"
 
 #include "contract/failure.h"
 
@@ -43,7 +43,7 @@ struct consumer {
     pthread_t thread;
 };
 
-static void rouse(struct sleeper *sleeper) {
+static void wake(struct sleeper *sleeper) {
     if (atomic_load(&sleeper->asleep) == 1 && atomic_exchange(&sleeper->asleep, 0) == 1) {
         futex_wake(&sleeper->asleep, 1);
     }
@@ -54,7 +54,7 @@ static void create_handoff(struct job *job) {
 }
 
 /* Writes what one ring holds; false where it was empty. */
-static bool serve(struct consumer *consumer, struct queue *queue) {
+static bool drain(struct consumer *consumer, struct queue *queue) {
     uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed), head = atomic_load(&queue->head);
     if (tail == head) {
         return false;
@@ -64,23 +64,23 @@ static bool serve(struct consumer *consumer, struct queue *queue) {
         atomic_store(&queue->error, (uint32_t)error);
     }
     atomic_store(&queue->tail, head);
-    rouse(&queue->writer);
+    wake(&queue->writer);
     return true;
 }
 
-static bool serve_all(struct consumer *consumer) {
+static bool drain_all(struct consumer *consumer) {
     bool some = false;
     for (uint32_t number = 0; number < consumer->queue_count; number++) {
-        some |= serve(consumer, &consumer->queues[number]);
+        some |= drain(consumer, &consumer->queues[number]);
     }
     return some;
 }
 
-static void *write_what_comes(void *place) {
+static void *write_loop(void *place) {
     struct consumer *consumer = place;
-    while (serve_all(consumer) || atomic_load(&consumer->closing) == 0) {
+    while (drain_all(consumer) || atomic_load(&consumer->closing) == 0) {
         atomic_store(&consumer->itself.asleep, 1);
-        if (!serve_all(consumer) && atomic_load(&consumer->closing) == 0) {
+        if (!drain_all(consumer) && atomic_load(&consumer->closing) == 0) {
             futex_wait(&consumer->itself.asleep, 1, 0);
         }
         atomic_store(&consumer->itself.asleep, 0);
@@ -88,7 +88,7 @@ static void *write_what_comes(void *place) {
     return NULL;
 }
 
-static struct queue *make_queues(uint32_t count, size_t record_bytes) {
+static struct queue *new_queues(uint32_t count, size_t record_bytes) {
     struct queue *queues = aligned_alloc(CACHE_LINE, count * sizeof *queues);
     if (queues == NULL) {
         fail(FAILED, "no memory for %u rings", count);
@@ -97,7 +97,7 @@ static struct queue *make_queues(uint32_t count, size_t record_bytes) {
     for (uint32_t number = 0; number < count; number++) {
         size_t room = 4 * ((record_bytes + 4095) / 4096 * 4096);
         queues[number].room = room > LEAST_RING_BYTES ? room : LEAST_RING_BYTES;
-        queues[number].ring = mirror_new(queues[number].room);
+        queues[number].ring = ring_buffer_new(queues[number].room);
     }
     return queues;
 }
@@ -109,10 +109,10 @@ static void enter_handoff(struct process *process) {
     }
     memset(consumer, 0, sizeof *consumer);
     consumer->queue_count = (uint32_t)process->job->plan->threads;
-    consumer->queues = make_queues(consumer->queue_count, process->job->lengths.high);
+    consumer->queues = new_queues(consumer->queue_count, process->job->lengths.high);
     consumer->file = open_log(process->job, O_WRONLY | O_APPEND);
     process->own = consumer;
-    if (pthread_create(&consumer->thread, NULL, write_what_comes, consumer) != 0) {
+    if (pthread_create(&consumer->thread, NULL, write_loop, consumer) != 0) {
         fail(FAILED, "cannot start the thread that writes");
     }
 }
@@ -124,9 +124,9 @@ static void open_handoff(struct writer *writer) {
 }
 
 /* Waits until the thread has written so far. */
-static void await_tail(struct consumer *consumer, struct queue *queue, uint64_t wanted) {
+static void wait_for_tail(struct consumer *consumer, struct queue *queue, uint64_t wanted) {
     while (atomic_load(&queue->tail) < wanted) {
-        rouse(&consumer->itself);
+        wake(&consumer->itself);
         atomic_store(&queue->writer.asleep, 1);
         if (atomic_load(&queue->tail) < wanted) {
             futex_wait(&queue->writer.asleep, 1, 0);
@@ -144,28 +144,28 @@ static int append_handoff(struct writer *writer, const uint8_t *record, size_t b
     struct queue *queue = writer->own;
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
     if (head + bytes > queue->room) {
-        await_tail(consumer, queue, head + bytes - queue->room);
+        wait_for_tail(consumer, queue, head + bytes - queue->room);
     }
     memcpy(queue->ring + head % queue->room, record, bytes);
     atomic_store(&queue->head, head + bytes);
-    rouse(&consumer->itself);
+    wake(&consumer->itself);
     return take_error(queue);
 }
 
 static int flush_handoff(struct writer *writer) {
     struct queue *queue = writer->own;
-    await_tail(writer->process->own, queue, atomic_load_explicit(&queue->head, memory_order_relaxed));
+    wait_for_tail(writer->process->own, queue, atomic_load_explicit(&queue->head, memory_order_relaxed));
     return take_error(queue);
 }
 
 static void leave_handoff(struct process *process) {
     struct consumer *consumer = process->own;
     atomic_store(&consumer->closing, 1);
-    rouse(&consumer->itself);
+    wake(&consumer->itself);
     pthread_join(consumer->thread, NULL);
     close(consumer->file);
     for (uint32_t number = 0; number < consumer->queue_count; number++) {
-        mirror_free(consumer->queues[number].ring, consumer->queues[number].room);
+        ring_buffer_free(consumer->queues[number].ring, consumer->queues[number].room);
     }
     free(consumer->queues);
     free(consumer);
@@ -173,7 +173,7 @@ static void leave_handoff(struct process *process) {
 
 const struct method method_handoff = {
     .name = "handoff",
-    .says = "through a ring to a thread of the process, which writes: not immediate",
+    .summary = "through a ring to a thread of the process, which writes: not immediate",
     .create = create_handoff,
     .enter = enter_handoff,
     .open = open_handoff,

@@ -43,7 +43,7 @@ static const char EXAMPLES[] =
 void help_print(void) {
     fputs(OPTIONS, stdout);
     for (const struct method *const *each = methods; *each != NULL; each++) {
-        printf("  %-18s %s\n", (*each)->name, (*each)->says);
+        printf("  %-18s %s\n", (*each)->name, (*each)->summary);
     }
     fputs(EXAMPLES, stdout);
 }

@@ -16,7 +16,7 @@ static void advance(struct ledger *ledger, uint64_t count) {
     ledger->next += count;
 }
 
-enum place ledger_note(struct ledger *ledger, uint64_t number) {
+enum arrival ledger_record(struct ledger *ledger, uint64_t number) {
     if (number >= ledger->next) {
         advance(ledger, number - ledger->next + 1);
         return IN_ORDER;

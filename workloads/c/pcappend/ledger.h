@@ -11,10 +11,10 @@ struct ledger {
     uint64_t lost;    /* missing, and further back than that */
 };
 
-enum place { IN_ORDER, OUT_OF_ORDER, SEEN_BEFORE };
+enum arrival { IN_ORDER, OUT_OF_ORDER, SEEN_BEFORE };
 
 /* Notes one number below `offered`. */
-enum place ledger_note(struct ledger *ledger, uint64_t number);
+enum arrival ledger_record(struct ledger *ledger, uint64_t number);
 
 /* How many were never seen. */
 uint64_t ledger_lost(const struct ledger *ledger);

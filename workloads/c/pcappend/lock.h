@@ -2,7 +2,7 @@
 #ifndef PCAPPEND_LOCK_H
 #define PCAPPEND_LOCK_H
 
-#include "arena.h"
+#include "shared_memory.h"
 
 /* Makes them ready, before the fork; ends the process where it cannot. */
 void locks_make(struct locks *locks);

@@ -1,7 +1,7 @@
 /* The append log of this folder, pclog/: a handle a process, a writer a thread. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include "contract/failure.h"
@@ -100,7 +100,7 @@ static void finish_log(struct job *job) {
 }
 
 static int see_record(const struct pclog_record *record, void *verifier) {
-    verifier_see(verifier, record->data, record->bytes);
+    verifier_add(verifier, record->data, record->bytes);
     return 0;
 }
 
@@ -118,13 +118,13 @@ static bool verify_log(const struct job *job, struct verifier *verifier) {
         return false;
     }
     uint64_t behind = (uint64_t)file.st_size - report.end;
-    verifier_junk(verifier, report.tombstone_bytes + report.undecided_bytes, report.corrupt_bytes + behind);
+    verifier_add_junk(verifier, report.tombstone_bytes + report.undecided_bytes, report.corrupt_bytes + behind);
     return true;
 }
 
 const struct method method_pclog = {
     .name = "pclog",
-    .says = "the append log without a lock: a place by atomic addition in a mapping that moves along",
+    .summary = "the append log without a lock: a place by atomic addition in a mapping that moves along",
     .create = create_log,
     .enter = enter_log,
     .open = open_writer,

@@ -25,7 +25,7 @@ static double seconds_since(uint64_t begin_ns) {
 static void set_up(struct job *job, const struct plan *plan, struct totals *totals) {
     totals->clock_ns = clock_cost_ns();
     *job = (struct job){.plan = plan, .lengths = {plan->bytes_low, plan->bytes_high}, .block_bytes = 1};
-    job->arena = arena_new(plan_writers(plan));
+    job->memory = shared_memory_new(plan_writers(plan));
     uint64_t begin = now_ns();
     scratch_make(plan->dir, plan->keep, job->path, sizeof job->path);
     if (plan->method->create != NULL) {
@@ -48,11 +48,11 @@ static bool read_back(const struct job *job, struct verifier *verifier) {
 }
 
 static struct findings verify(const struct job *job) {
-    uint32_t writers = job->arena->writers;
+    uint32_t writers = job->memory->writers;
     struct offer *offers = calloc(writers, sizeof *offers);
     for (uint32_t writer = 0; offers != NULL && writer < writers; writer++) {
         offers[writer] =
-            (struct offer){job->arena->outcomes[writer].offered, job->arena->outcomes[writer].offered_bytes};
+            (struct offer){job->memory->outcomes[writer].offered, job->memory->outcomes[writer].offered_bytes};
     }
     struct verifier *verifier = offers == NULL ? NULL : verifier_new(&job->lengths, job->block_bytes, writers, offers);
     if (verifier == NULL) {
@@ -75,7 +75,7 @@ static uint64_t file_bytes(const struct job *job) {
     return (uint64_t)status.st_size;
 }
 
-static void leave_nothing(int number) {
+static void on_termination(int number) {
     processes_kill();
     scratch_remove();
     signal(number, SIG_DFL);
@@ -87,9 +87,9 @@ int main(int count, char **words) {
     static struct job job;
     struct plan plan = plan_read(count, words);
     signal(SIGXFSZ, SIG_IGN); /* a limit on the file's size is EFBIG then, and counted */
-    signal(SIGTERM, leave_nothing);
-    signal(SIGINT, leave_nothing);
-    signal(SIGHUP, leave_nothing);
+    signal(SIGTERM, on_termination);
+    signal(SIGINT, on_termination);
+    signal(SIGHUP, on_termination);
     set_up(&job, &plan, &totals);
     if (plan.handshake && !handshake_begin()) {
         processes_kill();

@@ -2,7 +2,7 @@
  * differs: by an atomic addition, or under a lock, and then the record is copied under it too. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 #include "lock.h"
 
@@ -15,8 +15,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Bytes of all records. */
+static uint64_t bytes_of_all(const struct job *job) {
+    uint64_t all = 0;
+    if (job->lengths.low == job->lengths.high) {
+        return job->memory->writers * job->plan->ops * job->lengths.low;
+    }
+    for (uint32_t writer = 0; writer < job->memory->writers; writer++) {
+        for (uint64_t sequence = 0; sequence < job->plan->ops; sequence++) {
+            all += record_bytes(&job->lengths, writer, sequence);
+        }
+    }
+    return all;
+}
+
 static void create_mapped(struct job *job) {
-    uint64_t bytes = job_bytes(job);
+    uint64_t bytes = bytes_of_all(job);
     int file = open_log(job, O_RDWR);
     if (fallocate(file, 0, 0, (off_t)bytes) != 0) {
         fail(errno == EOPNOTSUPP ? CANNOT_HERE : FAILED, "cannot make %s %llu bytes long: %s", job->path,
@@ -27,7 +41,7 @@ static void create_mapped(struct job *job) {
         fail(FAILED, "cannot map %s: %s", job->path, strerror(errno));
     }
     close(file);
-    locks_make(&job->arena->locks);
+    locks_make(&job->memory->locks);
     job->note = "the file is as long as all records from the start and mapped once: nothing grows";
 }
 
@@ -36,53 +50,53 @@ static void open_mapped(struct writer *writer) {
 }
 
 static int append_atomic(struct writer *writer, const uint8_t *record, size_t bytes) {
-    uint64_t place = atomic_fetch_add_explicit(&writer->job->arena->cursor, bytes, memory_order_relaxed);
+    uint64_t place = atomic_fetch_add_explicit(&writer->job->memory->cursor, bytes, memory_order_relaxed);
     memcpy((uint8_t *)writer->job->shared + place, record, bytes);
     return 0;
 }
 
 /* With the lock held. */
 static void put(struct writer *writer, const uint8_t *record, size_t bytes) {
-    _Atomic uint64_t *cursor = &writer->job->arena->cursor;
+    _Atomic uint64_t *cursor = &writer->job->memory->cursor;
     uint64_t place = atomic_load_explicit(cursor, memory_order_relaxed);
     memcpy((uint8_t *)writer->job->shared + place, record, bytes);
     atomic_store_explicit(cursor, place + bytes, memory_order_relaxed);
 }
 
 static int append_by_mutex(struct writer *writer, const uint8_t *record, size_t bytes) {
-    lock_take_mutex(&writer->job->arena->locks);
+    lock_take_mutex(&writer->job->memory->locks);
     put(writer, record, bytes);
-    lock_give_mutex(&writer->job->arena->locks);
+    lock_give_mutex(&writer->job->memory->locks);
     return 0;
 }
 
 static int append_by_semaphore(struct writer *writer, const uint8_t *record, size_t bytes) {
-    lock_take_semaphore(&writer->job->arena->locks);
+    lock_take_semaphore(&writer->job->memory->locks);
     put(writer, record, bytes);
-    lock_give_semaphore(&writer->job->arena->locks);
+    lock_give_semaphore(&writer->job->memory->locks);
     return 0;
 }
 
 static int append_by_futex(struct writer *writer, const uint8_t *record, size_t bytes) {
-    lock_take_futex(&writer->job->arena->locks);
+    lock_take_futex(&writer->job->memory->locks);
     put(writer, record, bytes);
-    lock_give_futex(&writer->job->arena->locks);
+    lock_give_futex(&writer->job->memory->locks);
     return 0;
 }
 
 /* With --max-seconds not all of the file was needed. */
 static void finish_mapped(struct job *job) {
-    if (truncate(job->path, (off_t)atomic_load(&job->arena->cursor)) != 0) {
+    if (truncate(job->path, (off_t)atomic_load(&job->memory->cursor)) != 0) {
         fail(FAILED, "cannot cut %s to its length: %s", job->path, strerror(errno));
     }
 }
 
-#define MAPPED(named, spoken, how) \
-    {.name = named,                \
-     .says = spoken,               \
-     .create = create_mapped,      \
-     .open = open_mapped,          \
-     .append = how,                \
+#define MAPPED(named, spoken, how)                                                                                     \
+    {.name = named,                                                                                                    \
+     .summary = spoken,                                                                                                \
+     .create = create_mapped,                                                                                          \
+     .open = open_mapped,                                                                                              \
+     .append = how,                                                                                                    \
      .finish = finish_mapped}
 
 const struct method method_mapped_atomic =

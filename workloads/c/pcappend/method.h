@@ -2,7 +2,7 @@
 #ifndef PCAPPEND_METHOD_H
 #define PCAPPEND_METHOD_H
 
-#include "arena.h"
+#include "shared_memory.h"
 #include "plan.h"
 #include "record.h"
 #include "verify.h"
@@ -10,7 +10,7 @@
 /* One run: what all its processes know from before the fork. */
 struct job {
     const struct plan *plan;
-    struct arena *arena;
+    struct shared_memory *memory;
     struct lengths lengths;
     char path[4096];
     size_t block_bytes; /* each record is padded to whole blocks of this; 1 for not at all */
@@ -39,7 +39,7 @@ struct writer {
  * counted; the others end the process where they fail. */
 struct method {
     const char *name;
-    const char *says;                /* a line for --help */
+    const char *summary;             /* a line for --help */
     void (*create)(struct job *job); /* before the fork; the file is there and empty */
     void (*enter)(struct process *process);
     void (*open)(struct writer *writer);
@@ -63,8 +63,5 @@ int open_log(const struct job *job, int flags);
 
 /* write(2) of all the bytes, again where it was interrupted or fell short; 0 or an errno. */
 int write_all(int file, const uint8_t *bytes, size_t count);
-
-/* The bytes that all records take, each padded; what a preallocated file needs. */
-uint64_t job_bytes(const struct job *job);
 
 #endif

@@ -4,7 +4,7 @@
  * up, and its record is lost, though its place was taken already: zeros stay there. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include "contract/clock.h"
@@ -153,7 +153,7 @@ static void finish_mmlog(struct job *job) {
 
 const struct method method_seed_mmlog = {
     .name = "seed-mmlog",
-    .says = "the article's own design, faults and all: it loses records, which is a wrong answer",
+    .summary = "the article's own design, faults and all: it loses records, which is a wrong answer",
     .create = create_mmlog,
     .enter = enter_mmlog,
     .open = open_mmlog,

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_EVERY_NS = 20000000 };
+enum { POLL_NS = 20000000 };
 
 static pid_t *pids; /* 0 where one has ended */
 static uint64_t pid_count;
@@ -54,11 +54,11 @@ static void run_threads(struct process *process) {
     free(arguments);
 }
 
-static void explain_bus_error(int signal) {
+static void on_bus_error(int signal) {
     static const char SENTENCE[] =
         "pcappend: a mapped page could not be had: the disk is full, or the file was cut short\n";
     (void)signal;
-    if (fail_speaks()) {
+    if (fail_may_report()) {
         ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
         (void)ignored;
     }
@@ -73,8 +73,8 @@ static _Noreturn void run_process(const struct job *job, uint32_t number, pid_t 
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGHUP, SIG_DFL);
-    signal(SIGBUS, explain_bus_error);
-    fail_together(&job->arena->spoken);
+    signal(SIGBUS, on_bus_error);
+    fail_together(&job->memory->failure_reported);
     struct process process = {.job = job, .number = number};
     const struct method *method = job->plan->method;
     if (method->enter != NULL) {
@@ -145,9 +145,9 @@ void processes_start(const struct job *job) {
         pids[pid_count] = pid;
     }
     uint32_t parked = 0;
-    while ((parked = atomic_load(&job->arena->parked)) < job->arena->writers) {
+    while ((parked = atomic_load(&job->memory->waiting)) < job->memory->writers) {
         reap(false);
-        futex_wait(&job->arena->parked, parked, LOOK_EVERY_NS);
+        futex_wait(&job->memory->waiting, parked, POLL_NS);
     }
 }
 
@@ -155,13 +155,13 @@ void processes_run(const struct job *job) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    arena_release(job->arena, job->plan->max_seconds);
-    uint64_t deadline = atomic_load(&job->arena->deadline_ns);
+    gate_open(job->memory, job->plan->max_seconds);
+    uint64_t deadline = atomic_load(&job->memory->deadline_ns);
     while (reap(true) > 0) {
         uint64_t now = now_ns();
         bool stopping = deadline != 0 && now >= deadline;
         if (stopping) {
-            atomic_store(&job->arena->stop, 1);
+            atomic_store(&job->memory->stop, 1);
         }
         struct timespec wait = timespec_of(deadline == 0 || stopping ? SECOND_NS : deadline - now);
         sigtimedwait(&child, NULL, &wait);

@@ -73,7 +73,7 @@ int ring_submit(struct ring *ring, const struct io_uring_sqe *entry) {
     return error;
 }
 
-struct landing ring_wait(struct ring *ring) {
+struct completion ring_wait(struct ring *ring) {
     uint32_t head = *ring->cq_head;
     while (__atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE) == head) {
         int error = enter(ring, 0, 1);
@@ -82,7 +82,7 @@ struct landing ring_wait(struct ring *ring) {
         }
     }
     const struct io_uring_cqe *completion = &ring->completions[head & *ring->cq_mask];
-    struct landing done = {completion->user_data, completion->res};
+    struct completion done = {completion->user_data, completion->res};
     __atomic_store_n(ring->cq_head, head + 1, __ATOMIC_RELEASE);
     return done;
 }

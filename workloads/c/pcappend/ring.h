@@ -24,12 +24,12 @@ void ring_free(struct ring *ring);
 int ring_submit(struct ring *ring, const struct io_uring_sqe *entry);
 
 /* What became of one that is done: its user_data, and the bytes written or a negative errno. */
-struct landing {
+struct completion {
     uint64_t user_data;
     int32_t result;
 };
 
 /* Waits for it. */
-struct landing ring_wait(struct ring *ring);
+struct completion ring_wait(struct ring *ring);
 
 #endif

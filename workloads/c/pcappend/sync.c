@@ -54,6 +54,6 @@ int sync_writer(struct writer *writer) {
     if (error != 0) {
         return error;
     }
-    struct arena *arena = writer->job->arena;
-    return writer->job->plan->fsync == FSYNC_GROUP ? sync_together(writer, &arena->group) : sync_alone(writer);
+    struct shared_memory *memory = writer->job->memory;
+    return writer->job->plan->fsync == FSYNC_GROUP ? sync_together(writer, &memory->group) : sync_alone(writer);
 }

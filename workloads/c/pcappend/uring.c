@@ -1,8 +1,8 @@
 /* io_uring(7): each record is submitted at once, and only waited for when as many are in flight as may be. */
 #define _GNU_SOURCE
 
-#include "families.h"
-#include "flight.h"
+#include "method_tables.h"
+#include "in_flight.h"
 #include "method.h"
 #include "ring.h"
 
@@ -13,7 +13,7 @@
 
 struct uring {
     struct ring ring;
-    struct flight flight;
+    struct in_flight in_flight;
 };
 
 static void open_uring(struct writer *writer) {
@@ -22,15 +22,15 @@ static void open_uring(struct writer *writer) {
         fail(FAILED, "no memory for an io_uring");
     }
     own->ring = ring_new((uint32_t)writer->job->plan->depth);
-    own->flight = flight_new((uint32_t)writer->job->plan->depth, writer->job->lengths.high);
+    own->in_flight = in_flight_new((uint32_t)writer->job->plan->depth, writer->job->lengths.high);
     writer->own = own;
     writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
 static int reap_uring(struct writer *writer) {
     struct uring *own = writer->own;
-    struct landing done = ring_wait(&own->ring);
-    return flight_land(&own->flight, (uint32_t)done.user_data, done.result, writer->file);
+    struct completion done = ring_wait(&own->ring);
+    return in_flight_complete(&own->in_flight, (uint32_t)done.user_data, done.result, writer->file);
 }
 
 /* The offset -1 is the file's own place, which O_APPEND puts at the end. */
@@ -40,19 +40,19 @@ static int submit_uring(struct writer *writer, uint32_t slot) {
         .opcode = IORING_OP_WRITE,
         .fd = writer->file,
         .off = UINT64_MAX,
-        .addr = (uint64_t)(uintptr_t)own->flight.slots[slot].record,
-        .len = (uint32_t)own->flight.slots[slot].bytes,
+        .addr = (uint64_t)(uintptr_t)own->in_flight.slots[slot].record,
+        .len = (uint32_t)own->in_flight.slots[slot].bytes,
         .user_data = slot,
     };
     int error = ring_submit(&own->ring, &entry);
-    return error == 0 ? 0 : flight_land(&own->flight, slot, -error, writer->file);
+    return error == 0 ? 0 : in_flight_complete(&own->in_flight, slot, -error, writer->file);
 }
 
 static int append_uring(struct writer *writer, const uint8_t *record, size_t bytes) {
     struct uring *own = writer->own;
-    int earlier = flight_is_full(&own->flight) ? reap_uring(writer) : 0;
-    int error = submit_uring(writer, flight_take(&own->flight, record, bytes));
-    if (error == 0 && own->flight.depth == 1) {
+    int earlier = in_flight_is_full(&own->in_flight) ? reap_uring(writer) : 0;
+    int error = submit_uring(writer, in_flight_take(&own->in_flight, record, bytes));
+    if (error == 0 && own->in_flight.depth == 1) {
         error = reap_uring(writer);
     }
     return earlier != 0 ? earlier : error;
@@ -61,7 +61,7 @@ static int append_uring(struct writer *writer, const uint8_t *record, size_t byt
 static int flush_uring(struct writer *writer) {
     struct uring *own = writer->own;
     int error = 0;
-    while (!flight_is_empty(&own->flight)) {
+    while (!in_flight_is_empty(&own->in_flight)) {
         int one = reap_uring(writer);
         error = one != 0 ? one : error;
     }
@@ -71,13 +71,13 @@ static int flush_uring(struct writer *writer) {
 static void close_uring(struct writer *writer) {
     struct uring *own = writer->own;
     ring_free(&own->ring);
-    flight_free(&own->flight);
+    in_flight_free(&own->in_flight);
     free(own);
 }
 
 const struct method method_uring = {
     .name = "uring",
-    .says = "io_uring with O_APPEND, so many in flight (--depth)",
+    .summary = "io_uring with O_APPEND, so many in flight (--depth)",
     .open = open_uring,
     .append = append_uring,
     .flush = flush_uring,

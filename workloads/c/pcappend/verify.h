@@ -34,10 +34,10 @@ void verifier_free(struct verifier *verifier);
 bool verifier_read(struct verifier *verifier, const char *path);
 
 /* The same of one record that somebody else found, in a frame. */
-void verifier_see(struct verifier *verifier, const uint8_t *record, size_t bytes);
+void verifier_add(struct verifier *verifier, const uint8_t *record, size_t bytes);
 
 /* Adds what somebody else found beside the records. */
-void verifier_junk(struct verifier *verifier, uint64_t hole_bytes, uint64_t stray_bytes);
+void verifier_add_junk(struct verifier *verifier, uint64_t hole_bytes, uint64_t stray_bytes);
 
 /* Counts what was lost, and tells. */
 struct findings verifier_conclude(struct verifier *verifier);

@@ -52,7 +52,7 @@ static int signal_named(const char *name) {
     return 0;
 }
 
-static void tell_and_leave(const char *word) {
+static void print_and_exit(const char *word) {
     if (strcmp(word, "--help") == 0) {
         fputs(HELP, stdout);
         exit(DONE);
@@ -90,7 +90,7 @@ static void take(struct plan *plan, const char *option, const char *text) {
 struct plan plan_read(int count, char **words) {
     struct plan plan = {.point = pclog_points, .trials = 100, .writers = 4, .seed = 1, .handshake = true};
     for (int at = 1; at < count; at++) {
-        tell_and_leave(words[at]);
+        print_and_exit(words[at]);
         if (strcmp(words[at], "--no-handshake") == 0) {
             plan.handshake = false;
         } else {

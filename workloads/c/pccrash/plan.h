@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pclog/points.h"
+#include "pclog/test_points.h"
 
 struct plan {
     const char *dir;

@@ -2,7 +2,7 @@
 #define PCCRASH_TRIAL_H
 
 #include "contract/histogram.h"
-#include "stage.h"
+#include "shared_state.h"
 
 struct totals {
     uint64_t trials, records, lost, doubled, torn, tombstones;
@@ -15,7 +15,7 @@ struct totals {
 
 /* Kills or stops one process at its point, lets the others go on, recovers beside them and after them, and reads the
  * log. */
-void trial_run(const struct plan *plan, struct stage *stage, uint64_t trial, struct totals *totals);
+void trial_run(const struct plan *plan, struct shared_state *state, uint64_t trial, struct totals *totals);
 
 /* Ends what a trial has running. */
 void trial_kill(void);

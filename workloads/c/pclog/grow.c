@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TRIES_TO_GIVE_BACK 64
-#define LOOKS_BEFORE_ASKING 64 /* asking /proc costs as much as the other needs to finish */
+#define RELEASE_ATTEMPTS 64
+#define CHECKS_PER_LIFE_CHECK 64 /* asking /proc costs as much as the other needs to finish */
 
 static void raise_to(_Atomic uint64_t *word, uint64_t value) {
     uint64_t now = atomic_load(word);
@@ -22,7 +22,7 @@ static void raise_to(_Atomic uint64_t *word, uint64_t value) {
 }
 
 /* Writers never shorten the file: one that is shorter than it was made was cut. */
-static int check_not_cut(pclog *log, uint64_t grown) {
+static int require_not_truncated(pclog *log, uint64_t grown) {
     struct stat status;
     if (fstat(log->file, &status) != 0) {
         return PCLOG_SYSTEM;
@@ -59,7 +59,7 @@ static int grow_by_fallocate(pclog *log, uint64_t grown, uint64_t end) {
         target = pclog_round_up(end, pclog_page_bytes());
         status = allocate(log->file, grown, target);
     }
-    PCLOG_AT(after_grow);
+    PCLOG_TEST_POINT(after_grow);
     if (status == PCLOG_OK) {
         raise_to(&log->meta->grown_bytes, target);
     }
@@ -78,21 +78,21 @@ static int grow_by_ftruncate(pclog *log, uint64_t end) {
         ((uint64_t)status.st_size < target && ftruncate(log->file, (off_t)target) != 0)) {
         return status_of_errno();
     }
-    PCLOG_AT(after_grow);
+    PCLOG_TEST_POINT(after_grow);
     raise_to(&log->meta->grown_bytes, target);
     return PCLOG_OK;
 }
 
 static int take_turn(pclog *log, uint64_t end) {
     _Atomic uint64_t *turn = &log->meta->grower;
-    for (unsigned look = 1; atomic_load(&log->meta->grown_bytes) < end; look++) {
+    for (unsigned check = 1; atomic_load(&log->meta->grown_bytes) < end; check++) {
         uint64_t whose = 0;
         if (atomic_compare_exchange_strong(turn, &whose, log->self)) {
             int status = grow_by_ftruncate(log, end);
             atomic_store(turn, 0);
             return status;
         }
-        if (look % LOOKS_BEFORE_ASKING != 0) {
+        if (check % CHECKS_PER_LIFE_CHECK != 0) {
             sched_yield();
             continue;
         }
@@ -118,35 +118,30 @@ int pclog_grow(pclog *log, uint64_t end) {
     if (end > PCLOG_END_MAX) {
         return PCLOG_TOO_LARGE;
     }
-    int status = check_not_cut(log, grown);
+    int status = require_not_truncated(log, grown);
     if (status != PCLOG_OK) {
         return status;
     }
-    PCLOG_AT(before_grow);
+    PCLOG_TEST_POINT(before_grow);
     return log->options.growth == PCLOG_FTRUNCATE ? take_turn(log, end) : grow_by_fallocate(log, grown, end);
 }
 
-static void nap(void) {
+static void sleep_briefly(void) {
     struct timespec moment = {.tv_nsec = 100000};
     nanosleep(&moment, NULL);
 }
 
-bool pclog_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
-    uint64_t end = offset + bytes;
-    return atomic_compare_exchange_strong(&log->meta->cursor, &end, offset);
-}
-
 /* On a full disk those who reserved after us fail as well and give back first: the cursor comes back to us in a moment,
  * unless one of them was killed or stopped in it. */
-int pclog_grow_or_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
+int pclog_grow_or_release(pclog *log, uint64_t offset, uint64_t bytes) {
     int status = pclog_grow(log, offset + bytes);
-    for (int tries = 0; status != PCLOG_OK && tries < TRIES_TO_GIVE_BACK; tries++) {
+    for (int tries = 0; status != PCLOG_OK && tries < RELEASE_ATTEMPTS; tries++) {
         int error = errno;
-        if (pclog_give_back(log, offset, bytes)) {
+        if (pclog_release(log, offset, bytes)) {
             errno = error;
             return status;
         }
-        nap();
+        sleep_briefly();
         status = pclog_grow(log, offset + bytes);
     }
     return status;

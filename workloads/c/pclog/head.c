@@ -13,7 +13,7 @@ static uint32_t crc_of(const struct pclog_head *head) {
 }
 
 /* From the inode and the moment in which it was made (statx(2); 0 on file systems that do not keep it). */
-static int id_of(int file, uint64_t *id) {
+static int derive_id(int file, uint64_t *id) {
     struct statx status;
     if (statx(file, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &status) != 0) {
         return PCLOG_SYSTEM;
@@ -27,15 +27,15 @@ static int id_of(int file, uint64_t *id) {
     return PCLOG_OK;
 }
 
-static int write_head(int file, struct pclog_terms *terms) {
+static int write_head(int file, struct pclog_parameters *parameters) {
     struct pclog_head head = {.version = PCLOG_VERSION};
-    int status = id_of(file, &head.log_id);
+    int status = derive_id(file, &head.log_id);
     if (status != PCLOG_OK) {
         return status;
     }
     memcpy(head.magic, PCLOG_FILE_MAGIC, sizeof head.magic);
     head.crc = crc_of(&head);
-    terms->log_id = head.log_id;
+    parameters->log_id = head.log_id;
     ssize_t done = pwrite(file, &head, sizeof head, 0);
     if (done == sizeof head) {
         return PCLOG_OK;
@@ -60,26 +60,27 @@ int pclog_head_read(int file, uint64_t *log_id) {
 }
 
 /* Empty, or what a crash of the machine left of a head that was never on the disk: zeros. */
-static bool without_bytes(int file) {
+static bool is_blank(int file) {
     struct pclog_head head;
     static const struct pclog_head NOTHING;
     memset(&head, 0, sizeof head);
     return pread(file, &head, sizeof head, 0) >= 0 && memcmp(&head, &NOTHING, sizeof head) == 0;
 }
 
-int pclog_head_ensure(int file, struct pclog_terms *terms) {
+int pclog_head_ensure(int file, struct pclog_parameters *parameters) {
     int status = PCLOG_FOREIGN;
-    for (int look = 0; status == PCLOG_FOREIGN && look < 2; look++) { /* another maker may write it between two looks */
-        status = pclog_head_read(file, &terms->log_id);
+    for (int attempt = 0; status == PCLOG_FOREIGN && attempt < 2;
+         attempt++) { /* another maker may write it between two looks */
+        status = pclog_head_read(file, &parameters->log_id);
         if (status == PCLOG_OK) {
-            terms->mode = PCLOG_FRAMED;
+            parameters->mode = PCLOG_FRAMED;
             return PCLOG_OK;
         }
-        if (status == PCLOG_FOREIGN && terms->mode == PCLOG_RAW) {
+        if (status == PCLOG_FOREIGN && parameters->mode == PCLOG_RAW) {
             return PCLOG_OK;
         }
-        if (status == PCLOG_FOREIGN && without_bytes(file)) {
-            return write_head(file, terms);
+        if (status == PCLOG_FOREIGN && is_blank(file)) {
+            return write_head(file, parameters);
         }
     }
     return status == PCLOG_FOREIGN ? PCLOG_OTHER_OPTIONS : status;

@@ -73,8 +73,8 @@ pclog_identity pclog_self(void) {
     return read_status(getpid(), &status) ? identity_of(getpid(), status.start) : 0;
 }
 
-enum pclog_life pclog_life_of(pclog_identity who) {
-    pid_t pid = (pid_t)(who & (((uint64_t)1 << PID_BITS) - 1));
+enum pclog_life pclog_life_of(pclog_identity identity) {
+    pid_t pid = (pid_t)(identity & (((uint64_t)1 << PID_BITS) - 1));
     struct status status;
     if (pid == 0) {
         return PCLOG_DEAD;
@@ -82,7 +82,7 @@ enum pclog_life pclog_life_of(pclog_identity who) {
     if (!read_status(pid, &status)) { /* hidden from us, perhaps: hidepid of proc(5) */
         return kill(pid, 0) != 0 && errno == ESRCH ? PCLOG_DEAD : PCLOG_RUNNING;
     }
-    if (identity_of(pid, status.start) != who) {
+    if (identity_of(pid, status.start) != identity) {
         return PCLOG_DEAD;
     }
     if (status.state == 'X' || (status.state == 'Z' && status.threads <= 1)) {

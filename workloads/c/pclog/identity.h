@@ -17,7 +17,7 @@ pclog_identity pclog_self(void);
 
 /* What proc_pid_stat(5) says: stopped is T or t, dead is gone, a zombie, or another process with that pid. Whoever
  * cannot be looked at counts as running. */
-enum pclog_life pclog_life_of(pclog_identity who);
+enum pclog_life pclog_life_of(pclog_identity identity);
 
 /* /proc/sys/kernel/random/boot_id, empty where it cannot be read; `text` has room for 40. */
 void pclog_boot_id(char text[40]);

@@ -14,13 +14,13 @@
 #define PCLOG_END_MAX ((uint64_t)1 << 62)
 
 /* Two lines apart: processors fetch lines in pairs. */
-#define PCLOG_APART 128
+#define PCLOG_LINE_PAIR 128
 
 /* A place reserved, but not yet known where: between announcing the length and the cursor's answer. */
-#define PCLOG_NOWHERE UINT64_MAX
+#define PCLOG_OFFSET_UNKNOWN UINT64_MAX
 
 /* What is decided when the log is made, under a CRC. */
-struct pclog_terms {
+struct pclog_parameters {
     uint32_t mode, growth;
     uint64_t window_bytes, growth_bytes;
     uint32_t growth_percent;
@@ -47,15 +47,16 @@ struct pclog_slot {
 struct pclog_meta {
     char magic[8];
     uint32_t version;
-    _Atomic uint32_t which;      /* of the terms holds: who makes them anew writes the others, then this word */
-    struct pclog_terms terms[2]; /* changed only by a process that is alone with the log (alone.c) */
-    alignas(PCLOG_APART) _Atomic uint64_t cursor;      /* where the next record goes */
-    alignas(PCLOG_APART) _Atomic uint64_t grown_bytes; /* how far the file has been made ready; its size is no less */
-    alignas(PCLOG_APART) _Atomic uint64_t grower;      /* ftruncate growth: whose turn it is */
-    alignas(PCLOG_APART) _Atomic uint64_t alone;       /* who asks to be, or is, alone with the log (alone.c) */
-    _Atomic uint32_t writers;                          /* how many there have been, for their numbers */
-    _Atomic uint32_t recovered_epoch;                  /* framed: what earlier epochs left has been looked through */
-    alignas(PCLOG_APART) struct pclog_slot slots[PCLOG_WRITERS_MAX];
+    _Atomic uint32_t valid_copy; /* of the parameters holds: who makes them anew writes the others, then this word */
+    struct pclog_parameters parameters[2]; /* changed only by a process that is alone with the log (exclusive.c) */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t cursor; /* where the next record goes */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t
+        grown_bytes;                                     /* how far the file has been made ready; its size is no less */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t grower;    /* ftruncate growth: whose turn it is */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t exclusive; /* who asks to be, or is, alone with the log (exclusive.c) */
+    _Atomic uint32_t writers;                            /* how many there have been, for their numbers */
+    _Atomic uint32_t recovered_epoch;                    /* framed: what earlier epochs left has been looked through */
+    alignas(PCLOG_LINE_PAIR) struct pclog_slot slots[PCLOG_WRITERS_MAX];
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && sizeof(_Atomic uint64_t) == 8, "words shared by processes need no lock");

@@ -39,21 +39,21 @@ extern "C" {
  * but for a hole in the log where it says so. errno is left as the failing system call set it. */
 enum pclog_status {
     PCLOG_OK = 0,
-    PCLOG_SYSTEM,        /* a system call failed, see errno */
-    PCLOG_INVALID,       /* an argument or an option makes no sense */
-    PCLOG_TOO_LARGE,     /* the record is longer than PCLOG_RECORD_MAX, or the log would pass 2^62 bytes */
-    PCLOG_NO_SPACE,      /* the disk, or the quota, is full; nothing was written, and a later append may succeed */
-    PCLOG_TRUNCATED,     /* somebody cut the file under its writers: what lay beyond is lost, and so may be what was
-                            appended since within the page of the cut; the log must be opened anew */
-    PCLOG_FOREIGN,       /* PATH.pclog is not the metadata of a log, or is damaged */
-    PCLOG_OTHER_VERSION, /* ... or is that of another version of this library */
-    PCLOG_OTHER_OPTIONS, /* ... or was made with another mode, window or growth than those asked for */
-    PCLOG_STALE,         /* ... or speaks of another file than PATH, or of one that has since grown shorter */
-    PCLOG_LIVE_WRITERS,  /* refused, because a writer that is alive may still write beyond the end */
-    PCLOG_UNDECIDED,     /* a hole belongs to a writer that lives, or may: recover again when it is done or dead */
-    PCLOG_TOO_MANY,      /* PCLOG_WRITERS_MAX writers are alive */
-    PCLOG_BUSY,          /* another process, stopped, is in the midst of trimming, or of growing by ftruncate: nothing
-                            was done, try again */
+    PCLOG_SYSTEM,          /* a system call failed, see errno */
+    PCLOG_INVALID,         /* an argument or an option makes no sense */
+    PCLOG_TOO_LARGE,       /* the record is longer than PCLOG_RECORD_MAX, or the log would pass 2^62 bytes */
+    PCLOG_NO_SPACE,        /* the disk, or the quota, is full; nothing was written, and a later append may succeed */
+    PCLOG_TRUNCATED,       /* somebody cut the file under its writers: what lay beyond is lost, and so may be what was
+                              appended since within the page of the cut; the log must be opened anew */
+    PCLOG_FOREIGN,         /* PATH.pclog is not the metadata of a log, or is damaged */
+    PCLOG_OTHER_VERSION,   /* ... or is that of another version of this library */
+    PCLOG_OTHER_OPTIONS,   /* ... or was made with another mode, window or growth than those asked for */
+    PCLOG_STALE,           /* ... or speaks of another file than PATH, or of one that has since grown shorter */
+    PCLOG_LIVE_WRITERS,    /* refused, because a writer that is alive may still write beyond the end */
+    PCLOG_UNDECIDED,       /* a hole belongs to a writer that lives, or may: recover again when it is done or dead */
+    PCLOG_TOO_MANY,        /* PCLOG_WRITERS_MAX writers are alive */
+    PCLOG_BUSY,            /* another process, stopped, is in the midst of trimming, or of growing by ftruncate: nothing
+                              was done, try again */
     PCLOG_OTHER_NAMESPACE, /* the log's writers live in another pid namespace, where we cannot tell whether they live */
 };
 

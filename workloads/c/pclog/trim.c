@@ -7,18 +7,18 @@
 
 int pclog_trim(pclog *log) {
     struct stat file;
-    int status = pclog_alone_begin(log);
+    int status = pclog_exclusive_begin(log);
     if (status != PCLOG_OK) {
         return status;
     }
-    PCLOG_AT(trim_truncating);
+    PCLOG_TEST_POINT(trim_truncating);
     uint64_t end = pclog_end(log);
     if (fstat(log->file, &file) != 0 ||
         ((uint64_t)file.st_size > end &&
          ftruncate(log->file, (off_t)end) != 0)) { /* never longer: it may have been cut */
         status = PCLOG_SYSTEM;
     }
-    int ended = pclog_alone_end(log);
+    int ended = pclog_exclusive_end(log);
     return status != PCLOG_OK ? status : ended;
 }
 

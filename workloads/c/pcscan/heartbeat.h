@@ -17,12 +17,12 @@ struct heartbeat {
 struct heartbeat heartbeat_new(uint64_t period_us);
 
 /* Lets it tick, first in one period. */
-void heartbeat_start(struct heartbeat *heart);
+void heartbeat_start(struct heartbeat *heartbeat);
 
 /* Counts all beats that are due, each with its own delay: a stall is many late beats and not a single one. */
-void heartbeat_hear(struct heartbeat *heart);
+void heartbeat_poll(struct heartbeat *heartbeat);
 
 /* Prints `"heartbeat_p50_us":..., ...`, null where no beat was due. */
-void heartbeat_print(const struct heartbeat *heart);
+void heartbeat_print(const struct heartbeat *heartbeat);
 
 #endif

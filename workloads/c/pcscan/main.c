@@ -25,12 +25,12 @@ const char program_name[] = "pcscan-c";
 struct run {
     struct plan plan;
     struct source *sources;
-    struct heartbeat heart;
+    struct heartbeat heartbeat;
     struct rusage before, after;
     double seconds;
 };
 
-static void explain_bus_error(int signal) {
+static void on_bus_error(int signal) {
     static const char SENTENCE[] =
         "pcscan-c: a mapped page could not be had: the file was truncated meanwhile, or its disk failed\n";
     (void)signal;
@@ -39,10 +39,10 @@ static void explain_bus_error(int signal) {
     _exit(FAILED);
 }
 
-static int watch(const struct heartbeat *heart) {
+static int watch(const struct heartbeat *heartbeat) {
     int poll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event wanted = {.events = EPOLLIN};
-    if (poll < 0 || (heart->timer >= 0 && epoll_ctl(poll, EPOLL_CTL_ADD, heart->timer, &wanted) != 0)) {
+    if (poll < 0 || (heartbeat->timer >= 0 && epoll_ctl(poll, EPOLL_CTL_ADD, heartbeat->timer, &wanted) != 0)) {
         fail(CANNOT_HERE, "cannot make an epoll loop");
     }
     return poll;
@@ -50,17 +50,17 @@ static int watch(const struct heartbeat *heart) {
 
 static void scan(struct run *run) {
     uint8_t *buffer = malloc(run->plan.buf_bytes);
-    int poll = watch(&run->heart);
+    int poll = watch(&run->heartbeat);
     if (buffer == NULL) {
         fail(FAILED, "no memory for a buffer");
     }
-    heartbeat_start(&run->heart);
+    heartbeat_start(&run->heartbeat);
     uint64_t started = now_ns();
     bool left = true;
     for (size_t turn = 0; left; turn = (turn + 1) % run->plan.file_count) {
         struct epoll_event event;
         if (epoll_wait(poll, &event, 1, 0) > 0) {
-            heartbeat_hear(&run->heart);
+            heartbeat_poll(&run->heartbeat);
         }
         if (run->sources[turn].done_bytes < run->sources[turn].len) {
             source_scan_window(&run->sources[turn], &run->plan, buffer);
@@ -73,7 +73,7 @@ static void scan(struct run *run) {
         }
         left &= some;
     }
-    heartbeat_hear(&run->heart);
+    heartbeat_poll(&run->heartbeat);
     close(poll);
     free(buffer);
 }
@@ -124,7 +124,7 @@ static void print_end(struct run *run, const struct totals *all, const char *ver
                (double)(file->ended_ns - file->started_ns) / 1e9, file->done_bytes);
     }
     printf("],\"response\":{");
-    heartbeat_print(&run->heart);
+    heartbeat_print(&run->heartbeat);
     printf("\"minor_faults\":%ld},\"heartbeat_hdr_v2_base64\":null}\n", to->ru_minflt - from->ru_minflt);
     fflush(stdout);
 }
@@ -137,12 +137,12 @@ static void open_all(struct run *run) {
     for (size_t at = 0; at < run->plan.file_count; at++) {
         run->sources[at] = source_open(&run->plan, run->plan.files[at]);
     }
-    run->heart = heartbeat_new(run->plan.heartbeat_us);
+    run->heartbeat = heartbeat_new(run->plan.heartbeat_us);
 }
 
 int main(int count, char **words) {
     struct run run = {.plan = plan_read(count, words)};
-    signal(SIGBUS, explain_bus_error);
+    signal(SIGBUS, on_bus_error);
     open_all(&run);
     if (run.plan.handshake && !handshake_begin()) {
         return DONE;

@@ -9,8 +9,8 @@
 struct plan {
     char **files;
     size_t file_count;
-    bool mapped;           /* --io mmap; otherwise read(2) */
-    bool expect_sidecars;  /* each FILE.json says what the file adds up to */
+    bool mapped;          /* --io mmap; otherwise read(2) */
+    bool expect_sidecars; /* each FILE.json says what the file adds up to */
     bool handshake;
     size_t stride;         /* one byte in so many is looked at */
     size_t window_bytes;   /* the loop looks for events after each window */

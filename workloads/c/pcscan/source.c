@@ -74,7 +74,7 @@ static __attribute__((noinline)) uint64_t touch(const uint8_t *bytes, size_t len
     return sum;
 }
 
-static size_t smaller(size_t one, size_t other) {
+static size_t min_size(size_t one, size_t other) {
     return one < other ? one : other;
 }
 
@@ -96,9 +96,9 @@ void source_scan_window(struct source *source, const struct plan *plan, uint8_t 
     if (source->started_ns == 0) {
         source->started_ns = now_ns();
     }
-    size_t end = smaller(source->done_bytes + plan->window_bytes, source->len);
+    size_t end = min_size(source->done_bytes + plan->window_bytes, source->len);
     while (source->done_bytes < end) {
-        size_t len = smaller(plan->buf_bytes, end - source->done_bytes);
+        size_t len = min_size(plan->buf_bytes, end - source->done_bytes);
         source->sum += touch(piece(source, buffer, len), len, plan->stride);
         source->done_bytes += len;
         source->pieces++;

@@ -69,11 +69,7 @@ pub fn no_handshake() -> Arg {
 /// What `--no-handshake` asks for.
 #[must_use]
 pub fn handshake(matches: &ArgMatches) -> Handshake {
-    if matches.get_flag("no-handshake") {
-        Handshake::Skipped
-    } else {
-        Handshake::Spoken
-    }
+    Handshake { is_skipped: matches.get_flag("no-handshake") }
 }
 
 #[cfg(test)]

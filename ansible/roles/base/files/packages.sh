@@ -1,12 +1,12 @@
 #!/bin/sh
-# The packages of this host, whichever kind it has.
-#   packages.sh missing NAME...  prints `+ NAME` for each that is not installed
-#   packages.sh begin FILE       notes what is installed now; FILE will hold what was not
-#   packages.sh python           installs python3, without which Ansible can do nothing
-#   packages.sh end FILE         adds to FILE what was installed since, and keeps no archive of it
-#   packages.sh remove FILE      removes what FILE names, but for what others need, and names that
-# Accounts of the system that came with packages, and that no package takes away again, are treated likewise (FILE.users,
-# FILE.groups).
+# Installs and removes packages with dpkg or rpm.
+#   packages.sh missing NAME...  print `+ NAME` for each package that is not installed
+#   packages.sh begin FILE       record the installed packages, before others are added
+#   packages.sh python           install python3, which Ansible needs
+#   packages.sh end FILE         add packages installed since `begin` to FILE; delete their archives
+#   packages.sh remove FILE      remove the packages in FILE; keep and name those that others need
+# System accounts that were created with packages, and that no package removes, are treated alike
+# (FILE.users, FILE.groups).
 set -eu
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 PATH=$PATH:/usr/sbin:/sbin
@@ -37,7 +37,7 @@ begin() {
     accounts group > "$1.groups.before"
 }
 
-add() { # file, what is there now on standard input: what was not there before is added, and is in FILE.new
+add() { # FILE; current names on standard input. Adds the new names to FILE, and leaves them in FILE.new
     touch "$1"
     comm -13 "$1.before" - > "$1.new"
     sort -u -o "$1" "$1.new" "$1"
@@ -63,25 +63,25 @@ python() {
     fi
 }
 
-forget_accounts() { # file; userdel takes a user's own group along
+forget_accounts() { # FILE; userdel also removes the user's own group
     accounts passwd | comm -12 - "$1.users" | xargs -r -n 1 userdel
     accounts group | comm -12 - "$1.groups" | xargs -r -n 1 groupdel
 }
 
-# dpkg takes none away that something else needs, and goes on with the rest; rpm takes all or none.
+# dpkg keeps packages that others need and removes the rest; rpm removes all or none.
 remove() {
     [ -e "$1" ] || return 0
     list | comm -12 - "$1" > "$1.there"
     if command -v dpkg > /dev/null; then
-        xargs -r dpkg --purge < "$1.there" > "$1.said" 2>&1 || :
+        xargs -r dpkg --purge < "$1.there" > "$1.log" 2>&1 || :
     else
-        xargs -r rpm -e < "$1.there" > "$1.said" 2>&1 || :
+        xargs -r rpm -e < "$1.there" > "$1.log" 2>&1 || :
     fi
     list | comm -12 - "$1.there" > "$1.kept"
-    sed 's/^/kept, because something else needs it: /' "$1.kept"
+    sed 's/^/kept, because another package needs it: /' "$1.kept"
     comm -23 "$1.there" "$1.kept" | sed 's/^/+ removed /'
     [ -s "$1.kept" ] || forget_accounts "$1"
-    rm -f "$1.there" "$1.said" "$1.kept"
+    rm -f "$1.there" "$1.log" "$1.kept"
 }
 
 "$@"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Masks units and gives them back; prints `+ UNIT` for each that it changed, and nothing where all is as wanted.
-#   units.sh mask FILE UNIT...   FILE remembers which were masked here, and whether each was active
+# Masks and unmasks units; prints `+ UNIT` for each unit that it changed.
+#   units.sh mask FILE UNIT...   save the masked units, and whether each was active, in FILE
 #   units.sh unmask FILE
-# Where systemd is not running (a root file system before its boot) nothing is stopped or started.
+# Without a running systemd (a root file system before its boot) no unit is stopped or started.
 set -eu
 export LC_ALL=C
 
@@ -17,7 +17,8 @@ remember() { # file, units...
     done
 }
 
-# Units that systemd makes of old scripts when it starts; in a root file system before its boot nothing lists them.
+# Units that systemd generates from init scripts at its start. Before the first boot, systemctl does
+# not list them.
 of_scripts() { # units...
     running && return
     for unit; do
@@ -36,7 +37,8 @@ mask() {
     [ -n "$found" ] || return 0
     # shellcheck disable=SC2086 # names of units
     set -- $found
-    # Remembered before anything is changed; stopped before masked: a unit that runs when it is masked counts as failed.
+    # Save before any change. Stop before masking, because a running unit that is masked counts as
+    # failed.
     remember "$file" "$@"
     ! running || systemctl stop "$@"
     systemctl mask "$@" 2>&1

@@ -1,4 +1,4 @@
-"""Fetches the frames of a detached agent into a file here while they grow there, until the agent has ended."""
+"""An action that fetches the frames of a detached agent into a local file, until the agent has ended."""
 
 from __future__ import annotations
 
@@ -17,51 +17,54 @@ from ansible.plugins.action import ActionBase
 
 SCRIPT = Path(__file__).resolve().parents[1] / "files" / "follow.sh"
 WAIT_SECONDS = 60
-"""How long one question may sleep over there."""
+"""The longest time that one request may wait on the host."""
 PAUSE_SECONDS = 2.0
-"""Between two questions, so that a host is not kept busy by a stream that grows fast."""
+"""The pause between two requests, so that a fast-growing stream does not keep the host busy."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one question brought: whether the agent works, its exit status, its last words, and more of its stream.
+    """The answer to one request: the agent's state, exit status, last line of stderr, and a piece of its stream.
 
-    Without a status nothing is left of it on the host: that was started anew, or never got to start it.
+    `status` is None if nothing of the agent is left on the host: the host was reinstalled, or never started the agent.
     """
 
     is_working: bool
     status: int | None
-    said: str
+    last_line: str
     piece: bytes
 
     @property
     def end(self) -> str:
-        """How it ended, in words."""
+        """A clause that says how the agent ended."""
         if self.status is None:
             return "nothing of its agent is left on the host"
-        return f"its agent ended with status {self.status}{': ' + self.said if self.said else ''}"
+        return f"its agent ended with status {self.status}{': ' + self.last_line if self.last_line else ''}"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """`directory` and `unit` on the host, `to` here, `patience_seconds` for a connection that is broken."""
+    """Copy of the stream of `unit` in `directory` on the host to the local file `to`.
+
+    `patience_seconds` is how long a connection may be broken.
+    """
 
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Fetch to the end. Raises AnsibleConnectionFailure when the host stays out of reach."""
+        """Fetch to the end of the stream. Raises AnsibleConnectionFailure if the host stays unreachable."""
         result = dict(super().run(tmp, task_vars))
         parent = os.getppid()
         with Path(self._task.args["to"]).open("ab") as to:
-            self._be_alone(to)
+            self._lock(to)
             while (answer := self._ask_patiently(to.tell())).is_working or answer.piece:
                 to.write(answer.piece)
                 to.flush()
                 if os.getppid() != parent:
-                    raise AnsibleActionFail("whoever started this has gone")
+                    raise AnsibleActionFail("the process that started this has ended")
                 time.sleep(PAUSE_SECONDS if answer.is_working else 0)
         return {**result, "changed": True, "stdout": answer.end}
 
-    def _be_alone(self, to: IO[bytes]) -> None:
+    def _lock(self, to: IO[bytes]) -> None:
         try:
             fcntl.flock(to, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -69,7 +72,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         to.seek(0, os.SEEK_END)
 
     def _ask_patiently(self, offset: int) -> Answer:
-        """Ask until the connection holds, for as long as patience lasts."""
+        """Ask until the connection works or `patience_seconds` have passed."""
         deadline = time.monotonic() + float(self._task.args["patience_seconds"])
         while True:
             try:
@@ -83,9 +86,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _ask(self, offset: int) -> Answer:
         args = self._task.args
         words = ["sh", "-s", args["directory"], args["unit"], offset, WAIT_SECONDS]
-        # By standard input, because without any Ansible's ssh asks for a terminal, which alters what comes out.
-        told = self._low_level_execute_command(shlex.join(map(str, words)), in_data=SCRIPT.read_bytes())
-        if told["rc"] != 0:
-            raise AnsibleActionFail(f"the agent cannot be followed: {told['stderr'].strip() or told['rc']}")
-        state, status, said, piece = told["stdout"].split("\n", 3)
-        return Answer(state == "working", None if status == "gone" else int(status or 0), said, base64.b64decode(piece))
+        # The script goes to standard input. Without input, Ansible's ssh requests a terminal, which alters the output.
+        done = self._low_level_execute_command(shlex.join(map(str, words)), in_data=SCRIPT.read_bytes())
+        if done["rc"] != 0:
+            raise AnsibleActionFail(f"the agent cannot be followed: {done['stderr'].strip() or done['rc']}")
+        state, status, last, piece = done["stdout"].split("\n", 3)
+        return Answer(state == "working", None if status == "gone" else int(status or 0), last, base64.b64decode(piece))

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Prints what is beyond OFFSET in DIRECTORY/stream: three lines (the unit's state; its exit status, or `gone` where nothing is
-# left of it; the last words of its standard error), then the bytes in base64. Waits up to SECONDS for something to be there, asleep in tail.
-# Usage: follow.sh DIRECTORY UNIT OFFSET SECONDS
+# Prints three lines and then, in base64, the bytes of DIRECTORY/stream after OFFSET. The lines are:
+# the state of the unit; its exit status, or `gone` if nothing of it is left; the last line of its
+# standard error. Waits up to SECONDS for more bytes, in tail(1).
+#
+#   follow.sh DIRECTORY UNIT OFFSET SECONDS
 set -eu
-stream=$1/stream said=$1/said unit=$2 offset=$3 seconds=$4
+stream=$1/stream errors=$1/stderr unit=$2 offset=$3 seconds=$4
 most_bytes=4194304
 
 show() { systemctl show --property="$1" --value "$unit"; }
@@ -16,9 +18,9 @@ if [ "$(length)" -le "$offset" ] && works; then
         head -c 1 > /dev/null || :
     state=$(show ActiveState)
 fi
-# It was asked before the bytes are read: when the unit had ended by then, they are all there.
+# The state is read before the bytes: if the unit had ended by then, all bytes are there.
 if works; then echo working; else echo ended; fi
 if [ -e "$stream" ]; then show ExecMainStatus; else echo gone; fi
-tail --lines=1 "$said" 2> /dev/null | tr -d '\n' || :
+tail --lines=1 "$errors" 2> /dev/null | tr -d '\n' || :
 echo
 tail --bytes=+$((offset + 1)) "$stream" 2> /dev/null | head -c "$most_bytes" | base64 --wrap=0

@@ -1,10 +1,13 @@
 #!/bin/sh
-# Prints which needs this machine lacks, a word a line. Usage: missing.sh LEAST_RUST NEED...
-# The needs `subids` and `newuidmap` are those of an ordinary user. Prints `become` where whoever runs this is not root, with it
-# `password` where sudo does not let him without one, and `sudo` where there is none.
+# Prints the needs that this machine lacks, one word per line.
+#
+#   missing.sh LEAST_RUST NEED...
+#
+# Only ordinary users need `subids` and `newuidmap`. For a user who is not root it also prints
+# `become`, then `sudo` if there is no sudo, and `password` if sudo needs a password.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin
-# Debian and Ubuntu install a newer Rust beside their own, in a folder that is not on PATH.
+# Debian and Ubuntu install a newer Rust beside the default one, in a folder that is not on PATH.
 for folder in /usr/lib/rust-*/bin; do
     [ ! -d "$folder" ] || PATH=$PATH:$folder
 done
@@ -30,7 +33,7 @@ has_rust() {
     done
 }
 
-# Linking is the test, because the library lies at another path in every distribution.
+# Linking is the test, because the path of the library differs between distributions.
 links_statically() {
     echo 'int main(void) { return 0; }' | gcc -static -x c -o /dev/null - 2> /dev/null
 }

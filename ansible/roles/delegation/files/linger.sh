@@ -1,8 +1,9 @@
 #!/bin/sh
-# Lets users' managers run without a login, and takes that back; prints a line for each user whom it changed.
-#   linger.sh enable FILE USER...   FILE remembers whom
+# Lets the managers of users run without a login, and undoes that; prints a line per changed user.
+#   linger.sh enable FILE USER...   record the changed users in FILE
 #   linger.sh disable FILE
-# Where systemd is not running (a root file system before its boot) the file that logind reads at boot is all there is to do.
+# Without a running systemd (a root file system before its boot) it only writes the file that logind
+# reads at boot.
 set -eu
 LINGERING=/var/lib/systemd/linger
 
@@ -24,7 +25,7 @@ disable() {
     [ -s "$1" ] || return 0
     while read -r user; do
         if running; then loginctl disable-linger "$user"; else rm -f "$LINGERING/$user"; fi
-        echo "+ $user lingers no more"
+        echo "+ $user no longer lingers"
     done < "$1"
     rm -f "$1"
     running || rmdir "$LINGERING" 2> /dev/null || :

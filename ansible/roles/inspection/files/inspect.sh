@@ -1,7 +1,11 @@
 #!/bin/sh
-# Says what a host lacks for measuring, `+ SENTENCE` a line, and at last `+ looked at everything`. Changes nothing.
-# Usage: inspect.sh RUNNING AGENT_DIR DATA_DIR DEVICE|none|"" SYSCTLS UNITS USER...
-# RUNNING is `True` on a machine that runs, and not in a root file system before its boot. SYSCTLS are NAME=VALUE words.
+# Prints a line `+ SENTENCE` for each thing that a host lacks for measuring, and finally
+# `+ inspected`. Changes nothing.
+#
+#   inspect.sh RUNNING AGENT_DIR DATA_DIR DEVICE|none|"" SYSCTLS UNITS USER...
+#
+# RUNNING is `True` on a running machine, unlike in a root file system before its boot. SYSCTLS are
+# NAME=VALUE words.
 set -eu
 export LC_ALL=C
 PATH=$PATH:/usr/sbin:/sbin
@@ -29,13 +33,13 @@ settings() {
     done
 }
 
-disturbers() {
+units_not_masked() {
     # shellcheck disable=SC2086 # a list of names
     systemctl list-unit-files --no-legend --no-pager $units | awk '$2 != "masked" { print $1 " is not masked" }'
 }
 
 data() {
-    test -d "$data_dir" || echo "$data_dir is not there"
+    test -d "$data_dir" || echo "$data_dir does not exist"
     if [ -n "$device" ] && [ "$device" != none ]; then
         mounted=$(findmnt --noheadings --output SOURCE --mountpoint "$data_dir" || :)
         [ "$mounted" = "$(readlink -f "$device")" ] || echo "$device is not mounted at $data_dir"
@@ -52,20 +56,20 @@ delegation() {
 }
 
 agent() {
-    test -e "$agent_dir/agent.pyz" || echo "$agent_dir/agent.pyz is not there"
+    test -e "$agent_dir/agent.pyz" || echo "$agent_dir/agent.pyz does not exist"
     "$agent_dir/python3" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null ||
-        echo "$agent_dir/python3 is no Python 3.11 or newer"
+        echo "$agent_dir/python3 is not Python 3.11 or newer"
 }
 
 everything() {
     tools
     [ "$running" != True ] || machine
     [ "$running" != True ] || settings
-    [ -z "$units" ] || disturbers
+    [ -z "$units" ] || units_not_masked
     data
     if [ "$running" = True ]; then delegation "$@"; else delegation; fi
     [ -z "$agent_dir" ] || agent
-    echo looked at everything
+    echo inspected
 }
 
 everything "$@" | sed 's/^/+ /'

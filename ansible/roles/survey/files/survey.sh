@@ -1,19 +1,21 @@
 #!/bin/sh
-# Says why this host must not be provisioned as it is asked: a line `+ SENTENCE. Fix: COMMAND` for each reason, nothing where
-# there is none (`+`, because sudo and login shells mix words of their own into what we say). Changes nothing, and needs neither Python nor anything that is not in every distribution.
-# Usage: survey.sh LABEL DATA_DIR DEVICE|none|"" USER...
+# Prints a line `+ SENTENCE. Fix: COMMAND` for each reason why this host must not be provisioned as
+# requested. The `+` separates these lines from messages of sudo and login shells. Changes nothing.
+# Needs only programs that every distribution has, and no Python.
+#
+#   survey.sh LABEL DATA_DIR DEVICE|none|"" USER...
 set -eu
 export LC_ALL=C
 PATH=$PATH:/usr/sbin:/sbin
 label=$1 data_dir=$2 device=$3
 shift 3
-PLACES=64 EDGE_BYTES=67108864
+SAMPLES=64 EDGE_BYTES=67108864
 
-refuse() { # sentence, mend
+refuse() { # sentence, fix
     echo "+ $1. Fix: $2"
 }
 
-users_that_are_not_there() {
+unknown_users() {
     for user; do
         id -u "$user" > /dev/null 2>&1 || refuse "there is no user $user to delegate to" "useradd --create-home $user"
     done
@@ -24,7 +26,7 @@ directory() {
         "") refuse "no directory is named for data" "set pagecage_data_dir for this host in ansible/inventory" ;;
         /) refuse "the data directory cannot be /" "set pagecage_data_dir for this host in ansible/inventory" ;;
         /*) ;;
-        *) refuse "the data directory $data_dir is no absolute path" "set pagecage_data_dir in ansible/inventory" ;;
+        *) refuse "the data directory $data_dir is not an absolute path" "set pagecage_data_dir in ansible/inventory" ;;
     esac
     if [ -e "$data_dir" ] && ! [ -d "$data_dir" ]; then
         refuse "the data directory $data_dir is a file" "set pagecage_data_dir for this host in ansible/inventory"
@@ -41,21 +43,21 @@ differs_from_zero() { # device, offset, bytes
     ! cmp -s -n "$3" -i "$2:0" "$1" /dev/zero
 }
 
-# What a device without any signature holds: both ends are read whole, and the rest at so many places.
+# Whether a device without signatures has data: both ends are read completely, the rest in samples.
 is_written() {
     bytes=$(blockdev --getsize64 "$1")
     [ "$bytes" -le "$EDGE_BYTES" ] && { differs_from_zero "$1" 0 "$bytes"; return; }
     differs_from_zero "$1" 0 "$EDGE_BYTES" && return
     differs_from_zero "$1" "$((bytes - EDGE_BYTES))" "$EDGE_BYTES" && return
     place=1
-    while [ "$place" -lt "$PLACES" ]; do
-        differs_from_zero "$1" "$((bytes * place / PLACES))" 4096 && return
+    while [ "$place" -lt "$SAMPLES" ]; do
+        differs_from_zero "$1" "$((bytes * place / SAMPLES))" 4096 && return
         place=$((place + 1))
     done
     return 1
 }
 
-in_use() { # real name of the device: what uses it now, in words; nothing where nobody does
+in_use() { # real name of the device; prints each present use of it
     sys=/sys/class/block/${1##*/}
     awk -v device="$1" '$1 == device { print "swap space" }' /proc/swaps
     for holder in "$sys"/holders/*; do
@@ -64,37 +66,38 @@ in_use() { # real name of the device: what uses it now, in words; nothing where 
     for partition in "$sys"/*/partition; do
         [ ! -e "$partition" ] || { echo "a disk with partitions" && break; }
     done
-    findmnt --noheadings --output TARGET --source "$1" | awk -v ours="$data_dir" '$1 != ours { print "mounted at " $1 }'
+    findmnt --noheadings --output TARGET --source "$1" | awk -v data_dir="$data_dir" '$1 != data_dir { print "mounted at " $1 }'
 }
 
-# Who uses it may not be seen from here (another mount namespace); mke2fs asks the kernel, and makes nothing with -n.
+# A user of the device may be invisible here (another mount namespace). mke2fs asks the kernel; -n
+# makes nothing.
 is_busy() {
     ! findmnt --mountpoint "$data_dir" --source "$1" > /dev/null || return 1
     command -v mke2fs > /dev/null && mke2fs -n "$1" < /dev/null 2>&1 | grep -q "in use by the system"
 }
 
-is_ours() { # device
+has_our_label() { # device
     [ "$(signatures "$1")" = "ext4 $label" ]
 }
 
-blank_or_ours() {
-    mend="name another in pagecage_data_device, or, if nothing on it is needed, run on the host: blkdiscard -f -z $device"
+blank_or_labelled() {
+    fix="name another in pagecage_data_device, or, if nothing on it is needed, run on the host: blkdiscard -f -z $device"
     real=$(readlink -f "$device")
     used=$(in_use "$real" | head -n 1)
     [ -n "$used" ] || ! is_busy "$real" || used="in use (mke2fs -n says so)"
     held=$(signatures "$real" | head -n 1)
     if [ -n "$used" ]; then
         refuse "$device is $used" "name another in pagecage_data_device"
-    elif is_ours "$real"; then
+    elif has_our_label "$real"; then
         :
     elif [ -n "$held" ]; then
-        refuse "$device is not blank and not ours: it holds ${held% } (wipefs)" "$mend"
+        refuse "$device is not blank: it holds ${held% } (wipefs)" "$fix"
     elif is_written "$real"; then
-        refuse "$device is not blank and not ours: it holds data of a kind that wipefs does not know" "$mend"
+        refuse "$device is not blank: it holds data of a kind that wipefs does not know" "$fix"
     fi
 }
 
-mount_point() { # what would be hidden
+mount_point() { # refuses a mount that would hide files
     mounted=$(findmnt --noheadings --output SOURCE --mountpoint "$data_dir" || :)
     if [ -n "$mounted" ] && [ "$mounted" != "$(readlink -f "$device")" ]; then
         refuse "$data_dir is where $mounted is mounted" "set another pagecage_data_dir"
@@ -112,13 +115,13 @@ disk() {
     elif ! [ -e "$device" ]; then
         refuse "there is no device $device" "set pagecage_data_device; $choose"
     elif ! [ -b "$device" ]; then
-        refuse "$device is no block device" "set pagecage_data_device; $choose"
+        refuse "$device is not a block device" "set pagecage_data_device; $choose"
     else
-        blank_or_ours
+        blank_or_labelled
         mount_point
     fi
 }
 
-users_that_are_not_there "$@"
+unknown_users "$@"
 directory
 disk

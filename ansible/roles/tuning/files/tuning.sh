@@ -1,10 +1,10 @@
 #!/bin/sh
-# Settings of the running kernel: set, remembered, put back. Prints a line for each that it changed.
-#   tuning.sh set FILE NAME=VALUE... FILE remembers what was there, `PATH VALUE` a line
+# Sets and restores settings of the running kernel. Prints a line per change.
+#   tuning.sh set FILE NAME=VALUE...   save the previous values in FILE, `PATH VALUE` per line
 #   tuning.sh restore FILE
-# NAME is a sysctl (vm.laptop_mode), or `governor` for every CPU's frequency governor. What the kernel does not have is
-# passed over; so is all of it where systemd is not running, because the kernel beneath a root file system before its boot is
-# somebody else's.
+# NAME is a sysctl (vm.laptop_mode), or `governor` for the frequency governor of every CPU. Settings
+# that the kernel does not have are skipped. Without a running systemd nothing is set: the kernel
+# under an unbooted root file system is another machine's.
 set -eu
 export LC_ALL=C
 SYSCTLS=/proc/sys

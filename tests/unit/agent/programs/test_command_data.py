@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pagecage.agent import data_files
-from pagecage.agent.programs import command_prepare
-from pagecage.agent.programs.command_prepare import calibration_file
+from pagecage.agent.caged import ProgramFiles
+from pagecage.agent.programs import command_files
+from pagecage.agent.programs.command_files import calibration_file
+from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import TrialRun
 from pagecage.model.requirements import MissedRequirement
 from pagecage.model.trial import CommandSpec, Workload
@@ -77,7 +78,7 @@ def test_no_files_is_refused(machine: Machine, path: str, says: str) -> None:
 def test_two_disks_are_refused_by_name(machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = make_bench(machine, io.BytesIO()).disk
     other = replace(one, maj_min="8:0", node="/dev/other")
-    monkeypatch.setattr(command_prepare, "resolve_disk", lambda path: other if "shm" in str(path) else one)
+    monkeypatch.setattr(command_files, "resolve_disk", lambda path: other if "shm" in str(path) else one)
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
         record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
     assert record.outcome == "requirement_missed"
@@ -90,7 +91,7 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
     machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replace(make_bench(machine, io.BytesIO()).disk, maj_min="8:0", node="/dev/other")
-    monkeypatch.setattr(command_prepare, "resolve_disk", lambda _: other)
+    monkeypatch.setattr(command_files, "resolve_disk", lambda _: other)
     monkeypatch.setenv("FAKE_NODE", other.node)
     monkeypatch.setenv("FAKE_MAJ_MIN", other.maj_min)
     record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
@@ -99,16 +100,11 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
     assert record.cage["read_back"]["io.max.rbps"] == "20000000"
 
 
-def attempt_on(machine: Machine, files: tuple[Path, ...], cache: str, elsewhere: bool) -> TrialRun:
-    """An attempt whose command's files are these, on the data directory's disk or on another."""
-    trial = make_trial(
-        cage=CAGE, cache=cache, dataset=None, workload=Workload("true", (), "command", command=CommandSpec())
-    )
-    bench = make_bench(machine, io.BytesIO(), trial)
-    attempt = TrialRun(bench, trial, 1, machine.root, ExitStack())
-    attempt.datasets = files
-    attempt.data_disk = replace(bench.disk, maj_min="8:0", node="/dev/other") if elsewhere else bench.disk
-    return attempt
+def run_on(machine: Machine, cache: str) -> TrialRun:
+    """A command's trial in a cage that limits I/O."""
+    workload = Workload("true", (), "command", command=CommandSpec())
+    trial = make_trial(cage=CAGE, cache=cache, dataset=None, workload=workload)
+    return TrialRun(make_bench(machine, io.BytesIO(), trial), trial, 1, machine.root)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +119,11 @@ def test_what_calibration_reads(
     own = machine.data / "own.db"
     with own.open("wb") as file:
         file.truncate(size)
-    monkeypatch.setattr(command_prepare, "make_dataset", lambda *_: Path("ours"))
-    attempt = attempt_on(machine, (own,), cache, elsewhere)
-    found = calibration_file(attempt, attempt.trial.cage)
+    monkeypatch.setattr(command_files, "make_dataset", lambda *_: Path("ours"))
+    run = run_on(machine, cache)
+    disk = run.session.disk
+    files = ProgramFiles((own,), replace(disk, maj_min="8:0", node="/dev/other") if elsewhere else disk)
+    found = calibration_file(run, Storage("data", disk, machine.data), files, run.trial.cage)
     assert found == {"its own": own, "ours": Path("ours"), None: None}[reads]
 
 

@@ -81,7 +81,7 @@ def test_a_run_answers_for_its_experiments_rows(place):
     assert rows["003-178"].measured == pytest.approx(0.062, abs=0.01)
     assert rows["003-178"].run == "20261121T100000Z-constrained-random-vm"
     assert rows["003-178"].remark == "a remark"
-    assert (rows["003-179"].verdict, rows["003-179"].why) == ("untestable", "needs another CPU")
+    assert (rows["003-179"].verdict, rows["003-179"].reason) == ("untestable", "needs another CPU")
 
 
 def test_where_a_rows_own_experiment_was_not_run_another_that_tests_it_answers(place):
@@ -90,7 +90,7 @@ def test_where_a_rows_own_experiment_was_not_run_another_that_tests_it_answers(p
     assert row.run == "20261121T100000Z-constrained-random-vm"
     alone = by_id(scorecard_of(*place, "other"))
     assert list(alone) == ["003-177"]
-    assert (alone["003-177"].verdict, alone["003-177"].why) == ("not_run", "its experiment has not been run here")
+    assert (alone["003-177"].verdict, alone["003-177"].reason) == ("not_run", "its experiment has not been run here")
 
 
 def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
@@ -100,16 +100,16 @@ def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, old.replace("full_pass", "read")))
     row = by_id(scorecard_of(experiments, runs))["003-178"]
-    assert (row.verdict, row.why, row.measured) == ("not_run", "its rule is newer than the newest run", None)
+    assert (row.verdict, row.reason, row.measured) == ("not_run", "its rule is newer than the newest run", None)
 
 
 def test_a_row_without_a_rule_and_one_without_an_experiment_say_so(place):
     experiments, runs = place
     file = experiments / "constrained-random.toml"
     file.write_text(file.read_text().replace('id = "003-178"', 'id = "003-999"'))
-    assert by_id(scorecard_of(experiments, runs))["003-178"].why == "its experiment has no rule for it yet"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].reason == "its experiment has no rule for it yet"
     file.unlink()
-    assert by_id(scorecard_of(experiments, runs))["003-178"].why == "its experiment is not built yet"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].reason == "its experiment is not built yet"
 
 
 def test_a_claim_about_the_definition_needs_no_run(place):

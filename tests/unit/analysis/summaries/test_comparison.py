@@ -139,14 +139,14 @@ def spoilt(record):
         record["cache"]["resident_bytes_before"] = 4096
 
 
-def test_excluded_trials_are_let_in_by_name_alone(folders, tmp_path):
+def test_excluded_trials_are_included_by_name_alone(folders, tmp_path):
     other = build_run(tmp_path / "other", spoilt)
     ids = [t.record.trial_id for t in load_run(other).trials if t.verdicts.excluded]
     assert len(ids) == 3
     sides = [folders / "few", other]
     assert change_of(compare(load_sides(sides))).word == "excluded in B"
-    let_in = change_of(compare(load_sides(sides, [ids[0], f"B:{ids[1]}"])))
-    assert let_in.ratio.n == 2
+    included = change_of(compare(load_sides(sides, [ids[0], f"B:{ids[1]}"])))
+    assert included.ratio.n == 2
     for wrong in ("r9_nothing", f"A:{ids[0]}", f"C:{ids[0]}", ""):
         with pytest.raises(PagecageError, match="no excluded trial"):
             load_sides(sides, [wrong])

@@ -31,7 +31,7 @@ def test_every_caged_treatment_has_its_sentence_and_no_other(folder):
     told = {tuple(treatment.values()): sentence for treatment, sentence in told_by_treatment(load_run(folder))}
     assert {treatment[0] for treatment in told} == {"tenth"}
     assert len(told) == 6
-    assert sum("It was killed" in sentence for sentence in told.values()) == 2
+    assert sum("The OOM killer ended the program" in sentence for sentence in told.values()) == 2
     assert len(evidence_tables.diagnosis_table(load_run(folder))) == 6
 
 
@@ -43,7 +43,7 @@ def test_terminal_and_report_have_both(folder):
     console = Console(record=True, width=240, file=io.StringIO())
     show(load_run(folder), console)
     text = console.export_text()
-    assert text.count("It was killed: it needs more memory than MemoryMax") == 2
+    assert text.count("The OOM killer ended the program: it needs more memory than the MemoryMax") == 2
     assert text.count("io size exact: requests are split at 256 KiB.") == 1
     page = Results(folder).diagnosis.text
     assert "What held it back" in page

@@ -50,7 +50,7 @@ def test_a_lost_host_is_named_with_its_reason(fleet: Path, capsys: pytest.Captur
     assert [host["host"] for host in told["hosts"]] == ["fast", "slow", "gone"]
     assert told["hosts"][2] == {
         "host": "gone", "run_id": None, "planned": 96, "answered": 0, "outcome": "lost",
-        "because": "Connection refused",
+        "reason": "Connection refused",
     }  # fmt: skip
     assert "off: left out: No route to host" in shown(capsys, "show", fleet)
     assert told["left_out"] == {"off": "No route to host"}

@@ -79,12 +79,12 @@ def test_the_report_says_how_many_and_does_not_call_the_run_unfinished(tmp_path:
 def test_a_claim_that_asks_for_them_is_judged_and_says_so(tmp_path: Any, change: Any, verdict: str) -> None:
     [found] = evaluate_claims(run_of(tmp_path, change, [{**CLAIM, "with_wrong_answers": True}]))
     assert found.verdict == verdict
-    assert (SENTENCE in found.why) == (verdict == "held")
+    assert (SENTENCE in found.reason) == (verdict == "held")
 
 
 def test_one_that_does_not_has_no_data_and_says_why(tmp_path: Any) -> None:
     [found] = evaluate_claims(run_of(tmp_path, None, [CLAIM]))
-    assert (found.verdict, found.why) == ("no_data", f"a wrong answer: {SENTENCE}")
+    assert (found.verdict, found.reason) == ("no_data", f"a wrong answer: {SENTENCE}")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_claim_about_outcomes_knows_wrong_ones(
     claim = {**CLAIM, "rule": "outcome", "published": published, "unit": "outcome", "response": None}
     [found] = evaluate_claims(run_of(tmp_path, change, [claim]))
     assert (found.verdict, found.measured) == (verdict, measured)
-    assert SENTENCE in found.why
+    assert SENTENCE in found.reason
 
 
 def test_a_finding_takes_them_where_it_asks_and_says_so(tmp_path: Any) -> None:
@@ -129,7 +129,7 @@ def test_ratios_are_compared(tmp_path: Any) -> None:
     assert (held.verdict, not_held.verdict, held.unit) == ("held", "not_held", "x")
     assert isinstance(held.measured, float)
     assert 1.0 < held.measured < 1.5
-    assert held.why.startswith("one ratio is 1.")
+    assert held.reason.startswith("one ratio is 1.")
 
 
 def test_a_further_table_has_what_varies_and_what_was_published(tmp_path: Any) -> None:

@@ -218,7 +218,7 @@ static void half_a_record_is_none(void) {
     offer(&draft, 0, 0);
     struct verifier *verifier = verifier_new(&draft.lengths, 1, WRITERS, draft.offers);
     CHECK(verifier != NULL);
-    verifier_see(verifier, draft.bytes, 500);
+    verifier_add(verifier, draft.bytes, 500);
     struct findings found = verifier_conclude(verifier);
     CHECK_SAME(found.records, 0);
     CHECK_SAME(found.torn_records, 1);

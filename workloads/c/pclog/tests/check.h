@@ -16,7 +16,7 @@ struct test {
 };
 
 /* One list a theme; each ends with an empty entry. */
-extern const struct test APPEND_TESTS[], FRAME_TESTS[], SHARE_TESTS[], CREATE_TESTS[], RENEW_TESTS[], RECOVER_TESTS[],
+extern const struct test APPEND_TESTS[], FRAME_TESTS[], SHARE_TESTS[], CREATE_TESTS[], REBUILD_TESTS[], RECOVER_TESTS[],
     TRIM_TESTS[], FAIL_TESTS[], LIMIT_TESTS[];
 
 void failed(const char *file, int line, const char *what, long long seen, long long wanted) __attribute__((noreturn));

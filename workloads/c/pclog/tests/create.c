@@ -75,12 +75,12 @@ static void garbage_is_refused(void) {
     size_t bytes;
     EQUAL(try_open(NULL), PCLOG_OK);
     unsigned char *whole = read_file(META, &bytes);
-    for (size_t at = 0; at < offsetof(struct pclog_meta, terms[1]); at++) {
+    for (size_t at = 0; at < offsetof(struct pclog_meta, parameters[1]); at++) {
         whole[at] ^= 0x5a;
         write_file(META, whole, bytes);
         int status = try_open(NULL);
-        bool version = at >= offsetof(struct pclog_meta, version) && at < offsetof(struct pclog_meta, which);
-        bool word = at >= offsetof(struct pclog_meta, which) && at < offsetof(struct pclog_meta, terms);
+        bool version = at >= offsetof(struct pclog_meta, version) && at < offsetof(struct pclog_meta, valid_copy);
+        bool word = at >= offsetof(struct pclog_meta, valid_copy) && at < offsetof(struct pclog_meta, parameters);
         if (word) { /* its lowest bit alone counts */
             CHECK(status == PCLOG_OK || status == PCLOG_FOREIGN);
         } else {

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct test *const THEMES[] = {APPEND_TESTS, FRAME_TESTS,   SHARE_TESTS, CREATE_TESTS, RENEW_TESTS,
+static const struct test *const THEMES[] = {APPEND_TESTS, FRAME_TESTS,   SHARE_TESTS, CREATE_TESTS, REBUILD_TESTS,
                                             TRIM_TESTS,   RECOVER_TESTS, FAIL_TESTS,  LIMIT_TESTS};
 
 static int in_folder(void *context) {

@@ -82,7 +82,7 @@ static void of_a_dead_writer_that_said_where(void) {
 
 static void of_a_dead_writer_that_said_not_where(void) {
     struct scene scene = a_hole(3);
-    owned_by(&scene, 7, dead_identity(), HOLE, PCLOG_NOWHERE);
+    owned_by(&scene, 7, dead_identity(), HOLE, PCLOG_OFFSET_UNKNOWN);
     expect_closed(&scene, HOLE, 5);
 }
 
@@ -140,18 +140,18 @@ static void of_a_living_writer_is_left_alone(void) {
 static void while_a_living_writer_has_not_said_where(void) {
     struct scene scene = a_hole(3);
     struct pclog_report report;
-    owned_by(&scene, 7, pclog_self(), 64, PCLOG_NOWHERE);
+    owned_by(&scene, 7, pclog_self(), 64, PCLOG_OFFSET_UNKNOWN);
     EQUAL(pclog_recover(LOG, &report), PCLOG_UNDECIDED);
     EQUAL(report.undecided_bytes, HOLE);
     EQUAL(report.tombstones, 0);
-    owned_by(&scene, 7, pclog_self(), 0, PCLOG_NOWHERE);
+    owned_by(&scene, 7, pclog_self(), 0, PCLOG_OFFSET_UNKNOWN);
     expect_closed(&scene, HOLE, 5);
 }
 
 /* A dead one's that is known is closed beside such a writer all the same. */
 static void a_known_one_beside_a_writer_that_has_not_said_where(void) {
     struct scene scene = a_hole(3);
-    owned_by(&scene, 7, pclog_self(), 64, PCLOG_NOWHERE);
+    owned_by(&scene, 7, pclog_self(), 64, PCLOG_OFFSET_UNKNOWN);
     owned_by(&scene, 8, dead_identity(), HOLE, scene.hole);
     expect_closed(&scene, HOLE, 5);
 }

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ASKED ((uint64_t)1 << PCLOG_IDENTITY_BITS)
-#define ALONE ((uint64_t)2 << PCLOG_IDENTITY_BITS)
+#define REQUESTED ((uint64_t)1 << PCLOG_IDENTITY_BITS)
+#define EXCLUSIVE ((uint64_t)2 << PCLOG_IDENTITY_BITS)
 
 static pclog *with_one_record(void) {
     pclog *log = open_log(NULL);
@@ -108,11 +108,11 @@ static void what_is_only_asked_for_is_cancelled(void) {
     owners[0] = living;
     owners[1] = dead_identity();
     for (int at = 0; at < 2; at++) {
-        atomic_store(&meta->alone, ASKED | owners[at]);
+        atomic_store(&meta->exclusive, REQUESTED | owners[at]);
         pclog_writer *writer = open_writer(log);
-        EQUAL(atomic_load(&meta->alone), 0);
+        EQUAL(atomic_load(&meta->exclusive), 0);
         EQUAL(pclog_writer_close(writer), PCLOG_OK);
-        atomic_store(&meta->alone, ASKED | owners[at]);
+        atomic_store(&meta->exclusive, REQUESTED | owners[at]);
         EQUAL(pclog_trim(log), PCLOG_OK);
         EQUAL(size_of(LOG), 1);
     }
@@ -124,13 +124,13 @@ static void what_is_only_asked_for_is_cancelled(void) {
 static void who_died_while_alone_is_taken_over(void) {
     pclog *log = with_one_record();
     struct pclog_meta *meta = map_meta();
-    atomic_store(&meta->alone, ALONE | dead_identity());
+    atomic_store(&meta->exclusive, EXCLUSIVE | dead_identity());
     CHECK(truncate(LOG, 1) == 0); /* it had cut the file, and not yet said so */
     pclog_writer *writer = open_writer(log);
-    EQUAL(atomic_load(&meta->alone), 0);
+    EQUAL(atomic_load(&meta->exclusive), 0);
     EQUAL(pclog_append(writer, "y", 1, NULL), PCLOG_OK);
     EQUAL(pclog_writer_close(writer), PCLOG_OK);
-    atomic_store(&meta->alone, ALONE | dead_identity());
+    atomic_store(&meta->exclusive, EXCLUSIVE | dead_identity());
     EQUAL(pclog_trim(log), PCLOG_OK);
     EQUAL(size_of(LOG), 2);
     EQUAL(pclog_close(log), PCLOG_OK);
@@ -143,7 +143,7 @@ static void who_is_stopped_while_alone_is_not_waited_for(void) {
     pclog_writer *writer;
     struct pclog_meta *meta = map_meta();
     stop(pid);
-    atomic_store(&meta->alone, ALONE | who);
+    atomic_store(&meta->exclusive, EXCLUSIVE | who);
     EQUAL(pclog_writer_open(log, &writer), PCLOG_BUSY);
     EQUAL(pclog_trim(log), PCLOG_BUSY);
     EQUAL(pclog_open(&other, LOG, NULL), PCLOG_BUSY);

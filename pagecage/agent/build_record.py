@@ -1,0 +1,52 @@
+"""The record of an attempt, from whatever its phases kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from pagecage.agent.programs.registry import program_of
+from pagecage.agent.trial_run import TrialRun
+from pagecage.model.record import Record
+
+
+def build_record(run: TrialRun) -> Record:
+    """Return the record of an attempt; sections that no phase reached are empty."""
+    request, trial, machine = run.session.request, run.trial, run.session.request.machine
+    kept, ending = run.sections, run.ending
+    return Record(
+        run_id=request.run_id, plan_sha256=request.plan_sha256, host=request.host, experiment=trial.experiment,
+        trial_id=trial.trial_id, treatment=trial.treatment, repeat=trial.repeat, block=trial.block,
+        position=trial.position, attempt=run.attempt, outcome=ending.outcome, phase=run.phase, error=ending.error,
+        phases=tuple(run.timings), boot_id=run.session.facts["boot_id"], state_id=machine["state_id"],
+        restore_seq=machine["restore_seq"], emulated=machine["emulated"], response=kept["response"],
+        measured=run.interval.to_json() if run.interval else None, samples=tuple(run.samples),
+        counters=kept["counters"], cage=kept["cage"], cache=kept["cache"], device=kept["device"],
+        machine_memory=kept["machine_memory"], dirty_limits=kept["dirty_limits"], workload=_workload(run),
+        exit=kept["exit"], collectors={name: result.to_json() for name, result in run.collected.items()},
+        missed_requirements=tuple(missed.to_json() for missed in ending.missed),
+        harness={**request.harness, "python": sys.version.split()[0]},
+    )  # fmt: skip
+
+
+def _workload(run: TrialRun) -> dict[str, Any]:
+    argv, end = list(run.sections["workload"].get("argv", ())), dict(run.sections["workload"].get("end", {}))
+    program = shutil.which(argv[0]) if argv else None
+    # Names alone: the values of an environment may be secrets.
+    inherited = {"environment": sorted(os.environ)} if program_of(run.trial).inherits_environment else {}
+    return {
+        "program": run.trial.workload.program, "argv": argv, "sha256": _sha256(Path(program)) if program else None,
+        "checksum": end.get("checksum"), "checksum_ok": end.get("checksum_ok"), "end": end, **inherited,
+    }  # fmt: skip
+
+
+def _sha256(program: Path) -> str | None:
+    try:
+        with program.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None

@@ -1,0 +1,106 @@
+"""Settings of the disk and the host that a trial changes, each restored after it, and calibration of its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pagecage.agent.caged import ProgramFiles
+from pagecage.agent.limits.calibrate import Calibrator
+from pagecage.agent.limits.fidelity import Fidelity, count_as_provider, latency, why_not_shared
+from pagecage.agent.storage import Storage
+from pagecage.agent.system.block_device import Disk, layers_with_queue
+from pagecage.agent.system.facts import describe_disk
+from pagecage.agent.system.memory_reservation import OF_OURS, MemoryReservation
+from pagecage.agent.system.settings import DirtyLimits, QueueSettingsJournal
+from pagecage.agent.system.trial_storage import read_latency_us
+from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.errors import HostError
+from pagecage.model.cage import Cage
+from pagecage.model.requirements import Requirement
+
+
+def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> None:
+    """Set read-ahead and split requests as the provider counts them; keep all queue settings and the read latency.
+
+    In a stack of devices every layer is set, since a file's read-ahead is that of the topmost device.
+    """
+    wanted_kb, journal = run.trial.read_ahead_kb, run.session.settings
+    if wanted_kb is not None:
+        run.cleanup.callback(_restore, run, journal)
+        for layer in layers_with_queue(files.disk):
+            journal.set(layer, "read_ahead_kb", str(wanted_kb))
+    fidelity = _count_as_provider(run, files.disk)
+    found_us = read_latency_us(files.paths[0]) if files.paths else None
+    run.keep(
+        "device", **describe_disk(files.disk), storage=storage.kind, storage_latency_us=storage.latency_us,
+        read_latency_us=found_us,
+    )  # fmt: skip
+    if run.trial.cage.latency:
+        fidelity.append(latency(run.trial.cage.latency, storage.latency_us, found_us, storage.no_floor_reason))
+    if fidelity:
+        run.keep("cage", fidelity=[one.to_json() for one in fidelity])
+
+
+def _count_as_provider(run: TrialRun, disk: Disk) -> list[Fidelity]:
+    cage, journal = run.trial.cage, run.session.settings
+    if cage.accounting is None:
+        return []
+    run.cleanup.callback(_restore, run, journal)
+    return count_as_provider(cage.accounting, disk, journal, why_not_shared(cage, run.session.facts))
+
+
+def _restore(run: TrialRun, journal: QueueSettingsJournal | MemoryReservation | DirtyLimits) -> None:
+    """Restore settings; a failure goes into the record, since the disk or the host stays changed."""
+    for sentence in journal.restore():
+        run.add_error(sentence)
+
+
+def calibrate(run: TrialRun, storage: Storage, disk: Disk, slice_cage: Cage, read_from: Path | None) -> None:
+    """Over-drive the slice's limits, once per machine state and cage, while the host is idle."""
+    session = run.session
+    for tracer in (session.tracer, session.block_tracer):
+        tracer.wait_until_attached()
+    calibrator = session.calibrator.on(disk)
+    if storage.is_own:
+        calibrator = Calibrator(session.systemd, disk, storage.data_dir, session.interruption)
+    run.keep("cage", calibration=dict(calibrator.calibrate(slice_cage, read_from)))
+
+
+def reserve_memory(run: TrialRun) -> None:
+    """Leave the guest only as much memory as the trial says. Raises RequirementMissed outside of a guest."""
+    wanted = run.trial.machine_memory_bytes
+    if wanted is None:
+        return
+    memory = run.session.memory
+    with _changing_guest(run, memory, Requirement.MACHINE_MEMORY, "memory is taken away only from"):
+        run.keep("machine_memory", **memory.leave(wanted))
+
+
+def limit_dirty_pages(run: TrialRun) -> None:
+    """Set the dirty limits of a guest if the trial has any, and keep those in force. Raises RequirementMissed.
+
+    On another machine the limits would slow down every other program that writes.
+    """
+    wanted, limits = dict(run.trial.dirty_limits), run.session.dirty_limits
+    run.keep("dirty_limits", requested=wanted, in_force=limits.read())
+    if not wanted:
+        return
+    with _changing_guest(run, limits, Requirement.DIRTY_LIMITS, "vm.dirty_bytes is set only in"):
+        run.keep("dirty_limits", in_force=limits.set(wanted))
+
+
+@contextmanager
+def _changing_guest(
+    run: TrialRun, journal: MemoryReservation | DirtyLimits, requirement: Requirement, refusal: str
+) -> Iterator[None]:
+    """Change a setting of the whole machine, to be restored after the trial; `refusal` begins the message."""
+    if not OF_OURS.exists():
+        reason = f"{refusal} a guest that pagecage made, and this machine is none"
+        raise RequirementMissed.of(requirement, reason, "use HOST=vm")
+    run.cleanup.callback(_restore, run, journal)
+    try:
+        yield
+    except HostError as error:
+        raise RequirementMissed.of(requirement, error.message, error.hint) from None

@@ -1,0 +1,37 @@
+"""Arguments of workloads with a trial's {places} filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pagecage.agent.data_files import sidecar_of
+from pagecage.agent.protocol.request import RunRequest
+
+CANNOT = 77
+"""Exit status of a workload that cannot run on this host (workloads/README.md)."""
+
+
+def program_path(request: RunRequest, program: str) -> str:
+    """Return the path of a workload on this host."""
+    return f"{request.programs_dir}/{program}"
+
+
+def places(files: Sequence[Path], data_dir: Path, max_seconds: float | None) -> dict[str, object]:
+    """Return the value of each {place}; {file} is the first file."""
+    first = files[0] if files else None
+    sidecar = sidecar_of(first) if first else None
+    return {"file": first, "sidecar": sidecar, "data_dir": data_dir, "max_seconds": max_seconds}
+
+
+def fill_all(arguments: Iterable[str], values: Mapping[str, object], files: Iterable[Path]) -> list[str]:
+    """Return the arguments with every place filled in; {files} alone becomes one argument per file."""
+    paths = [str(path) for path in files]
+    return [full for a in arguments for full in (paths if a == "{files}" else [fill(a, values)])]
+
+
+def fill(argument: str, values: Mapping[str, object]) -> str:
+    """Return an argument with its places filled in; any other brace is the program's own."""
+    for place, value in values.items():
+        argument = argument.replace(f"{{{place}}}", str(value))
+    return argument

@@ -1,0 +1,101 @@
+"""What a command needs before it runs: its program, a free port, its files, and the disk that holds them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pagecage.agent.caged import ProgramFiles
+from pagecage.agent.data_files import common_disk, make_dataset
+from pagecage.agent.data_files import find_files as find_data_files
+from pagecage.agent.programs.arguments import fill_all, places
+from pagecage.agent.storage import Storage
+from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.procfs import listens
+from pagecage.agent.trial_run import NotPrepared, RequirementMissed, TrialRun
+from pagecage.errors import HostError
+from pagecage.model.cage import Cage
+from pagecage.model.requirements import MissedRequirement, Requirement
+from pagecage.model.trial import CommandSpec, Dataset
+from pagecage.units import MIB
+
+_CALIBRATION = Dataset(64 * MIB)
+_DRIVABLE_BYTES = 16 * MIB  # a smaller file cannot keep a fast disk busy for the two seconds of a calibration
+
+
+def find_files(run: TrialRun, command: CommandSpec, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
+    """Return the command's files with their disk. Raises RequirementMissed for what is missing, with its fix."""
+    _require_program(run, command)
+    _require_free_port(command)
+    files = datasets
+    if command.data_paths:
+        values = places(datasets, storage.data_dir, run.trial.max_seconds)
+        paths = command.data_paths if command.is_literal else fill_all(command.data_paths, values, ())
+        found = find_data_files(tuple(Path(command.directory or "", path) for path in paths))
+        if isinstance(found, MissedRequirement):
+            raise RequirementMissed([found])
+        files += found
+    return ProgramFiles(files, _disk(command, storage, files))
+
+
+def find_program(program: str, directory: str | None) -> str | None:
+    """Return the path of the program that a shell in this directory would run, or None."""
+    return shutil.which(Path(directory or "", program) if "/" in program else program)
+
+
+def _require_program(run: TrialRun, command: CommandSpec) -> None:
+    program = run.trial.workload.program
+    if find_program(program, command.directory):
+        return
+    is_guest = run.session.request.host == "vm"
+    hint = "bring it along: --copy-program" if is_guest else "look whether its name is right and PATH has it"
+    where = "in the guest" if is_guest else "on this machine"
+    raise RequirementMissed.of(Requirement.WORKLOAD, f"there is no program {program!r} {where}", hint)
+
+
+def _require_free_port(command: CommandSpec) -> None:
+    """Refuse a port that another process listens on: it would serve before the program does."""
+    port = command.ready_port
+    if port is not None and listens(port, ("self",)):
+        reason = f"port {port} is in use already, so that nobody could tell when the program serves"
+        raise RequirementMissed.of(Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another")
+
+
+def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Disk:
+    """Return the disk behind the files, behind the directory where the command runs, or the storage's own."""
+    paths = files or ((Path(command.directory),) if command.directory else ())
+    if storage.is_own or not paths:
+        return storage.disk
+    try:
+        disk = common_disk(paths, resolve_disk)
+    except HostError as error:
+        hint = "name the files that it reads: --cold" if not files else "name files on ext4 or XFS"
+        raise RequirementMissed.of(Requirement.LOCAL_DISK, error.message, hint) from None
+    if isinstance(disk, MissedRequirement):
+        raise RequirementMissed([disk])
+    return disk
+
+
+def calibration_file(run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
+    """Return the file that calibration of the slice's limits reads: one of pagecage's, or the command's largest.
+
+    None if the command's files lie on another disk and the largest is too small, or is to stay in the page cache,
+    from which fio drops a file that it opens.
+    """
+    if storage.is_own:
+        return files.paths[0] if files.paths else None
+    if not slice_cage.limits_io:
+        return None
+    if files.disk.maj_min == run.session.disk.maj_min:
+        return _own_file(run)
+    largest = max(files.paths, key=lambda file: file.stat().st_size, default=None)
+    is_fit = largest is not None and largest.stat().st_size >= _DRIVABLE_BYTES and run.trial.cache != "any"
+    return largest if is_fit else None
+
+
+def _own_file(run: TrialRun) -> Path:
+    request = run.session.request
+    try:
+        return make_dataset(_CALIBRATION, Path(request.data_dir), Path(request.programs_dir) / "pcgen")
+    except HostError as error:
+        raise NotPrepared(error.message) from None

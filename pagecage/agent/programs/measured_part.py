@@ -1,0 +1,72 @@
+"""Counters, cache checks and events around the measured part of a trial."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pagecage.agent.cache_checks import CacheChecks
+from pagecage.agent.caged import Caged
+from pagecage.agent.caging import confirm_limits
+from pagecage.agent.programs.program import read_counters
+from pagecage.agent.trial_run import Interval, TrialRun
+
+
+class MeasuredPart:
+    """The measured part of one trial. `deadline` is the trial's timeout in CLOCK_MONOTONIC."""
+
+    def __init__(self, run: TrialRun, caged: Caged) -> None:
+        self._run, self._caged = run, caged
+        self._checks = CacheChecks(run, caged)
+        self._launched_boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        self._launched = time.monotonic()
+        self._wall = self._begin = 0.0
+        self._is_whole_life = False
+        self.deadline = self._launched + run.trial.timeout_seconds
+        self.start_seconds: float | None = None
+
+    def before_launch(self, *, is_whole_life: bool = False) -> None:
+        """Check the cache before the workload starts. Raises NotPrepared.
+
+        The measured part of a workload without a gate is its whole life: tracers and counters come first.
+        """
+        self._is_whole_life = is_whole_life
+        if is_whole_life:
+            self._run.await_tracers(self._launched_boot_ns)
+        self._checks.at_start()
+        if is_whole_life:
+            self._checks.go_is_start()
+            self._run.keep("counters", before=read_counters(self._caged.context))
+        self._launched = self._begin = time.monotonic()
+
+    def at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
+        """Do what must be done while the workload waits for `go`. Raises RequirementMissed or NotPrepared."""
+        self.start_seconds = time.monotonic() - self._launched
+        confirm_limits(self._run, self._caged, is_over)
+        self._run.await_tracers(self._launched_boot_ns)
+        self._checks.at_go(evicted_bytes)
+        if self._caged.controller is not None:
+            self._caged.controller.begin()  # burst credits begin with the measured part
+        self._run.keep("counters", before=read_counters(self._caged.context))
+
+    def begin(self) -> None:
+        """Note the start of the measured part, right before `go`; without a gate it was the launch."""
+        self._run.session.stream.event("go", trial_id=self._run.trial.trial_id)
+        if not self._is_whole_life:
+            self._begin = time.monotonic()
+        self._wall = time.time() - (time.monotonic() - self._begin)
+
+    @property
+    def began_at(self) -> float:
+        """The start of the measured part in CLOCK_MONOTONIC."""
+        return self._begin
+
+    def end(self, end_monotonic_seconds: float | None = None) -> Interval:
+        """Read the counters and check the cache at the end of the measured part, which is now unless given."""
+        end = end_monotonic_seconds or time.monotonic()
+        self._run.keep("counters", after=read_counters(self._caged.context))
+        self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)
+        interval = Interval(self._wall, self._begin, end - self._begin)
+        self._run.interval = interval
+        self._checks.at_end(interval)
+        return interval

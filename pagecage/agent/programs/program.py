@@ -1,0 +1,56 @@
+"""The protocol of a workload kind, and what all kinds use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from pagecage.agent.caged import Caged, ProgramFiles
+from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.storage import Storage
+from pagecage.agent.system import cgroupfs, procfs
+from pagecage.agent.trial_run import Ending, Measured, TrialRun
+from pagecage.model.cage import Cage
+from pagecage.process import run as run_process
+
+
+class Program(Protocol):
+    """One kind of workload."""
+
+    inherits_environment: bool
+    """True if the workload gets all variables of the agent's environment."""
+    is_gated: bool
+    """True if a shell in the cage waits for `go` and then becomes the program."""
+
+    def find_files(self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
+        """Check that the program can run here and find its files. Raises RequirementMissed."""
+
+    def calibration_file(self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
+        """Return the file that calibration reads, or None if no file is fit for it."""
+
+    def measure(self, run: TrialRun, caged: Caged) -> Measured:
+        """Start the workload, measure it and end it. Raises RequirementMissed or NotPrepared."""
+
+    def judge(self, run: TrialRun, measured: Measured) -> Ending:
+        """Return the outcome from the evidence, strongest first."""
+
+
+def read_counters(context: LaunchContext) -> dict[str, Any]:
+    """Return every counter that records keep, of the slice, the disk and the host."""
+    return {
+        "cgroup": cgroupfs.read_counters(context.cgroup),
+        "device": procfs.read_device(context.disk.maj_min),
+        "host": procfs.read_host(),
+    }
+
+
+def signal_slice(context: LaunchContext, signal: str) -> None:
+    """Send a signal to every process in the trial's slice."""
+    command = context.systemd.systemctl("kill", f"--signal={signal}", context.unit)
+    run_process(command, check=False, timeout_seconds=30)
+
+
+def oom_kills(cgroup: Path) -> int | None:
+    """Return the OOM kills in the slice, or None without memory.events; an exit status of 137 may be any SIGKILL."""
+    events = cgroupfs.read_counters(cgroup)["memory.events"]
+    return None if events is None else events.get("oom_kill", 0)

@@ -1,0 +1,79 @@
+"""The disk and folder of a trial's files: the data directory's, or a disk made for the trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pagecage.agent.limits.fidelity import floor_us, why_no_floor
+from pagecage.agent.system.block_device import Disk, resolve_disk
+from pagecage.agent.system.memory_reservation import OF_OURS
+from pagecage.agent.system.trial_storage import make_storage, remove_storage
+from pagecage.agent.trial_run import RequirementMissed, TrialRun
+from pagecage.errors import PagecageError
+from pagecage.model.requirements import Requirement
+
+
+@dataclass(frozen=True)
+class Storage:
+    """`is_own` is true for a disk other than the data directory's, which every trial of the session shares.
+
+    `no_floor_reason` says why the cage's latency floor could not be had; empty if it was, or none was asked for.
+    """
+
+    kind: str
+    disk: Disk
+    data_dir: Path
+    latency_us: int | None = None
+    is_own: bool = False
+    no_floor_reason: str = ""
+
+
+def prepare_storage(run: TrialRun) -> Storage:
+    """Make the disk that the trial asks for, or one as slow as its cage's latency floor if that is possible.
+
+    Raises RequirementMissed if this host cannot make the disk that the trial names.
+    """
+    kind = run.trial.storage
+    if kind == "container_layer":
+        return _beside_layers(run)
+    if kind == "data":
+        return _with_latency_floor(run)
+    try:
+        return _made(run, kind, run.trial.storage_latency_us or 0)
+    except (PagecageError, OSError) as error:
+        reason = f"no {kind} here: {getattr(error, 'message', None) or error}"
+        raise RequirementMissed.of(Requirement.STORAGE, reason) from None
+
+
+def _shared(run: TrialRun, no_floor_reason: str = "") -> Storage:
+    return Storage("data", run.session.disk, Path(run.session.request.data_dir), no_floor_reason=no_floor_reason)
+
+
+def _with_latency_floor(run: TrialRun) -> Storage:
+    latency_us = floor_us(run.trial.cage)
+    if not latency_us:
+        return _shared(run)
+    if reason := why_no_floor(run.trial, OF_OURS.exists()):
+        return _shared(run, reason)
+    try:
+        return _made(run, "null_blk", latency_us)
+    except (PagecageError, OSError) as error:  # the record says so, and the trial runs without the floor
+        return _shared(run, getattr(error, "message", None) or str(error))
+
+
+def _made(run: TrialRun, kind: str, latency_us: int) -> Storage:
+    spool = run.session.request.spool
+    run.cleanup.callback(remove_storage, spool)
+    made = make_storage(kind, latency_us, run.trial.dataset_bytes + run.trial.writes_bytes, spool)
+    return Storage(kind, made.disk, made.mount_point, latency_us, is_own=True)
+
+
+def _beside_layers(run: TrialRun) -> Storage:
+    """Return a folder on the disk that holds the engine's layers, from which files can be linked into a container."""
+    folder = Path(run.sections["cage"]["driver"]["engine"]["data_root"]) / "pagecage-data"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return Storage("container_layer", resolve_disk(folder), folder, is_own=True)
+    except PagecageError as error:
+        raise RequirementMissed.of(Requirement.STORAGE, error.message, error.hint) from None

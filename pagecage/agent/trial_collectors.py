@@ -1,0 +1,93 @@
+"""The collectors of one trial, from their start to their traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from pagecage.agent.collectors.blocklat import responses_of
+from pagecage.agent.collectors.collector import Collector, CollectorContext, CollectorResult
+from pagecage.agent.collectors.sampler import Sampler
+from pagecage.agent.collectors.sysstat import Iostat, Sar
+from pagecage.agent.collectors.vmtouch import Vmtouch
+from pagecage.agent.drivers.driver import LaunchContext
+from pagecage.agent.limits.io_max_controller import IoMaxController, rewrites_io_max
+from pagecage.agent.trial_run import TrialRun
+from pagecage.errors import PagecageError
+
+_COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
+    "iostat": Iostat,
+    "sar": Sar,
+    "vmtouch": Vmtouch,
+}
+_MOST_FILES = 64
+"""Files whose residency is sampled; sampling thousands would be a load of its own."""
+
+
+class TrialCollectors:
+    """The collectors that a trial asks for, the sampler, and the controller of io.max where the cage needs it."""
+
+    def __init__(self, run: TrialRun, context: LaunchContext, files: tuple[Path, ...]) -> None:
+        self._run, self._files, self._disk = run, files, context.disk
+        sampled = files if len(files) <= _MOST_FILES else ()
+        around = CollectorContext(run.directory, context.disk, context.cgroup, sampled, run.session.children)
+        self.sampler = Sampler(around)
+        self.controller: IoMaxController | None = None
+        names = [name for name in run.trial.collectors if name in _COLLECTORS]
+        self._running: list[Collector] = [self.sampler, *(_COLLECTORS[name](around) for name in names)]
+        if rewrites_io_max(run.trial.cage, run.session.facts):  # last, so that it begins when the others record
+            self.controller = IoMaxController(around, run.trial.cage)
+            self._running.append(self.controller)
+
+    def start(self) -> None:
+        """Start every collector and return when each one records or has failed."""
+        self._run.cleanup.callback(self.stop)
+        for collector in self._running:
+            collector.start()
+        for collector in self._running:
+            collector.wait_until_recording()
+
+    def stop(self, traced_since: float | None = None) -> None:
+        """End the collectors, all at the same time, and keep their results. Does nothing the second time.
+
+        With `traced_since` (CLOCK_MONOTONIC) the tracers' events since then are kept as well. Each collector waits for
+        a tool to end or for a tracer's next tick; one after the other they would take an emulated CPU a second.
+        """
+        ends = {collector.name: collector.stop for collector in self._running}
+        self._running = []
+        if traced_since is not None:
+            traces = {"bpftrace": self._take_trace, "blocklat": self._take_block_trace}
+            wanted = (name for name in traces if name in self._run.trial.collectors)
+            ends |= {name: partial(traces[name], traced_since) for name in wanted}
+        if ends:
+            with self._run.session.interruption.held(), ThreadPoolExecutor(len(ends)) as pool:
+                self._run.collected |= dict(zip(ends, pool.map(_result_of, ends.values()), strict=True))
+        if self.controller is not None:
+            self._run.keep("cage", credits=self.controller.to_json())
+
+    def _take_trace(self, since: float) -> CollectorResult:
+        if not self._files:
+            return CollectorResult("missing", "the trial has no dataset")
+        tracer = self._run.session.tracer
+        tracer.wait_for_tick()
+        inodes = {file.stat().st_ino for file in self._files}
+        return tracer.excerpt(inodes, since, self._run.directory / "bpftrace.jsonl")
+
+    def _take_block_trace(self, since: float) -> CollectorResult:
+        """Take the trace of the disk's writes, and add its figures of the measured part to the responses."""
+        run, tracer = self._run, self._run.session.block_tracer
+        tracer.wait_for_tick()
+        result, rows = tracer.excerpt(self._disk.maj_min, since, run.directory / "blocklat.jsonl")
+        if run.interval and run.sections["response"]:
+            begin, end = run.interval.start_monotonic_seconds, run.interval.end_monotonic_seconds
+            run.keep("response", **responses_of(rows, begin, end))
+        return result
+
+
+def _result_of(end: Callable[[], CollectorResult]) -> CollectorResult:
+    try:
+        return end()
+    except (PagecageError, OSError, RuntimeError) as error:
+        return CollectorResult("failed", f"it could not be stopped properly: {error}")
