@@ -1,7 +1,7 @@
-"""Option values of every verb, drawn by hypothesis: whatever is typed, a refusal is one sentence and exit 2 or 3.
+"""Random option values for every verb: a refusal is one sentence, with exit status 2 or 3.
 
-The verbs, their options and what each may hold are asked of cyclopts, so that a new one is tried as soon as it exists.
-Hosts refuse (tests/refusing.py), and no value names a place outside the checkout that could be written.
+Verbs, options and their types are read from cyclopts, so that new ones are tested at once. Hosts refuse
+(tests/refusing.py), and no value names a writable path outside the checkout.
 """
 
 from __future__ import annotations

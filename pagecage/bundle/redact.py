@@ -26,10 +26,11 @@ class SensitiveNames:
 
 
 def names_in(texts: Iterable[str], plan: Mapping[str, Any], local: SensitiveNames) -> SensitiveNames:
-    """Return the names in texts, under `hostname` or `nodename` or as home directories, and the `local` ones.
+    """Return the names found in texts, and the `local` ones.
 
-    A name that is also a word of the experiment (a host called `random`) is left out. It is replaced only under its
-    key, because the experiment would change otherwise.
+    A name follows a key `hostname` or `nodename`, or is a home directory. A name that is also a
+    word of the experiment (a host called `random`) is left out and replaced only under its key,
+    because the experiment would change otherwise.
     """
     hosts, users = {str(plan["host"])} - _HOST_KINDS | local.hosts, set(local.users)
     for text in texts:

@@ -94,7 +94,10 @@ def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
 
 
 def _nearest_existing(folder: Path) -> Path:
-    """Return the folder or its nearest existing parent, on whose file system the result can be renamed."""
+    """Return the folder or its nearest existing parent.
+
+    A directory made there is on the same file system, so that it can be renamed into place.
+    """
     while not folder.is_dir():
         folder = folder.parent
     return folder

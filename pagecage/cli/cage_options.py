@@ -108,7 +108,7 @@ def profile_for(
 
 
 def _parse_memory(text: str) -> int:
-    """Return --memory in bytes. Raises PagecageError if it is below a page, the unit of memory.max."""
+    """Return --memory in bytes. Raises PagecageError if it is below a page."""
     if page_floor_bytes(size_bytes := parse_size_bytes(text, "--memory")) == 0:
         raise PagecageError(f"--memory: {text} is less than a page", "--memory 64MiB")
     return size_bytes

@@ -15,7 +15,7 @@ from pagecage.errors import EXIT_FAILED, PagecageError, nearest
 LOG = TOP / "build/log/defect.log"
 SHOW = "PAGECAGE_TRACEBACK"
 """Environment variable: print the traceback of a defect on standard error."""
-# What cyclopts (exceptions.py) appends to the first sentence of its messages.
+# Endings that cyclopts (exceptions.py) appends to the first sentence of its messages.
 _SUGGESTION = re.compile(r" Did you mean (.+)\?$", re.DOTALL)
 _CHOICES = re.compile(r"\. (Choose from: .+)\.$")
 _BOUND = re.compile(r"\. M(ust be .+?)\.?$")

@@ -115,7 +115,7 @@ def new_run(
 
 
 def resume_run(name: str, options: RunOptions, fleet_options: FleetOptions, notify: Notify) -> PreparedFleetRun:
-    """Prepare the newest run of an experiment on this group, to be finished on the hosts with trials left."""
+    """Prepare the newest run of an experiment on this group, to be finished."""
     refuse_plan_options(options)
     folder = find_fleet(RUNS, f"{name}@{options.host}")
     if folder is None:
@@ -164,7 +164,10 @@ def _check_group(
 
 
 def _refuse_root_disks(plan: Plan, hosts: tuple[ReadyHost, ...]) -> None:
-    """Raise PagecageError if settings of a disk that holds / would change; on many hosts the user is not asked."""
+    """Raise PagecageError if a run would change settings of a disk that holds /.
+
+    On a group of hosts the user is not asked.
+    """
     on_root = [ready.host.name for ready in hosts if ready.facts["disk"].get("mount_point") == "/"]
     if on_root and any(map(sets_queue_settings, plan.trials)):
         raise PagecageError(
@@ -217,7 +220,10 @@ def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
 
 
 def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
-    """Run the remaining trials on every host; return EXIT_OK if every trial of the plan has a result."""
+    """Run the remaining trials on every host.
+
+    Returns EXIT_OK if every trial of the plan has a result.
+    """
     folders = prepared.folder.host_folders()
     plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
     remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}

@@ -19,7 +19,7 @@ _MOST_COLUMNS = 100
 
 
 def shown_default(value: object) -> object | None:
-    """Return the default value as the help states it; None for a flag, an empty list, and no default."""
+    """Return the default value for the help. None for a flag, an empty list, and no default."""
     if value is False or value == () or value is None:
         return None
     if isinstance(value, float):

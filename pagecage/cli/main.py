@@ -101,7 +101,7 @@ def main() -> int:
             app[verb]
     if isinstance(sys.stdout, io.TextIOWrapper):  # file names may be invalid UTF-8, locales may lack characters
         sys.stdout.reconfigure(errors="backslashreplace")
-    # SIGTERM and SIGHUP clean up like Ctrl-C. A shell's `&` and cron start programs with SIGINT ignored.
+    # SIGTERM and SIGHUP clean up like Ctrl-C. Programs started by a shell's `&` and by cron ignore SIGINT.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:

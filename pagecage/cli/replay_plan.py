@@ -169,7 +169,7 @@ def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
 
 
 def _check_program(program: str, host: Host, uploads: tuple[UploadedFile, ...]) -> None:
-    """Raise PagecageError if the program is missing on this machine and this machine is the host."""
+    """Raise PagecageError if the program is missing on the host; checked only for host local."""
     if host.name == "local" and not uploads and shutil.which(program) is None:
         raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
 

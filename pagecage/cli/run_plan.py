@@ -43,7 +43,10 @@ def check_options(options: RunOptions, fleet_options: FleetOptions) -> None:
 
 
 def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
-    """Return the host of this name; `auto` is local if this machine meets all requirements, else the vm."""
+    """Return the host of this name.
+
+    `auto` is local if this machine meets all requirements, else the vm.
+    """
     if is_group(name):
         raise PagecageError(f"there is no single host {name!r}", nearest(name, list(HOSTS)))
     if name == "vm" and data_dir is not None:
@@ -61,7 +64,7 @@ def choose_host(name: str, data_dir: Path | None, notify: Notify) -> Host:
 
 
 def _guest(notify: Notify) -> Host:
-    """Return the guest that `pagecage host up` left running; without one, a host that starts guests itself."""
+    """Return the guest that `pagecage host up` left running, else a host that starts its own."""
     from pagecage.hosts.vm.persistent_guest import PersistentGuest, find_persistent_guest
     from pagecage.hosts.vm.vm_host import VmHost
 

@@ -86,7 +86,7 @@ class FleetFolder:
         return {host: RunFolder(self.host_path(host)) for host in self.document()["hosts"]}
 
     def unfetched_hosts(self) -> set[str]:
-        """Return the hosts with a round whose stream is incomplete, and whose agent may still be running."""
+        """Return the hosts with an incomplete stream, whose agents may still be running."""
         return {path.stem for path in (self.path / "streams").glob("*")}
 
     def add(self, result: RoundResult) -> None:
@@ -118,7 +118,7 @@ def round_result(host: str, number: int, outcome: str, reason: str, began: float
 
 
 def find_fleet(runs: Path, name: str) -> FleetFolder | None:
-    """Return a fleet run by its id, its path, or EXPERIMENT@GROUP (the newest); None if there is none."""
+    """Return a fleet run by its id, its path, or EXPERIMENT@GROUP (the newest), or None."""
     for path in (runs / name, runs / f"latest-{name}", Path(name)):
         if path_exists(path / DOCUMENT):
             return FleetFolder(path.resolve())

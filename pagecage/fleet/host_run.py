@@ -74,7 +74,7 @@ class HostRun:
         return () if self.refusal else tuple(t for t in self.remaining() if self._attempts[t.trial_id] < ATTEMPTS)
 
     def unfinished_round(self) -> int | None:
-        """Return the number of a round whose stream an earlier pagecage did not fetch completely."""
+        """Return the number of a round whose stream was not fetched completely, or None."""
         found = [int(path.suffix[1:]) for path in self._streams.glob(f"{self.name}.*") if path.stem == self.name]
         return max(found, default=None)
 

@@ -44,7 +44,7 @@ class FleetPlaybook:
     words: tuple[str, ...] = field(default=())
 
     def playbook(self, tag: str, hosts: Iterable[str], **variables: object) -> Playbook:
-        """Return fleet.yml limited to these hosts, with its variables in a file of the scratch folder."""
+        """Return fleet.yml limited to these hosts, with its variables in a file below `scratch`."""
         package = {"campaign_package": str(self.archive), "campaign_package_sha256": self.archive_sha256}
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class FleetPlaybook:
         return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
 
     def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:
-        """Start reading the facts of hosts; `busy` ones may still run an earlier round of this fleet."""
+        """Start reading the facts of hosts. `busy` ones may still run a round of this fleet."""
         return PlaybookRun(self.playbook("preflight", hosts, campaign_left_working=list(busy)), detached=True)
 
     def begin(self, tag: str, requests: Mapping[str, RoundRequest]) -> PlaybookRun:
@@ -91,7 +91,10 @@ def _archive(package: AgentPackage) -> bytes:
 
 
 def _with_marker(content: bytes, sha256: str) -> bytes:
-    """Return the archive with its hash as the last member, which tells that all others were unpacked."""
+    """Return the archive with its hash as the last member.
+
+    A host that has this file has unpacked all others.
+    """
     out = io.BytesIO(content)
     with tarfile.open(fileobj=out, mode="a") as tar:
         _add(tar, _MARKER, f"{sha256}\n".encode())

@@ -100,7 +100,7 @@ def _with_hint(result: HostResult, host: FleetHost | None) -> HostResult:
     if any(words in event.message for words in _PASSWORD):
         message = f"{event.message}{FIX}repeat with ASK=1 (--ask-password) and sudo's password for {_account(host)}"
     elif event.outcome == "unreachable":
-        message = f"the host is unreachable ({event.message}){FIX}make {shlex.join(_ssh(host))} work without a prompt"
+        message = f"the host is unreachable ({event.message}){FIX}make `{shlex.join(_ssh(host))}` work without a prompt"
     else:
         return result
     return replace(result, stopped_by=replace(event, message=message))

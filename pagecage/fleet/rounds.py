@@ -118,7 +118,7 @@ class FleetCampaign:
         self._playbook.begin("stop", this.requests).follow()
 
     def _record(self, this: _Round, results: Results, interrupted: bool) -> None:
-        """Record each host's result. A host whose round failed gets no further request in this run."""
+        """Record each host's result. A host whose round failed gets no further request."""
         for name, host in this.hosts.items():
             host.receive()
             outcome, reason = _outcome(host, results.get(name))

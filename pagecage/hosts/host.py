@@ -15,7 +15,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ResourceNeeds:
-    """What a plan needs: memory and space on the data disk.
+    """Memory and space on the data disk that a plan needs.
 
     A host may install `package` and attach `tracers` (names of collectors) in advance.
     """

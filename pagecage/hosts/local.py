@@ -114,7 +114,10 @@ class LocalHost:
 
 
 def _make_private(path: Path) -> None:
-    """Create the spool for this user alone. Its files are executed, and others may write to its parent."""
+    """Create the spool for this user alone.
+
+    Its files are executed, and its parent may be writable by others.
+    """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     stat = path.lstat()
     if stat.st_uid != os.getuid() or stat.st_mode & 0o022 or path.is_symlink():

@@ -122,9 +122,10 @@ class Campaign:
         return tuple(t for t in remaining if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS))
 
     def _has_used_stdio(self, trial: Trial) -> bool:
-        """Return whether a replayed program has already printed to the terminal and consumed its input.
+        """Return whether a replayed program has already used the terminal's input and output.
 
-        Such a trial has no result because another process read or dropped its files. It is not repeated.
+        Such a trial has no result because another process read or dropped its files. It is not
+        repeated.
         """
         if trial.workload.command is None or not trial.workload.command.streams_output:
             return False
@@ -132,7 +133,10 @@ class Campaign:
         return last is not None and last.outcome == "not_prepared" and last.measured is not None
 
     def _next_trials(self) -> tuple[Trial, ...]:
-        """Return the trials to run next: all, or with a stopping rule six blocks and then one at a time."""
+        """Return the trials to run next.
+
+        Without a stopping rule it is all of them, else six blocks and then one at a time.
+        """
         trials = self._runnable_trials()
         if not trials or not self._plan.document.get("until_ci"):
             return trials
@@ -164,7 +168,10 @@ class Campaign:
         return self._state
 
     def _upload(self) -> None:
-        """Copy a replay's files to the host, once per run: the data disk outlives machine states."""
+        """Copy a replay's files to the host, once per run.
+
+        The data disk outlives machine states.
+        """
         uploads = _uploads(self._plan)
         if uploads and not self._has_uploaded:
             upload(self._host, uploads, self._plan.document["replay"]["directory"], self._step)
@@ -202,7 +209,7 @@ class Campaign:
             self._check_end(receiver, status, stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip())
 
     def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
-        """After the agent failed, record the trial it left unfinished, and have the host restarted."""
+        """After the agent failed, record its unfinished trial and have the host restarted."""
         if status == 0 and receiver.open_trial is None:
             return
         self._state = None
@@ -214,7 +221,7 @@ class Campaign:
 def request_for(
     plan: Plan, folder: RunFolder, host: AgentHost, state: MachineState, trials: tuple[Trial, ...], agent_sha256: str
 ) -> RunRequest:
-    """Return the request for an agent to run these trials, each with the number of its next attempt."""
+    """Return an agent's request for these trials, each with the number of its next attempt."""
     harness = {key: plan.document["harness"][key] for key in ("version", "git_revision")}
     return RunRequest(
         run_id=plan.run_id, plan_sha256=plan.sha256, host=host.name, data_dir=host.data_dir,

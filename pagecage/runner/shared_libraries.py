@@ -74,7 +74,10 @@ def _require_elf(path: Path) -> None:
 
 
 def _find_libraries(path: str) -> dict[str, str]:
-    """Return the paths of a program's libraries by name; none for a static program, for which ldd fails."""
+    """Return the paths of a program's libraries by name.
+
+    Empty for a static program, for which ldd(1) fails.
+    """
     done = run(["ldd", path], check=False, timeout_seconds=30)
     libraries = parse_ldd(done.stdout)
     if missing := [name for name, source in libraries.items() if source is None]:

@@ -69,7 +69,10 @@ def path_on_host(path: str, uploads: Sequence[UploadedFile], directory: str) -> 
 
 
 def translate_command(argv: Sequence[str], uploads: Sequence[UploadedFile], directory: str) -> tuple[str, ...]:
-    """Return the command with each word that is a copied path, as typed, replaced by the path of the copy."""
+    """Return the command for the host.
+
+    Each word that is a copied path, as the user typed it, becomes the path of the copy.
+    """
     paths = {file.typed: f"{directory}/{file.name}" for file in uploads}
     return tuple(paths.get(word, word) for word in argv)
 
@@ -106,7 +109,10 @@ def upload(host: Host, files: Sequence[UploadedFile], directory: str, progress: 
 
 
 def _pack(files: Sequence[UploadedFile], raw: IO[bytes]) -> None:
-    """Write the archive. The unbuffered pipe may accept partial writes, so it is reopened with a buffer."""
+    """Write the archive.
+
+    The unbuffered pipe may accept partial writes, so it is reopened with a buffer.
+    """
     with (
         raw,
         open(raw.fileno(), "wb", buffering=_BLOCK_BYTES, closefd=False) as pipe,

@@ -71,7 +71,7 @@ def test_a_command_that_fails_is_told_by_its_last_word(played: Played) -> None:
 
 def test_a_playbook_that_cannot_begin_is_told_by_ansibles_reason(tmp_path: Path) -> None:
     broken = playbook(tmp_path, {"name": "Wrong", "no_such_module": {}})
-    with pytest.raises(HostError, match=r"it.yml did not begin: .*no_such_module") as told:
+    with pytest.raises(HostError, match=r"it.yml could not start: .*no_such_module") as told:
         run_to_end(broken)
     assert "\n" not in told.value.message
 

@@ -17,7 +17,7 @@ LEAST_BYTES = 8 * GIB
 SERIAL = "pagecage-data"
 DEVICE = "data-disk"
 _BACKEND = f"/machine/peripheral/{DEVICE}/virtio-backend"  # QEMU's path of the throttled device
-# systemd property -> QEMU's name (block_set_io_throttle in qapi/block-core.json); the totals of both directions are 0.
+# systemd property -> QEMU's name (block_set_io_throttle in qapi/block-core.json).
 _THROTTLE = {
     "IOReadBandwidthMax": "bps_rd", "IOWriteBandwidthMax": "bps_wr",
     "IOReadIOPSMax": "iops_rd", "IOWriteIOPSMax": "iops_wr",

@@ -74,7 +74,7 @@ class GuestImage:
 
     @property
     def provisioned(self) -> Path:
-        """A file with the key of the roles that were applied before the first boot; missing without."""
+        """A file with the key of the roles applied before the first boot, if any were."""
         return self.directory / "fitted"
 
     @property

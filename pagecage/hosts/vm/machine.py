@@ -18,7 +18,7 @@ QMP_SOCKET, GUEST_DAEMON_SOCKET, SSH_SOCKET = "qmp", "guest-daemon", "ssh"
 
 @dataclass(frozen=True)
 class Acceleration:
-    """How the guest's instructions run: accel `kvm` or `tcg`, CPU model, QEMU's version."""
+    """Execution of the guest's instructions: accel `kvm` or `tcg`, CPU model, QEMU's version."""
 
     accel: str
     cpu: str

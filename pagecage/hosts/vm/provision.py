@@ -114,6 +114,6 @@ def guest_variables(target: SshTarget) -> dict[str, object]:
 
 
 def self_connecting_variables(target: SshTarget) -> dict[str, object]:
-    """Return the variables of a guest without an open connection: Ansible opens one and shares it."""
+    """Return the variables of a guest for which Ansible itself opens a shared connection."""
     shared = f"-o ControlMaster=auto -o ControlPersist=60s -o ControlPath={target.control_path}"
     return {**guest_variables(target), "ansible_ssh_args": shared}

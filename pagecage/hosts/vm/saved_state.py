@@ -125,7 +125,7 @@ def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: 
 
 SETTLE = (
     "systemctl is-system-running --wait > /dev/null; sync; echo 3 > /proc/sys/vm/drop_caches; "
-    # The programs of every trial are read once, so that the first trial after a restore is not slower.
+    # Read the programs of every trial once, so that the first trial after a restore is not slower.
     "for tool in iostat sar vmtouch bpftrace fio python3 findmnt lsblk; do $tool --version; done > /dev/null 2>&1; "
     "systemd-run --quiet --scope --slice=pagecage-warm true; systemctl stop pagecage.slice; "
     "python3 -c 'import json, ctypes, subprocess, selectors, dataclasses'; sync"

@@ -112,7 +112,10 @@ class VmHost(GuestHost):
         return image, find_acceleration(self._cache, image, progress)
 
     def _acquire_lock(self) -> None:
-        """Take the lock and remove what a killed process left. Raises HostError if the guest is in use."""
+        """Take the lock and remove what a killed process left.
+
+        Raises HostError if the guest is in use.
+        """
         self._lock.acquire()
         running = read_guest(self._cache)
         if running is not None and running.kept:
