@@ -62,7 +62,7 @@ def _surroundings(run: Run, sides: Sides) -> Iterator[str]:
     if kernel:
         yield f"kernel {kernel}"
     trials = [trial for side in sides for trial in side]
-    for name in dict.fromkeys(str(t.record.device["name"]) for t in trials if (t.record.device or {}).get("name")):
+    for name in dict.fromkeys(str(t.record.device.name) for t in trials if t.record.device.name):
         yield f"disk {name}"
     if run.plan["size"] != PUBLISHED_SIZE:
         yield f"{dataset(run)} instead of {dataset(run, PUBLISHED_SIZE)}"

@@ -114,7 +114,7 @@ def missing(
 
     `claim` may be a finding as well.
     """
-    lacking = [m["reason"] for side in sides for t in side for m in t.record.missed_requirements]
+    lacking = [m.reason for side in sides for t in side for m in t.record.missed_requirements]
     if lacking:
         return f"the host lacks what it needs: {lacking[0]}"
     if not all(sides):

@@ -16,7 +16,7 @@ def grown(
     """How often each kind of a probe's event came from `go` on; the trace's own counts are cumulative."""
     if not trial.record.measured:
         return Counter()
-    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured["start_monotonic_seconds"]
+    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured.start_monotonic_seconds
     before = _totals([line for line in lines if line["t"] <= start][-1:], probe, key)
     return _totals(lines[-1:], probe, key) - before
 

@@ -69,7 +69,8 @@ def trace_frame(run: Run) -> pd.DataFrame:
 def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
     """Rates over half a second, which smooths what blk-throttle lets through a slice at a time; in short parts less."""
     steps = 2 if (measured_seconds(trial.record) or 0) < SHORT_SECONDS else 5
-    series, measured = trial.series, trial.record.measured or {}
+    series, measured = trial.series, trial.record.measured
+    assert measured is not None
     t = np.asarray(series.t)
     first, last = t[: max(0, len(t) - steps)], t[steps:]
     keep = last > first
@@ -79,7 +80,7 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
     middle = ((first + last) / 2)[keep]
     states = {name: np.asarray(getattr(series, name))[steps:][keep] for name in ("resident_pages", "memory_current")}
     states["resident_bytes"] = states["resident_pages"] * PAGE_BYTES
-    return {"t": middle, **columns, **states, "seconds": middle - measured["start_monotonic_seconds"]}
+    return {"t": middle, **columns, **states, "seconds": middle - measured.start_monotonic_seconds}
 
 
 def _waits(series: Series, steps: int, keep: np.ndarray, span: np.ndarray) -> dict[str, np.ndarray]:
@@ -183,8 +184,8 @@ def _stack(run: Run, rows_of: Callable[[Run, JudgedTrial], Iterator[Mapping[str,
     rows = []
     for trial in run.trials:
         if trial.record.measured:
-            start = trial.record.measured[key]
-            known = {**_identity(trial), "measured_seconds": trial.record.measured["seconds"]}
+            start = getattr(trial.record.measured, key)
+            known = {**_identity(trial), "measured_seconds": trial.record.measured.seconds}
             rows += [{**known, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
     return pd.DataFrame(rows, columns=None if rows else [*_identity(run.trials[0]), "seconds"])
 

@@ -34,7 +34,7 @@ def counter_frame(run: Run) -> pd.DataFrame:
 
 
 def _counters(trial: JudgedTrial) -> Iterator[dict[str, Any]]:
-    read = {moment: dict(_flat(trial.record.counters.get(moment) or {})) for moment in _MOMENTS}
+    read = {moment: dict(_flat(getattr(trial.record.counters, moment) or {})) for moment in _MOMENTS}
     for place in dict.fromkeys(place for values in read.values() for place in values):
         source, _, counter = place.partition(".")
         values = {moment: read[moment].get(place) for moment in _MOMENTS}

@@ -46,7 +46,7 @@ def latency_frame(run: Run) -> pd.DataFrame:
 
 
 def _histograms(run: Run, trial: JudgedTrial) -> Iterator[tuple[str, Mapping[float, int]]]:
-    end = (trial.record.workload or {}).get("end") or {}
+    end = trial.record.workload.end or {}
     for key, text in end.items():
         if key.endswith(_HDR) and text:
             yield key.removesuffix(_HDR), {float(us): count for us, count in decode(text).items()}

@@ -169,5 +169,5 @@ def _during(second_df: pd.DataFrame, fine_df: pd.DataFrame) -> pd.DataFrame:
 def _caps(run: Run, name: str) -> dict[str, int]:
     for trial in run.trials:
         if label(dict(trial.record.treatment)) == name:
-            return dict(trial.record.cage.get("requested") or {})
+            return dict(trial.record.cage.requested or {})
     return {}

@@ -18,7 +18,7 @@ def told_by_treatment(run: Run) -> Iterator[tuple[Treatment, str]]:
 
 def fidelity(run: Run) -> list[str]:
     """What of the cloud's ways the trials carried and what not, each once: "io_size exact: ..."."""
-    told = (one for trial in run.trials for one in trial.record.cage.get("fidelity") or ())
+    told = (one for trial in run.trials for one in trial.record.cage.fidelity or ())
     return list(dict.fromkeys(f"{one['aspect'].replace('_', ' ')} {one['state']}: {one['reason']}" for one in told))
 
 
@@ -29,13 +29,13 @@ def telling(trials: list[JudgedTrial]) -> JudgedTrial | None:
     """
     caged = [t for t in trials if t.verdicts.is_data_point and _is_caged(t)]
     counted = [t for t in caged if t.is_included] or caged
-    in_order = sorted(counted, key=lambda t: (t.record.measured or {}).get("seconds", 0.0))
+    in_order = sorted(counted, key=lambda t: t.record.measured.seconds if t.record.measured else 0.0)
     return in_order[(len(in_order) - 1) // 2] if in_order else None
 
 
 def _is_caged(trial: JudgedTrial) -> bool:
     """Whether it had a limit of its own; closed swap alone is none."""
-    return bool(set(trial.record.cage.get("requested") or {}) - {"MemorySwapMax"})
+    return bool(set(trial.record.cage.requested or {}) - {"MemorySwapMax"})
 
 
 def stopping(run: Run) -> str:

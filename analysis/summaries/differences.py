@@ -48,8 +48,8 @@ def _told(run: Run) -> Iterator[tuple[str, str]]:
     harness = plan.get("harness") or {}
     yield from ((name, str(plan.get(name))) for name in ("experiment", "definition_sha256", "host", "size", "fresh"))
     yield from ((f"pagecage {name}", str(harness.get(name))) for name in ("version", "git_revision"))
-    yield "workload sha256", _all(record.workload.get("sha256") for record in records)
-    yield "disk", _all((record.device or {}).get("name") for record in records)
+    yield "workload sha256", _all(record.workload.sha256 for record in records)
+    yield "disk", _all(record.device.name for record in records)
     yield "emulated", _all(record.emulated for record in records)
     yield from sorted(facts_of(run).items())
     for treatment, trial in _trials(run).items():

@@ -67,7 +67,7 @@ def whole_seconds(record: Record) -> float | None:
     """The time of the whole pass: measured, and scaled where only a part was covered."""
     if not record.measured or record.outcome not in ("ok", "timed_out"):
         return None
-    return record.measured["seconds"] / (record.response.get("covered_fraction") or 1.0)
+    return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
 
 
 def _timed(trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:

@@ -121,7 +121,7 @@ def limits_table(run: Run) -> pd.DataFrame:
     rows: dict[tuple[str, str], list[tuple[JudgedTrial, Any]]] = {}
     for trial in run.trials:
         for limit in trial.verdicts.limits:
-            rows.setdefault((trial.record.cage.get("name", ""), limit.property), []).append((trial, limit))
+            rows.setdefault((trial.record.cage.name or "", limit.property), []).append((trial, limit))
     return pd.DataFrame([_limit_row(*key, found) for key, found in rows.items()])
 
 

@@ -53,7 +53,7 @@ def unable_html(run: Run) -> str:
     lacking: dict[str, list[str]] = {}
     for trial in run.trials:
         if trial.record.outcome == "requirement_missed":
-            reasons = [str(missed["reason"]) for missed in trial.record.missed_requirements]
+            reasons = [missed.reason for missed in trial.record.missed_requirements]
             told = lacking.setdefault("; ".join(reasons) or str(trial.record.error or "it did not say what"), [])
             told.append(label(dict(trial.record.treatment)))
     rows = (

@@ -278,9 +278,9 @@ def _rows() -> list[PublishedFigure]:
 
 def _marks(run: Run) -> dict[str, float]:
     """Amplification 1, and that of reading a whole window for one page."""
-    sizes = {t.record.device.get("queue_settings", {}).get("read_ahead_kb") for t in run.trials} - {None}
+    sizes = {(t.record.device.queue_settings or {}).get("read_ahead_kb") for t in run.trials} - {None}
     marks = {"each byte once": 1.0}
     if len(sizes) == 1:
-        window = float(sizes.pop())
+        window = float(sizes.pop() or 0)
         marks[f"{window:.0f} KiB for each page"] = window * KIB / PAGE_BYTES
     return marks

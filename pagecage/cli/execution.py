@@ -226,7 +226,7 @@ def exit_code(job: PreparedRun, status: int, say: Say) -> int:
         return status
     if not job.streams_output:
         say(f"{job.plan.document['experiment']}: the program failed in {len(failed)} of {len(records)} trials")
-    return shell_status(failed[0].exit["status"]) or status
+    return shell_status(failed[0].exit.status or 0) or status
 
 
 def shell_status(status: int) -> int:
@@ -236,11 +236,11 @@ def shell_status(status: int) -> int:
 
 def _raise_for(record: Record) -> None:
     for missed in record.missed_requirements:
-        code = EXIT_USAGE if missed["requirement"] in _TYPED else EXIT_HOST
-        raise PagecageError(missed["reason"], missed.get("hint", ""), code)
-    if record.exit.get("escaped"):
+        code = EXIT_USAGE if missed.requirement in _TYPED else EXIT_HOST
+        raise PagecageError(missed.reason, missed.hint, code)
+    if record.exit.escaped:
         raise PagecageError(record.error or "", "start what it starts there in the cage itself: pagecage shell CAGE")
-    if record.exit.get("left_behind") and record.outcome == "failed":
+    if record.exit.left_behind and record.outcome == "failed":
         hint = "keep it in the foreground by its own option, or measure until it serves: --ready-port, --ready-when"
         raise PagecageError(record.error or "", hint)
 

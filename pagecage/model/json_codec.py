@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from pagecage.errors import PagecageError
 
 T = TypeVar("T")
-_HINT = "docs/FORMAT.md lists the keys"
+KEYS_HINT = "docs/FORMAT.md lists the keys"
 _SCALARS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
 
 
@@ -50,7 +50,7 @@ def to_json(value: Any) -> Any:
 
 def wrong_kind(where: str) -> PagecageError:
     """Return the error for a value of another type than its key has."""
-    return PagecageError(f"{where} is of the wrong kind", _HINT)
+    return PagecageError(f"{where} is of the wrong kind", KEYS_HINT)
 
 
 Reader = Callable[[Any, str], Any]
@@ -123,9 +123,9 @@ def _dataclass_reader(kind: type) -> Reader:
         if not isinstance(data, Mapping):
             raise wrong_kind(where)
         if unknown := sorted(data.keys() - readers.keys()):
-            raise PagecageError(f"{where} has an unknown key {unknown[0]!r}", _HINT)
+            raise PagecageError(f"{where} has an unknown key {unknown[0]!r}", KEYS_HINT)
         if missing := sorted(required - data.keys()):
-            raise PagecageError(f"{where} lacks the key {missing[0]!r}", _HINT)
+            raise PagecageError(f"{where} lacks the key {missing[0]!r}", KEYS_HINT)
         values = {key: readers[key](item, f"{where}.{key}") for key, item in data.items()}
         return kind(**values, present=frozenset(data)) if is_section else kind(**values)
 

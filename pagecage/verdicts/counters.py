@@ -18,12 +18,12 @@ USER_HZ = 100
 
 def measured_seconds(record: Record) -> float | None:
     """Return the length of the measured part; None unless it began and ended."""
-    return record.measured.get("seconds") if record.measured else None
+    return record.measured.seconds if record.measured else None
 
 
 def counter(record: Record, moment: str, *path: str) -> Any:
     """Return one counter at `before`, `after` or `totals`; None if any key of the path is missing."""
-    value: Any = record.counters.get(moment)
+    value: Any = getattr(record.counters, moment)
     for key in path:
         if not isinstance(value, Mapping):
             return None
@@ -43,7 +43,7 @@ def io_at(record: Record, moment: str, key: str) -> float | None:
     0 if the line is missing, because io.stat has no line for a disk that the cgroup never touched.
     """
     table = counter(record, moment, "cgroup", "io.stat")
-    disk = record.device.get("maj_min")
+    disk = record.device.maj_min
     if not isinstance(table, Mapping) or disk is None:
         return None
     line = table.get(disk) or {}
@@ -70,7 +70,7 @@ def io_and_seconds(record: Record, key: str) -> tuple[float, float] | None:
 
 def phase_seconds(record: Record, name: str) -> float | None:
     """Return the length of one phase of the trial."""
-    return next((phase["seconds"] for phase in record.phases if phase.get("name") == name), None)
+    return next((phase.seconds for phase in record.phases if phase.name == name), None)
 
 
 def final_counter(record: Record, *path: str) -> Any:

@@ -33,7 +33,7 @@ _FILE = {**MEMORY_FILE, **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.ite
 
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
     """Return a verdict on each requested property and on each limit that only an ancestor imposes."""
-    requested = record.cage.get("requested") or {}
+    requested = record.cage.requested or {}
     verdicts = [_judge(record, name, cap) for name, cap in requested.items()]
     return (*verdicts, *_unrequested(record, set(requested)))
 
@@ -41,7 +41,7 @@ def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
 def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
     if not isinstance(cap, int):
         return LimitVerdict("not_applicable", f"The cage does not limit {name} ({cap}).", name)
-    if not record.cage.get("read_back") and not record.measured:
+    if not record.cage.read_back and not record.measured:
         return LimitVerdict("not_applicable", "The trial ended before the slice's limits were read back.", name, cap)
     observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
     leaks = (
@@ -65,17 +65,17 @@ def amount(name: str, value: float) -> str:
 
 
 def _calibration(record: Record, name: str) -> Mapping[str, Any]:
-    return (record.cage.get("calibration") or {}).get(name) or {}
+    return (record.cage.calibration or {}).get(name) or {}
 
 
 def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
     """Return a sentence if the kernel, or QEMU, holds another value than requested."""
-    external = record.cage.get("external")
+    external = record.cage.external
     if external and name in IO_MAX_KEY:
         held = external["read_back"].get(name)
         return None if held == cap else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
     expected = expected_read_back(Cage("", {name: cap}))[_FILE[name]]
-    held = (record.cage.get("read_back") or {}).get(_FILE[name])
+    held = (record.cage.read_back or {}).get(_FILE[name])
     if held == expected:
         return None
     return f"The kernel holds {_FILE[name]} = {held or 'nothing'} instead of {expected}."
@@ -101,7 +101,7 @@ def _limit_value(name: str, text: str | None) -> float | None:
 
 
 def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
-    for cgroup, files in (record.cage.get("ancestors") or {}).items():
+    for cgroup, files in (record.cage.ancestors or {}).items():
         value = _limit_value(name, files.get(_FILE[name]))
         if value is not None:
             yield cgroup, value

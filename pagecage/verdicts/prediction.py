@@ -55,7 +55,7 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
 
 def _caps_varied(record: Record) -> bool:
     """Return whether credits could raise a cap, or a cap changed while the trial ran."""
-    buckets = (record.cage.get("credits") or {}).get("buckets") or ()
+    buckets = (record.cage.credits or {}).get("buckets") or ()
     return any(bucket["rate"] > bucket["base"] for bucket in buckets) or any(
         cap_change_count(record, name) for name in IO_STAT_KEY
     )
@@ -68,7 +68,7 @@ def _needed_seconds(window: Window, caps: Mapping[str, float]) -> float:
 
 
 def _is_capped(record: Record, window: Window) -> bool:
-    return binding_limit(window, record.cage.get("requested") or {}).property is not None
+    return binding_limit(window, record.cage.requested or {}).property is not None
 
 
 def _used_share(record: Record, windows: Sequence[Window]) -> float:

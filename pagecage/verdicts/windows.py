@@ -87,8 +87,8 @@ def _measured_rows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[
     """Return the rows between `go` and `end`."""
     if not record.measured:
         return []
-    start = record.measured["start_monotonic_seconds"]
-    end = start + record.measured["seconds"]
+    start = record.measured.start_monotonic_seconds
+    end = start + record.measured.seconds
     return [row for row in series if start <= row["t"] <= end]
 
 
@@ -117,7 +117,7 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
     """Return the window between two rows. `io` is empty until the slice touches the disk."""
     assert record.measured is not None
     return Window(
-        start_seconds=first["t"] - record.measured["start_monotonic_seconds"],
+        start_seconds=first["t"] - record.measured.start_monotonic_seconds,
         seconds=last["t"] - first["t"],
         caps=caps_between(record, first["t"], last["t"]),
         moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in IO_STAT_KEY.values()},

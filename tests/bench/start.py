@@ -72,7 +72,7 @@ def _pauses(one: Timed) -> list[float]:
 
 
 def _measured(record: Record) -> float:
-    return float((record.measured or {}).get("seconds", 0.0))
+    return float(record.measured.seconds if record.measured else 0.0)
 
 
 def _once(record: Record) -> float:

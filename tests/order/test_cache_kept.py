@@ -89,7 +89,7 @@ def test_the_trials_own_reading_is_believed(machine: Machine, data: Path) -> Non
     assert [look["resident_bytes"] for look in looks] == [0, 0, all_of_it()]
     assert [look["read_bytes"] for look in looks] == [0, 0, DATA.size_bytes]
     assert looks[-1]["charged_bytes"] == DATA.size_bytes
-    assert record.cache["came_bytes"] == all_of_it()
+    assert record.cache.came_bytes == all_of_it()
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_what_is_read_while_it_runs_is_found_at_the_end(
     record = carry_out(machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}"))))
     refused(record, "of the files, as it is charged for these pages")
     assert record.measured is not None
-    assert record.workload["end"]["checksum_ok"] is True
+    assert record.workload.end["checksum_ok"] is True
     assert machine.left() == []
 
 
@@ -189,13 +189,13 @@ def test_what_is_still_being_read_need_not_be_counted_yet(
     monkeypatch.setattr(cache_checks, "uptodate_bytes", lambda _: MIB)
     record = carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes))))
     believed(record)
-    assert record.cache["came_bytes"] == MIB
+    assert record.cache.came_bytes == MIB
 
 
 def test_a_command_may_remove_its_file(machine: Machine, data: Path) -> None:
     record = carry_out(machine, runs(HONEST + '; rm "$FAKE_FILE"', collectors=()))
     believed(record)
-    assert record.cache["resident_bytes_after"] == 0
+    assert record.cache.resident_bytes_after == 0
 
 
 def test_any_state_is_nobodys_business(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,8 @@ def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> 
     record = three.records()[0]
     assert record.traces == {"sampler": f"trials/{record.trial_id}.1/sampler.jsonl"}
     assert (three.folder.path / record.traces["sampler"]).read_bytes() == b'{"t": 1.0}\n' * 3
-    assert set(record.outer_host or {}) == {"before", "after"}
+    assert record.outer_host is not None
+    assert record.outer_host.present == {"before", "after"}
     assert (record.plan_sha256, record.run_id) == (three.plan.sha256, three.plan.run_id)
     [facts] = (three.folder.path / "facts").iterdir()
     assert json.loads(facts.read_text())["boot_id"] == "b"

@@ -58,9 +58,9 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
     record = carry_out(machine, by(driver))
     assert (record.outcome, record.error) == ("ok", None)
     assert start in machine.told()
-    assert record.cage["driver"]["name"] == driver
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
-    assert record.cage["expected"]["io.max.rbps"] == "20000000"
+    assert record.cage.driver["name"] == driver
+    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert record.cage.expected["io.max.rbps"] == "20000000"
     assert "driver_cgroup" not in record.cage
     assert record.response["start_seconds"] is not None
     assert record.response["start_seconds"] > 0
@@ -74,7 +74,7 @@ def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(mac
     assert places == sorted(places)
     assert told[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
     assert told.index(f"stop {UNIT}") > told.index("docker rm --force") > told.index("workload exits")
-    assert record.cage["driver"]["engine"]["storage_driver"] == "overlay2"
+    assert record.cage.driver["engine"]["storage_driver"] == "overlay2"
 
 
 @pytest.mark.parametrize(("active", "stopped"), [
@@ -92,12 +92,12 @@ def test_what_ran_before_is_left_running(
 def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machine) -> None:
     record = carry_out(machine, by("docker-flags"))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage["driver_cgroup"].endswith(f"{UNIT}/docker-0123abcd.scope")
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
-    assert record.cage["expected"] == {
+    assert record.cage.driver_cgroup.endswith(f"{UNIT}/docker-0123abcd.scope")
+    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert record.cage.expected == {
         "memory.max": str(8 * 1024**2), "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
     }  # fmt: skip
-    assert record.cage["calibration"] == {}, "over-driving a slice of ours would prove nothing of Docker's"
+    assert record.cage.calibration == {}, "over-driving a slice of ours would prove nothing of Docker's"
 
 
 @pytest.mark.parametrize(("lost", "named"), [("device", "io.max.rbps is max, not 20000000"), ("memory", "memory.max")])
@@ -138,8 +138,8 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, mo
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     record = carry_out(machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio")))
     assert "lost" not in (record.error or "")
-    assert record.cage["expected"]["io.max.riops"] == "500"
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage.expected["io.max.riops"] == "500"
+    assert record.cage.read_back.items() >= record.cage.expected.items()
 
 
 def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_the_api_is_asked_for_the_same_container(machine: Machine, monkeypatch: 
     assert body["HostConfig"]["BlkioDeviceReadIOps"] == [{"Path": NODE, "Rate": 500}]
     assert body["HostConfig"]["CgroupParent"] == UNIT
     assert body["HostConfig"]["MemorySwap"] == body["HostConfig"]["Memory"] == 8 * 1024**2
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage.read_back.items() >= record.cage.expected.items()
 
 
 def test_a_refusal_of_the_api_is_told_in_its_words(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +187,7 @@ def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monke
     linked = machine.docker_root / "upper" / str(data).lstrip("/")
     assert linked.stat().st_ino == data.stat().st_ino, "a copy would have pages of its own"
     assert linked.with_name(data.name + ".json").exists()
-    assert record.device["storage"] == "container_layer"
+    assert record.device.storage == "container_layer"
     assert f"docker create {RUN} in {UNIT}" in machine.told()
 
 
@@ -271,9 +271,9 @@ def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
     assert (record.outcome, record.error) == ("ok", None)
     disk = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
     assert stream.asked == [disk, {}], "held before the start, let go of afterwards"
-    assert record.cage["external"] == {"by": "qemu", "read_back": disk}
-    assert record.cage["expected"] == {"memory.max": str(8 * 1024**2), "memory.swap.max": "0"}
-    assert record.cage["requested"] == dict(CAGE.properties)
+    assert record.cage.external == {"by": "qemu", "read_back": disk}
+    assert record.cage.expected == {"memory.max": str(8 * 1024**2), "memory.swap.max": "0"}
+    assert record.cage.requested == dict(CAGE.properties)
 
 
 @pytest.mark.parametrize(("answer", "why"), [

@@ -130,7 +130,7 @@ def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, kit: AgentPac
     plan = plan_of("sh", "-c", "echo ran; exit 3", command=replace(BOTH, takes_input=False))
     summary, records = carry_out(machine, kit, plan, streams)
     assert summary == RunSummary(1, 0)
-    assert [(record.attempt, record.outcome, record.exit["status"]) for record in records] == [(1, "failed", 3)]
+    assert [(record.attempt, record.outcome, record.exit.status) for record in records] == [(1, "failed", 3)]
     assert streams.text() == b"ran\n"
 
 

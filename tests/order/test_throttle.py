@@ -35,7 +35,7 @@ def test_the_machine_around_holds_the_disk_for_the_trial(machine: Machine) -> No
     record, asked = carry_out(machine, "vm")
     assert (record.outcome, record.error) == ("ok", None)
     assert asked == [f"throttle {HELD}", "throttle {}"]
-    assert record.cage["external"] == {"by": "qemu", "read_back": HELD}
+    assert record.cage.external == {"by": "qemu", "read_back": HELD}
 
 
 @pytest.mark.parametrize("host", ["local"])

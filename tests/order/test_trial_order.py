@@ -65,20 +65,20 @@ def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
 
 def test_the_record_holds_what_happened(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    assert record.cage["read_back"] == {**record.cage["expected"], "cpu.max": "max 100000",
+    assert record.cage.read_back == {**record.cage.expected, "cpu.max": "max 100000",
                                         "io.max.wbps": "max", "io.max.wiops": "max"}  # fmt: skip
-    assert record.cage["requested"] == dict(CAGE.properties)
-    assert record.cache["requested"] == "cold"
-    assert record.cache["resident_bytes_before"] == 0
-    assert record.device["queue_settings"]["read_ahead_kb"] == "128"
-    assert record.device["maj_min"] == MAJ_MIN
+    assert record.cage.requested == dict(CAGE.properties)
+    assert record.cache.requested == "cold"
+    assert record.cache.resident_bytes_before == 0
+    assert record.device.queue_settings["read_ahead_kb"] == "128"
+    assert record.device.maj_min == MAJ_MIN
     assert record.exit == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
     assert {name: found["status"] for name, found in record.collectors.items()} == {
         "sampler": "ok", "iostat": "ok", "sar": "ok", "vmtouch": "ok",
     }  # fmt: skip
-    assert record.workload["checksum_ok"] is True
-    assert len(record.workload["sha256"]) == 64
+    assert record.workload.checksum_ok is True
+    assert len(record.workload.sha256) == 64
 
 
 def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine) -> None:
@@ -192,9 +192,9 @@ def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine)
     record = carry_out(machine, make_trial("verifies.py"))
     assert record.outcome == "ok"
     assert record.measured is not None
-    assert record.measured["seconds"] < VERIFYING_SECONDS
+    assert record.measured.seconds < VERIFYING_SECONDS
     assert record.response["device_read_bytes"] == 4096
-    assert record.workload["end"]["seconds"] == 0.01, "the end that comes later is heard"
+    assert record.workload.end["seconds"] == 0.01, "the end that comes later is heard"
 
 
 @pytest.mark.parametrize("program", ["prints_garbage.py", "ends_strangely.py"])
@@ -228,9 +228,9 @@ def test_a_file_that_somebody_holds_is_not_cold(machine: Machine) -> None:
 def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert record.outcome == "ok"
-    assert record.cache["resident_bytes_before"] == record.cache["file_bytes"] == DATASET.size_bytes
-    assert 0 < record.cache["resident_bytes_after"] <= DATASET.size_bytes  # a busy machine may have taken some back
-    assert record.cache["charged_to"] == str(own_cgroup())
+    assert record.cache.resident_bytes_before == record.cache.file_bytes == DATASET.size_bytes
+    assert 0 < record.cache.resident_bytes_after <= DATASET.size_bytes  # a busy machine may have taken some back
+    assert record.cache.charged_to == str(own_cgroup())
 
 
 def test_a_file_that_cannot_be_kept_whole_is_not_resident(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,8 +244,8 @@ def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: boo
     path = machine.data / DATASET.file_name
     found = load(path) if resident else evict(path)
     record = carry_out(machine, make_trial(cage=LIGHT, cache="any"))
-    assert record.cache["resident_bytes_before"] == found.resident_bytes
-    assert record.cache["charged_to"] is None
+    assert record.cache.resident_bytes_before == found.resident_bytes
+    assert record.cache.charged_to is None
 
 
 def test_without_a_dataset_there_is_no_cache_to_speak_of(machine: Machine) -> None:
@@ -276,5 +276,5 @@ def test_a_user_is_measured_by_his_own_manager(machine: Machine, monkeypatch: py
         Systemd(True, 257), bench.disk, machine.data, bench.interruption))  # fmt: skip
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
-    assert record.cage["slice"].startswith(str(manager))
+    assert record.cage.slice.startswith(str(manager))
     assert machine.left() == []

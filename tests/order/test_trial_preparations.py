@@ -36,13 +36,13 @@ def two(machine: Machine) -> Trial:
 def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, two)
     assert record.outcome == "ok"
-    assert record.workload["argv"][1:] == ["--files", *(str(machine.data / d.file_name) for d in two.datasets)]
-    assert (record.cache["file_bytes"], record.cache["resident_bytes_before"]) == (2 * DATASET.size_bytes, 0)
+    assert record.workload.argv[1:] == ["--files", *(str(machine.data / d.file_name) for d in two.datasets)]
+    assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (2 * DATASET.size_bytes, 0)
 
 
 def test_every_file_is_resident(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, replace(two, cache="resident"))
-    assert record.cache["resident_bytes_before"] == 2 * DATASET.size_bytes
+    assert record.cache.resident_bytes_before == 2 * DATASET.size_bytes
     assert record.outcome == "ok"
 
 
@@ -62,12 +62,12 @@ def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
     assert record.outcome == "ok"
     assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in told
     assert told.index(f"workload loads {DATASET.size_bytes}") < told.index("workload ready")
-    found = record.cache["step"]
+    found = record.cache.step
     assert found["slice"].endswith(unit)
-    assert record.cache["charged_to"] == found["slice"]
+    assert record.cache.charged_to == found["slice"]
     assert (found["exit_status"], found["resident_bytes_after"]) == (0, DATASET.size_bytes)
-    assert set(found["charged_bytes"]) == {record.cage["slice"], found["slice"]}
-    assert record.cache["resident_bytes_before"] == 0, "cold is what the step found"
+    assert set(found["charged_bytes"]) == {record.cage.slice, found["slice"]}
+    assert record.cache.resident_bytes_before == 0, "cold is what the step found"
     assert machine.left() == []
 
 
@@ -82,7 +82,7 @@ def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
     step = SetupStep("loads.py", ("{file}",), "same")
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=()))
     assert record.outcome == "ok"
-    assert record.cache["resident_bytes_before"] == DATASET.size_bytes
+    assert record.cache.resident_bytes_before == DATASET.size_bytes
     lazy = carry_out(
         machine, make_trial(cage=LIGHT, cache="resident", before=replace(step, arguments=()), collectors=())
     )
@@ -115,10 +115,10 @@ def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeyp
     monkeypatch.setattr(storage, "remove_storage", gone.append)
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=()))
     assert record.outcome == "ok"
-    assert record.workload["argv"][-1] == str(other / DATASET.file_name)
-    assert (record.device["storage"], record.device["storage_latency_us"]) == ("null_blk", 700)
-    assert record.device["mount_point"] == str(other)
-    assert record.device["read_latency_us"] > 0
+    assert record.workload.argv[-1] == str(other / DATASET.file_name)
+    assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 700)
+    assert record.device.mount_point == str(other)
+    assert record.device.read_latency_us > 0
     assert gone == [machine.spool]
 
 
@@ -135,9 +135,9 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
     record = carry_out(machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.workload["argv"][1:] == ["--dir", str(other), "--max-seconds", "5.0"]
+    assert record.workload.argv[1:] == ["--dir", str(other), "--max-seconds", "5.0"]
     assert asked[:3] == ["null_blk", 700, 2**28]
-    assert record.device["read_latency_us"] is None
+    assert record.device.read_latency_us is None
 
 
 def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ def test_memory_is_taken_before_the_cache_is_set_and_given_back(
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
     assert record.outcome == "ok"
     assert seen == [f"leave {2**28} with {DATASET.size_bytes}", "restore"]
-    assert record.machine_memory["hugepages"] == 5
+    assert record.machine_memory.hugepages == 5
 
 
 LIMITS = {"dirty_bytes": 2**24, "dirty_background_bytes": 2**23}
@@ -274,7 +274,7 @@ def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(
     assert record.response["read_seconds"] == 0.5
     assert record.response["fio_p50_us"] == 2
     assert record.response["amplification"] == 2
-    assert record.workload["end"]["fio_version"] == "fio-3.39"
+    assert record.workload.end["fio_version"] == "fio-3.39"
     assert record.collectors["fio"]["status"] == "ok"
     missing = carry_out(machine, replace(trial, workload=replace(workload, arguments=("ioengine=rados",))))
     assert (missing.outcome, missing.error) == ("requirement_missed", "this fio has no ioengine rados")

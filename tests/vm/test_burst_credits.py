@@ -161,5 +161,5 @@ def test_the_verdict_judges_by_what_was_in_force(pair: tuple[tuple[Record, Serie
     [limit] = [one for one in verdicts.limits if one.property == "IOReadIOPSMax"]
     assert limit.verdict == "enforced", limit.reason
     assert "Burst credits ran out after" in verdicts.diagnosis.sentence
-    assert record.cage["credits"]["error"] is None
-    assert record.cage["read_back"]["io.max.riops"] == str(BASE)
+    assert record.cage.credits["error"] is None
+    assert record.cage.read_back["io.max.riops"] == str(BASE)

@@ -66,8 +66,8 @@ def test_every_driver_is_tried() -> None:
 def test_it_runs_with_every_limit_where_it_must_be(records: dict[str, Record], driver: str, load: str) -> None:
     record = records[f"{driver}_{load}"]
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage["driver"]["name"] == driver
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage.driver["name"] == driver
+    assert record.cage.read_back.items() >= record.cage.expected.items()
     assert not [limit for limit in evaluate(record, []).limits if limit.verdict == "leaky"]
 
 
@@ -80,9 +80,9 @@ def test_a_container_in_our_slice_is_held_as_a_scope_is(records: dict[str, Recor
 
 def test_dockers_api_puts_its_limits_on_the_container(records: dict[str, Record]) -> None:
     record = records["docker-api_deep"]
-    assert "/docker-" in record.cage["driver_cgroup"]
-    assert record.cage["expected"]["io.max.riops"] == "500"
-    assert record.cage["ancestors"][record.cage["slice"]]["io.max.riops"] == "max"
+    assert "/docker-" in record.cage.driver_cgroup
+    assert record.cage.expected["io.max.riops"] == "500"
+    assert record.cage.ancestors[record.cage.slice]["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(rate(records["systemd-scope_deep"]), rel=WITHIN)
 
 
@@ -91,8 +91,8 @@ def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[s
     """Debian's 26.1.5 drops them; one that does not has them at the container's own cgroup."""
     record = records[f"docker-flags_{load}"]
     if record.outcome == "ok":
-        assert record.cage["read_back"].items() >= record.cage["expected"].items()
-        assert record.cage["expected"]["io.max.riops"] == "500"
+        assert record.cage.read_back.items() >= record.cage.expected.items()
+        assert record.cage.expected["io.max.riops"] == "500"
         return
     assert record.outcome == "requirement_missed"
     assert "docker-flags lost them: io.max.r" in (record.error or "")
@@ -101,8 +101,8 @@ def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[s
 
 def test_qemu_holds_the_disk_from_outside(records: dict[str, Record]) -> None:
     record = records["qemu-throttle_deep"]
-    assert record.cage["external"]["read_back"]["IOReadIOPSMax"] == 500
-    assert record.cage["read_back"]["io.max.riops"] == "max"
+    assert record.cage.external["read_back"]["IOReadIOPSMax"] == 500
+    assert record.cage.read_back["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(500, rel=0.1)
 
 

@@ -34,7 +34,7 @@ def test_every_trial_has_its_answer_and_every_collector_recorded(done: CommandLi
         states = {name: entry["status"] for name, entry in record.collectors.items()}
         expected = dict.fromkeys(("sampler", "iostat", "sar", "vmtouch"), "ok")
         assert states == {**expected, "bpftrace": "ok" if root else "missing"}, record.collectors
-        assert record.workload["checksum_ok"] is (True if record.response["covered_fraction"] == 1 else None)
+        assert record.workload.checksum_ok is (True if record.response["covered_fraction"] == 1 else None)
 
 
 def test_the_limits_bit_and_the_cache_was_cold(done: CommandLine) -> None:

@@ -142,5 +142,5 @@ def test_the_next_attempt_is_believed_to_the_page(attempts: dict[tuple[str, int]
         assert start["resident_bytes"] == go["resident_bytes"] == end["resident_bytes"] == DATA.size_bytes
         return
     assert (start["resident_bytes"], go["resident_bytes"]) == (0, 0)
-    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache["came_bytes"]
-    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache["charge_lag_bytes"])
+    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache.came_bytes
+    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache.charge_lag_bytes)

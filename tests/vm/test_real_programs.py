@@ -123,7 +123,7 @@ def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
     """grep without a match ends with 1; every trial has its times and its diagnosis all the same."""
     records = replayed.records()
     assert {record.treatment["cage"] for record in records} == {"uncaged", *CAGES}
-    assert {record.exit["status"] for record in records} == {replayed.status}
+    assert {record.exit.status for record in records} == {replayed.status}
     assert ("the program failed in 5 of 5 trials" in replayed.said) == (replayed.status == 1)
     assert all(record.is_programs_own_failure == (replayed.status == 1) for record in records)
 

@@ -111,7 +111,7 @@ def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
     assert status == 0, said
     [record] = read_records(next(tmp_path.glob("*-replay-python3-vm")) / "records.jsonl")
     assert 0 < (record.response["ready_seconds"] or 0) < 60
-    assert record.exit["status"] == -15
+    assert record.exit.status == -15
 
 
 @pytest.mark.long

@@ -72,7 +72,11 @@ def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
         ('"tenth"', '"tnth"', "claims.003-1.where: cage = 'tnth' is not a level"),
         ('"absolute"', '"ratio"', "needs `over`, the other side"),
         ('"absolute"', '"ordering_of_ratios"\nover = { cage = "uncaged" }', "needs than and than_over"),
-        ('"absolute"', '"absolute"\nthan = { cage = "tnth" }\nthan_over = { cage = "tenth" }', "needs than and than_over"),
+        (
+            '"absolute"',
+            '"absolute"\nthan = { cage = "tnth" }\nthan_over = { cage = "tenth" }',
+            "needs than and than_over",
+        ),
         ('"absolute"', '"config"', "needs `key`"),
         ('"absolute"', '"config"\nkey = "sizes.full.filse"', "the definition has no sizes.full.filse"),
         ('"absolute"', '"decoded"', "vm_flags, fault_flags"),

@@ -30,9 +30,11 @@ def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     assert record.response["device_read_bytes"] == 4096
     assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
     assert "ready_seconds" not in record.response
-    assert (record.measured or {})["seconds"] == pytest.approx(record.response["wall_seconds"], abs=0.001)
-    assert record.workload["argv"] == ["sh", "-c", record.workload["argv"][2]]
-    assert len(record.workload["sha256"]) == 64
+    assert (record.measured.seconds if record.measured else 0.0) == pytest.approx(
+        record.response["wall_seconds"], abs=0.001
+    )
+    assert record.workload.argv == ["sh", "-c", record.workload.argv[2]]
+    assert len(record.workload.sha256) == 64
 
 
 def test_making_the_scope_is_not_its_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +48,8 @@ def test_a_failure_is_its_own_with_status_and_last_words(machine: Machine) -> No
     record = carry_out(machine, "for n in 1 2 3; do echo line $n >&2; done; exit 3")
     assert (record.outcome, record.phase) == ("failed", "run")
     assert record.error == "it ended with status 3: line 3"
-    assert record.exit["status"] == 3
-    assert record.exit["stderr_tail"] == ["line 1", "line 2", "line 3"]
+    assert record.exit.status == 3
+    assert record.exit.stderr_tail == ["line 1", "line 2", "line 3"]
     assert record.is_programs_own_failure
     assert record.is_final
 
@@ -91,7 +93,7 @@ def test_it_finds_its_directory_and_environment(machine: Machine, monkeypatch: p
         machine, f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7', directory=str(machine.data)
     )
     assert record.outcome == "ok", record.error
-    assert "CUSTOMERS_SECRET" in record.workload["environment"]
+    assert "CUSTOMERS_SECRET" in record.workload.environment
     assert "hunter2" not in machine.records.read_text()
 
 
@@ -105,8 +107,8 @@ def test_a_line_of_its_output_tells_that_it_serves(machine: Machine, stream: str
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
     assert "wall_seconds" not in record.response
     assert time.monotonic() - began < 15
-    assert record.exit["status"] == -15
-    assert not record.exit["ended_by_itself"]
+    assert record.exit.status == -15
+    assert not record.exit.ended_by_itself
     assert machine.left() == []
 
 
@@ -171,7 +173,7 @@ def test_one_that_daemonises_is_told(machine: Machine) -> None:
     record = carry_out(machine, 'sleep 60 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0')
     assert record.outcome == "failed"
     assert "it ended while sleep (process" in (record.error or "")
-    assert record.exit["left_behind"][0]["name"] == "sleep"
+    assert record.exit.left_behind[0]["name"] == "sleep"
     assert record.is_final
     assert machine.left() == []
 
@@ -188,8 +190,8 @@ def test_one_that_leaves_the_cage_is_seen_and_ended(machine: Machine) -> None:
     assert time.monotonic() - began < 15
     assert record.outcome == "failed"
     assert f"left the cage for {elsewhere}" in (record.error or "")
-    assert record.exit["escaped"][0]["name"] == "sleep"
-    escaped = record.exit["escaped"][0]["pid"]
+    assert record.exit.escaped[0]["name"] == "sleep"
+    escaped = record.exit.escaped[0]["pid"]
     while identify(escaped) is not None and time.monotonic() - began < 15:
         time.sleep(0.01)  # it was sent SIGKILL, and whoever adopts orphans here may be slow to reap it
     assert identify(escaped) is None

@@ -36,28 +36,28 @@ def files(machine: Machine) -> Path:
 def test_all_files_of_a_directory_are_cold(machine: Machine, files: Path) -> None:
     record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
     assert record.outcome == "ok", record.error
-    assert record.cache["requested"] == "cold"
-    assert record.cache["file_bytes"] == 600_000
-    assert record.cache["resident_bytes_before"] == 0
-    assert record.cache["resident_bytes_after"] == -(-300_000 // 4096) * 4096
+    assert record.cache.requested == "cold"
+    assert record.cache.file_bytes == 600_000
+    assert record.cache.resident_bytes_before == 0
+    assert record.cache.resident_bytes_after == -(-300_000 // 4096) * 4096
 
 
 def test_a_file_of_two_names_counts_once(machine: Machine, files: Path) -> None:
     """Its pages are there once, and charged once."""
     os.link(files / "a", files / "below/a")
     record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
-    assert (record.outcome, record.cache["file_bytes"]) == ("ok", 600_000)
+    assert (record.outcome, record.cache.file_bytes) == ("ok", 600_000)
 
 
 def test_as_they_are(machine: Machine, files: Path) -> None:
     (files / "a").read_bytes()
     record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
-    assert record.cache["resident_bytes_before"] > 0
+    assert record.cache.resident_bytes_before > 0
 
 
 def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -> None:
     record = carry_out(machine, "test -e a", data_paths=("a",), directory=str(files), cache="cold")
-    assert (record.outcome, record.cache["file_bytes"]) == ("ok", 300_000)
+    assert (record.outcome, record.cache.file_bytes) == ("ok", 300_000)
 
 
 def test_a_place_in_a_path_is_filled_in_unless_it_is_the_users_own(machine: Machine, files: Path) -> None:
@@ -96,8 +96,8 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
     monkeypatch.setenv("FAKE_MAJ_MIN", other.maj_min)
     record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
     assert record.outcome == "ok", record.error
-    assert record.device["maj_min"] == "8:0"
-    assert record.cage["read_back"]["io.max.rbps"] == "20000000"
+    assert record.device.maj_min == "8:0"
+    assert record.cage.read_back["io.max.rbps"] == "20000000"
 
 
 def run_on(machine: Machine, cache: str) -> TrialRun:

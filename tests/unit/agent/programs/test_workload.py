@@ -94,4 +94,4 @@ def test_a_program_that_is_not_there_is_a_failure(machine: Machine) -> None:
     run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert (record.outcome, record.phase) == ("failed", "run")
-    assert record.workload["sha256"] is None
+    assert record.workload.sha256 is None

@@ -56,7 +56,7 @@ def test_refaults_residency_and_stalls_are_those_of_the_sampler(tmp_path: Any) -
     inside = rows[(rows["seconds"] > 1) & (rows["seconds"] < rows["measured_seconds"] - 1)]
     trial = next(t for t in run.trials if t.record.trial_id == inside["trial_id"].iloc[0])
     one = inside[inside["trial_id"] == trial.record.trial_id]
-    moved, seconds = trial.record.response["device_read_bytes"], trial.record.measured["seconds"]
+    moved, seconds = trial.record.response["device_read_bytes"], trial.record.measured.seconds
     assert one["bytes_per_io"].median() == pytest.approx(131072, rel=0.01)
     assert one["refaults_per_second"].median() == pytest.approx(moved / 4096 / seconds, rel=0.01)
     assert one["io_stalled_fraction"].median() == pytest.approx(0.4, rel=0.01)
