@@ -107,7 +107,7 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
     if data.get("outcome") not in OUTCOMES:
         raise PagecageError(f"{not_a_record}: unknown outcome {data.get('outcome')!r}", KEYS_HINT)
     try:
-        record: Record = from_json(Record, data, "it")
+        record: Record = from_json(Record, data)
     except PagecageError as error:
         raise PagecageError(f"{not_a_record}: {error.message}", KEYS_HINT) from None
     return record
@@ -159,7 +159,7 @@ def read_records(path: Path) -> Iterator[Record]:
             data = json.loads(line)
         except (ValueError, RecursionError):
             if not line.startswith(_BEGINNING[: len(line)]) and _is_text(line):
-                raise PagecageError(f"{where}:{number} is no pagecage record", KEYS_HINT) from None
+                raise PagecageError(f"{where}:{number} is not a pagecage record", KEYS_HINT) from None
             continue
         yield record_from_json(data, f"{where}:{number}")
 
