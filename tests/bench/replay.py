@@ -125,7 +125,7 @@ def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
     """The whole trial, from its first phase to its last: what a user waits for. The first one calibrates."""
-    trials = [sum(phase["seconds"] for phase in record.phases) for record in records]
+    trials = [sum(phase.seconds for phase in record.phases) for record in records]
     ratio, low, high = ratio_of_pairs(trials[1:], bare[1:])
     says = f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the first trial"
     return Figure(f"trial of a replay / bare, {cage}", ratio, low, high, "none set", True, RUNS - 1, says)

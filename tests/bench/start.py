@@ -76,7 +76,7 @@ def _measured(record: Record) -> float:
 
 
 def _once(record: Record) -> float:
-    return float(sum(phase["seconds"] for phase in record.phases if phase["name"] in ONCE))
+    return float(sum(phase.seconds for phase in record.phases if phase["name"] in ONCE))
 
 
 def _own_phases(record: Record) -> Mapping[str, float]:

@@ -85,7 +85,7 @@ def believed(record: Record) -> None:
 def test_the_trials_own_reading_is_believed(machine: Machine, data: Path) -> None:
     record = carry_out(machine, reads())
     believed(record)
-    looks = [record.cache[moment] for moment in ("start", "go", "end")]
+    looks = [getattr(record.cache, moment) for moment in ("start", "go", "end")]
     assert [look["resident_bytes"] for look in looks] == [0, 0, all_of_it()]
     assert [look["read_bytes"] for look in looks] == [0, 0, DATA.size_bytes]
     assert looks[-1]["charged_bytes"] == DATA.size_bytes
@@ -167,7 +167,7 @@ def test_fio_is_looked_at_before_it_starts(machine: Machine, data: Path, monkeyp
     fio = reads(workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=())
     honest = carry_out(machine, fio)
     believed(honest)
-    assert honest.cache["go"] == honest.cache["start"]
+    assert honest.cache.go == honest.cache.start
     monkeypatch.setenv("FAKE_READS", "start")
     refused(carry_out(machine, fio), "before the program started")
 
@@ -202,7 +202,7 @@ def test_any_state_is_nobodys_business(machine: Machine, data: Path, monkeypatch
     monkeypatch.setenv("FAKE_READS", "start go")
     record = carry_out(machine, reads(cache="any"))
     assert record.outcome == "ok"
-    assert "start" not in record.cache
+    assert "start" not in record.cache.present
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_resident_file_of_a_command(machine: Machine, data: Path, monkeypatch:
     refused(carry_out(machine, runs(f"{drops}; {again}", cache="resident")), "had to be read again")
     whole_by_the_end = carry_out(machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident"))
     refused(whole_by_the_end, "had to be read again")
-    assert whole_by_the_end.cache["end"]["resident_bytes"] == all_of_it()
+    assert whole_by_the_end.cache.end["resident_bytes"] == all_of_it()
 
 
 def test_what_a_workload_drops_in_its_set_up_it_must_own_up_to(machine: Machine, data: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
     assert record.cage.driver["name"] == driver
     assert record.cage.read_back.items() >= record.cage.expected.items()
     assert record.cage.expected["io.max.rbps"] == "20000000"
-    assert "driver_cgroup" not in record.cage
+    assert "driver_cgroup" not in record.cage.present
     assert record.response["start_seconds"] is not None
     assert record.response["start_seconds"] > 0
 
@@ -112,7 +112,7 @@ def test_a_limit_that_docker_loses_without_a_word_is_caught(
     assert record.error is not None
     assert f"{driver} lost them: " in record.error
     assert named in record.error
-    assert record.missed_requirements[0]["hint"] == "use --driver docker: limits on our own slice"
+    assert record.missed_requirements[0].hint == "use --driver docker: limits on our own slice"
     assert "workload go" not in machine.told(), "it was let go although its cage was open"
 
 
@@ -217,7 +217,7 @@ def test_an_engine_that_cannot_serve_is_refused(
     record = carry_out(machine, by(driver))
     assert record.outcome == "requirement_missed"
     assert why in (record.error or "")
-    assert record.missed_requirements[0]["hint"]
+    assert record.missed_requirements[0].hint
     assert not [line for line in machine.told() if line.startswith("container")]
 
 
@@ -233,7 +233,7 @@ def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch:
     monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "podman" else found(name, **more))
     record = carry_out(machine, by("podman"))
     assert record.error == "podman is not installed on this host"
-    assert record.missed_requirements[0]["hint"] == "apt-get install podman"
+    assert record.missed_requirements[0].hint == "apt-get install podman"
 
 
 def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:

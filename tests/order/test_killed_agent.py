@@ -65,4 +65,4 @@ def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
     serve(kit, machine)
     trial = make_trial(cage=LIGHT, read_ahead_kb=None)
     run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
-    assert list(read_records(machine.records))[-1].device["queue_settings"]["read_ahead_kb"] == "256"
+    assert list(read_records(machine.records))[-1].device.queue_settings["read_ahead_kb"] == "256"

@@ -43,4 +43,4 @@ def test_a_host_with_nothing_around_it_gives_no_figure(machine: Machine, host: s
     record, _ = carry_out(machine, host)
     assert record.outcome == "requirement_missed"
     assert record.error == "nothing is around it"
-    assert record.missed_requirements[0]["hint"] == "use HOST=vm"
+    assert record.missed_requirements[0].hint == "use HOST=vm"

@@ -17,6 +17,7 @@ from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.agent.system.cgroupfs import own_cgroup
 from pagecage.agent.system.page_cache import evict, load
 from pagecage.agent.system.systemd import Systemd
+from pagecage.model.json_codec import to_json
 from tests.builders.trial_runs import carry_out
 from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
 
@@ -53,14 +54,14 @@ def test_the_whole_order(machine: Machine) -> None:
 
 def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    names = [phase["name"] for phase in record.phases]
+    names = [phase.name for phase in record.phases]
     assert names == [
         "requirements", "driver", "storage", "dataset", "queue_settings", "calibrate", "memory", "dirty", "cache",
         "slice", "before", "collectors", "run", "stop", "totals", "cleanup",
     ]  # fmt: skip
-    starts = [phase["start_monotonic_seconds"] for phase in record.phases]
+    starts = [phase.start_monotonic_seconds for phase in record.phases]
     assert starts == sorted(starts)
-    assert all(0 <= phase["seconds"] < 30 for phase in record.phases)
+    assert all(0 <= phase.seconds < 30 for phase in record.phases)
 
 
 def test_the_record_holds_what_happened(machine: Machine) -> None:
@@ -72,7 +73,7 @@ def test_the_record_holds_what_happened(machine: Machine) -> None:
     assert record.cache.resident_bytes_before == 0
     assert record.device.queue_settings["read_ahead_kb"] == "128"
     assert record.device.maj_min == MAJ_MIN
-    assert record.exit == {"status": 0, "oom_kill": 0}
+    assert to_json(record.exit) == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
     assert {name: found["status"] for name, found in record.collectors.items()} == {
         "sampler": "ok", "iostat": "ok", "sar": "ok", "vmtouch": "ok",
@@ -98,7 +99,7 @@ def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine
 
 
 def test_counters_stand_around_the_measured_part(machine: Machine) -> None:
-    counters = carry_out(machine, make_trial()).counters
+    counters = to_json(carry_out(machine, make_trial()).counters)
     assert counters["before"]["cgroup"]["io.stat"] == {}
     assert counters["after"]["cgroup"]["io.stat"][MAJ_MIN]["rbytes"] == 1048576
     assert counters["totals"]["cgroup"]["memory.events"]["oom_kill"] == 0
@@ -138,7 +139,7 @@ def test_a_limit_that_is_not_applied_starts_no_workload(
     record = carry_out(machine, make_trial())
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
-    assert shown in record.missed_requirements[0]["reason"]
+    assert shown in record.missed_requirements[0].reason
     scopes = [line for line in machine.told() if line.startswith("scope") and "calibrate" not in line]
     assert scopes == []
     assert record.measured is None
@@ -152,7 +153,7 @@ def test_a_limit_that_nobody_asked_for_starts_no_workload(machine: Machine) -> N
     (drop_in / "40-left.conf").write_text("MemoryMax=8388608\n")
     record = carry_out(machine, make_trial(cage=LIGHT, trial_id="r1_light"))
     assert record.outcome == "requirement_missed"
-    assert "memory.max is 8388608, unasked" in record.missed_requirements[0]["reason"]
+    assert "memory.max is 8388608, unasked" in record.missed_requirements[0].reason
     assert not any(line.startswith("workload") for line in machine.told())
     assert machine.left() == []
 
@@ -206,7 +207,7 @@ def test_a_workload_that_talks_nonsense_leaves_a_record(machine: Machine, progra
 
 def test_what_died_before_it_was_ready_has_totals_alone(machine: Machine) -> None:
     record = carry_out(machine, make_trial("dies_before_ready.py"))
-    assert set(record.counters) == {"totals"}
+    assert record.counters.present == {"totals"}
     assert record.measured is None
     assert record.response == {}
 
@@ -251,7 +252,7 @@ def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: boo
 def test_without_a_dataset_there_is_no_cache_to_speak_of(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace")))
     assert record.outcome == "ok"
-    assert record.cache == {"requested": "cold", "charged_to": None}
+    assert to_json(record.cache) == {"requested": "cold", "charged_to": None}
     assert {name: found["status"] for name, found in record.collectors.items()} == {
         "sampler": "ok", "vmtouch": "missing", "bpftrace": "missing",
     }  # fmt: skip
@@ -262,7 +263,7 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
     bench.facts["cgroup"]["controllers"].remove("io")
     record = carry_out(machine, make_trial(), bench)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert record.missed_requirements[0]["requirement"] == "io_controller"
+    assert record.missed_requirements[0].requirement == "io_controller"
     assert machine.told() == []
 
 

@@ -17,6 +17,7 @@ from pagecage.agent.system.settings import DirtyLimits
 from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.errors import HostError
+from pagecage.model.json_codec import to_json
 from pagecage.model.trial import SetupStep, Trial, Workload
 from tests.builders.trial_runs import FIO, carry_out
 from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
@@ -36,7 +37,7 @@ def two(machine: Machine) -> Trial:
 def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, two)
     assert record.outcome == "ok"
-    assert record.workload.argv[1:] == ["--files", *(str(machine.data / d.file_name) for d in two.datasets)]
+    assert record.workload.argv[1:] == ("--files", *(str(machine.data / d.file_name) for d in two.datasets))
     assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (2 * DATASET.size_bytes, 0)
 
 
@@ -135,7 +136,7 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
     record = carry_out(machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.workload.argv[1:] == ["--dir", str(other), "--max-seconds", "5.0"]
+    assert record.workload.argv[1:] == ("--dir", str(other), "--max-seconds", "5.0")
     assert asked[:3] == ["null_blk", 700, 2**28]
     assert record.device.read_latency_us is None
 
@@ -148,7 +149,7 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700))
     assert (record.outcome, record.phase) == ("requirement_missed", "storage")
     [missed] = record.missed_requirements
-    assert missed == {
+    assert vars(missed) == {
         "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
         "hint": "",
     }  # fmt: skip
@@ -169,7 +170,7 @@ def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str
     bench.facts["uid"] = 1000
     record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), bench)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert record.missed_requirements[0]["reason"].startswith("only root may")
+    assert record.missed_requirements[0].reason.startswith("only root may")
 
 
 def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +178,8 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, m
     monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
     assert (record.outcome, record.phase) == ("requirement_missed", "memory")
-    assert record.missed_requirements[0]["requirement"] == "machine_memory"
-    assert record.machine_memory == {}
+    assert record.missed_requirements[0].requirement == "machine_memory"
+    assert to_json(record.machine_memory) == {}
 
 
 def test_memory_is_taken_before_the_cache_is_set_and_given_back(
@@ -214,7 +215,7 @@ def test_dirty_limits_are_set_before_the_workload_and_put_back(
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS, collectors=()))
     assert record.outcome == "ok"
-    assert record.dirty_limits == {"requested": LIMITS, "in_force": LIMITS}
+    assert to_json(record.dirty_limits) == {"requested": LIMITS, "in_force": LIMITS}
     assert "workload" not in seen[0]
     assert seen[1:] == ["restored"]
 
@@ -225,7 +226,7 @@ def test_dirty_limits_that_nobody_asked_for_are_noted_and_left(
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, collectors=()))
-    assert record.dirty_limits == {"requested": {}, "in_force": {"dirty_ratio": 20}}
+    assert to_json(record.dirty_limits) == {"requested": {}, "in_force": {"dirty_ratio": 20}}
 
 
 def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
@@ -235,7 +236,7 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
     assert (record.outcome, record.phase) == ("requirement_missed", "dirty")
-    assert record.missed_requirements[0]["requirement"] == "dirty_limits"
+    assert record.missed_requirements[0].requirement == "dirty_limits"
 
 
 def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pagecage.hosts.agent_package import make_kit
 from pagecage.hosts.host import MachineState, ResourceNeeds
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record, read_records
 from pagecage.model.requirements import delegation_command
 from pagecage.process import run
@@ -50,8 +51,8 @@ def test_without_the_io_controller_every_trial_is_refused(tmp_path: Path) -> Non
     records = run_smoke(Undelegated("bench"), tmp_path)
     assert [record.outcome for record in records] == ["requirement_missed"] * 4
     for record in records:
-        assert record.missed_requirements[0]["requirement"] == "io_controller"
-        assert record.counters == {}
+        assert record.missed_requirements[0].requirement == "io_controller"
+        assert to_json(record.counters) == {}
         assert record.response == {}
 
 

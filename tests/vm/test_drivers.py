@@ -112,7 +112,7 @@ def test_the_disk_is_let_go_of_after_the_trial(records: dict[str, Record]) -> No
 
 
 def test_an_engine_is_told_in_the_record(records: dict[str, Record]) -> None:
-    engine = records["docker_deep"].cage["driver"]["engine"]
+    engine = records["docker_deep"].cage.driver["engine"]
     assert engine["cgroup_driver"] == "systemd"
     assert engine["storage_driver"]
-    assert records["podman_deep"].cage["driver"]["engine"]["engine"] == "podman"
+    assert records["podman_deep"].cage.driver["engine"]["engine"] == "podman"

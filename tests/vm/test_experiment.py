@@ -29,7 +29,7 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_every_trial_has_its_answer_and_every_collector_recorded(done: CommandLine) -> None:
     records = done.records()
     assert sorted(r.outcome for r in records) == ["ok"] * 4, [(r.trial_id, r.error) for r in records]
-    root = records[0].cage["slice"].startswith("/sys/fs/cgroup/pagecage.slice/")
+    root = records[0].cage.slice.startswith("/sys/fs/cgroup/pagecage.slice/")
     for record in records:
         states = {name: entry["status"] for name, entry in record.collectors.items()}
         expected = dict.fromkeys(("sampler", "iostat", "sar", "vmtouch"), "ok")

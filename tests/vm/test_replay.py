@@ -82,7 +82,7 @@ def test_the_report_tells_what_was_run_and_the_factor(replayed: Replays) -> None
 
 
 def test_what_was_carried_is_gone(replayed: Replays, tmp_path: Path) -> None:
-    assert by_cage(replayed)["uncaged"].workload["argv"][0].startswith("/data")
+    assert by_cage(replayed)["uncaged"].workload.argv[0].startswith("/data")
     status, out, _ = single(tmp_path, b"", "ls", "/data")
     assert status == 0
     assert b"replay" not in out.split()

@@ -33,7 +33,7 @@ def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     assert (record.measured.seconds if record.measured else 0.0) == pytest.approx(
         record.response["wall_seconds"], abs=0.001
     )
-    assert record.workload.argv == ["sh", "-c", record.workload.argv[2]]
+    assert record.workload.argv == ("sh", "-c", record.workload.argv[2])
     assert len(record.workload.sha256) == 64
 
 
@@ -41,7 +41,7 @@ def test_making_the_scope_is_not_its_time(machine: Machine, monkeypatch: pytest.
     monkeypatch.setenv("FAKE_SLOW", "scope")
     record = carry_out(machine, "true")
     assert (record.response["wall_seconds"] or 9) < 0.4
-    assert next(phase["seconds"] for phase in record.phases if phase["name"] == "run") > 0.5
+    assert next(phase.seconds for phase in record.phases if phase.name == "run") > 0.5
 
 
 def test_a_failure_is_its_own_with_status_and_last_words(machine: Machine) -> None:
@@ -49,7 +49,7 @@ def test_a_failure_is_its_own_with_status_and_last_words(machine: Machine) -> No
     assert (record.outcome, record.phase) == ("failed", "run")
     assert record.error == "it ended with status 3: line 3"
     assert record.exit.status == 3
-    assert record.exit.stderr_tail == ["line 1", "line 2", "line 3"]
+    assert record.exit.stderr_tail == ("line 1", "line 2", "line 3")
     assert record.is_programs_own_failure
     assert record.is_final
 
@@ -164,8 +164,8 @@ def test_a_port_in_use_is_refused_before_anything_starts(machine: Machine) -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         record = carry_out(machine, "true", ready_port=taken.getsockname()[1])
     assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
-    assert record.missed_requirements[0]["requirement"] == "port"
-    assert "in use already" in record.missed_requirements[0]["reason"]
+    assert record.missed_requirements[0].requirement == "port"
+    assert "in use already" in record.missed_requirements[0].reason
     assert not any(line.startswith("scope") for line in machine.told())
 
 
@@ -222,5 +222,5 @@ def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> N
     [record] = read_records(machine.records)
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements
-    assert "no program 'no-such-program'" in missed["reason"]
-    assert missed["hint"]
+    assert "no program 'no-such-program'" in missed.reason
+    assert missed.hint

@@ -64,7 +64,7 @@ def test_a_place_in_a_path_is_filled_in_unless_it_is_the_users_own(machine: Mach
     assert carry_out(machine, "true", data_paths=("{data_dir}/own",), cache="any", is_literal=False).outcome == "ok"
     (machine.data / "{file}").write_text("x")
     named = carry_out(machine, "true", data_paths=(str(machine.data / "{file}"),), cache="any")
-    assert (named.outcome, named.cache["file_bytes"]) == ("ok", 1)
+    assert (named.outcome, named.cache.file_bytes) == ("ok", 1)
 
 
 @pytest.mark.parametrize(("path", "says"), [("nowhere", "there is no"), ("hollow", "there is no file in")])
@@ -72,7 +72,7 @@ def test_no_files_is_refused(machine: Machine, path: str, says: str) -> None:
     (machine.data / "hollow").mkdir()
     record = carry_out(machine, "true", data_paths=(str(machine.data / path),), cache="cold")
     assert record.outcome == "requirement_missed"
-    assert says in record.missed_requirements[0]["reason"]
+    assert says in record.missed_requirements[0].reason
 
 
 def test_two_disks_are_refused_by_name(machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_two_disks_are_refused_by_name(machine: Machine, files: Path, monkeypatc
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
         record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
     assert record.outcome == "requirement_missed"
-    reason = record.missed_requirements[0]["reason"]
+    reason = record.missed_requirements[0].reason
     assert one.node in reason
     assert other.node in reason
 
