@@ -1,4 +1,4 @@
-"""The catalogue of cloud volumes and instances: the tables of cgroups/catalogue/*.toml and their reader."""
+"""The catalogue of cloud volumes and instances, read from cgroups/catalogue/*.toml."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class SizeBoundsTable(StrictTable):
 
 
 class BurstTable(ExactTable):
-    """Rates above the base, and the bucket that bounds them, or the time that the provider states instead."""
+    """Rates above the base, with the bucket or the time that bounds them."""
 
     iops: FormulaTable[Number] | None = None
     iops_credits: FormulaTable[Number] | None = None
@@ -80,7 +80,8 @@ class BurstTable(ExactTable):
 class BurstRule:
     """A rate above the base, for as long as a bucket of `credits` or a time of `seconds` allows.
 
-    A time amounts to a bucket of (rate - base) * seconds. Without either, the burst lasts without limit.
+    A time amounts to a bucket of (rate - base) * seconds. Without either, the burst lasts without
+    limit.
     """
 
     rate: Formula
@@ -123,7 +124,8 @@ class PublishedLatencyTable(StrictTable):
 class VolumeType(OfferTable):
     """One type of volume.
 
-    Formulas apply to reads and writes alike, or to one direction. A table of tiers may replace them.
+    Formulas apply to reads and writes alike, or to one direction. A table of tiers may replace
+    them.
     """
 
     type: str
@@ -237,7 +239,10 @@ class InstanceCaps:
 
 @dataclass(frozen=True)
 class InstanceType:
-    """One type of instance. `memory_bytes` is its nominal memory; None if the catalogue has none."""
+    """One type of instance.
+
+    `memory_bytes` is its nominal memory; None if the catalogue has none.
+    """
 
     name: str
     memory_bytes: int | None
@@ -257,7 +262,7 @@ class InstanceTable(ExactTable):
 
 
 class InstancesTable(OfferTable):
-    """Instances with the same sources and one rule for bursts; an instance may have its own burst rates."""
+    """Instances with the same sources and burst; an instance may have its own burst rates."""
 
     burst_seconds: Seconds | None = None
     burst_iops: Number | None = None
@@ -294,7 +299,8 @@ class VcpuCapsTable(ExactTable):
 class MachineFamily(OfferTable):
     """Machines whose caps depend on their vCPUs and on the type of the volume (Google Cloud).
 
-    `family` is the beginning of a name ("n2" of n2-standard-8), or a whole name with a dash ("e2-medium").
+    `family` is the beginning of a name ("n2" of n2-standard-8), or a whole name with a dash
+    ("e2-medium").
     """
 
     family: str
@@ -309,7 +315,7 @@ class MachineFamily(OfferTable):
         return self
 
     def vcpus(self, machine: str) -> int | None:
-        """Return the number of vCPUs of a machine, by its name; None if it is not of this family."""
+        """Return the number of vCPUs by a machine's name; None for another family."""
         if "-" in self.family:
             return 1 if machine == self.family else None
         shapes = "standard|highmem|highcpu|custom"
@@ -345,7 +351,10 @@ class Provider(ExactTable):
 
 
 def read_offers(folder: Path) -> tuple[Provider, ...]:
-    """Read every provider of the catalogue, sorted by name. Raises PagecageError naming file and key."""
+    """Read every provider of the catalogue, sorted by name.
+
+    Raises PagecageError naming file and key.
+    """
     return tuple(_read_provider(path) for path in sorted(folder.glob("*.toml")))
 
 

@@ -170,7 +170,7 @@ class ProvisionedFormula(ExactTable, Generic[Amount]):
 
 
 class PerIopsFormula(ExactTable):
-    """Throughput that follows from the IOPS: `each` bytes for one I/O, kept between `least` and `most`."""
+    """Throughput of `each` bytes for one I/O, kept between `least` and `most`."""
 
     each: Bytes
     most: Bytes

@@ -1,4 +1,4 @@
-"""The instance that a volume is attached to, and the combination of its limits with the volume's."""
+"""The instance that a volume is attached to, and the combination of their limits."""
 
 from __future__ import annotations
 

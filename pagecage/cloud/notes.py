@@ -11,7 +11,7 @@ from pagecage.model.cage import let_through
 from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
 
 _READ_AHEAD_BYTES = 128 * KIB
-"""Length of a plain sequential read: the kernel's default read-ahead window (VM_READAHEAD_PAGES)."""
+"""Length of a sequential read: the default read-ahead window (VM_READAHEAD_PAGES)."""
 WORTH_A_NOTE = 0.97
 """A note is made if the kernel allows less than this share of the IOPS."""
 
@@ -58,7 +58,7 @@ def _count(value: Fraction) -> str:
 
 
 def _second_bucket(profile: LimitProfile) -> Iterator[str]:
-    """Yield a note if two buckets drain one after the other, of which a cage supports only the first."""
+    """Yield a note if two buckets drain in turn, because a cage has only the first."""
     for quantity in ("read_iops", "read_bandwidth"):
         periods = rate_periods(getattr(profile.limits, quantity), profile.start)
         if len(periods) > 2:
@@ -79,7 +79,7 @@ def _combined(profile: LimitProfile) -> Iterator[str]:
 
 
 def _counting(profile: LimitProfile) -> Iterator[str]:
-    """Yield notes on counting: the provider counts by size and after merging, io.max before merging."""
+    """Yield notes on counting: the provider counts after merging, io.max before."""
     accounting, limits = profile.accounting, profile.limits
     if accounting is None or accounting.io_size_bytes is None or not (limits.read_iops and limits.read_bandwidth):
         return

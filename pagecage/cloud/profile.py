@@ -1,4 +1,4 @@
-"""The profile of a volume on its instance, or of a cage: its limits, their origin, and the resulting cage."""
+"""The profile of a volume on its instance, or of a cage: limits, sources, resulting cage."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class LabelledSource:
 class LimitProfile:
     """The known properties of one volume on its instance, or of one cage.
 
-    `memory_share` is set if MemoryMax is a share of the dataset. `latency` is the least latency that
-    the cage imposes, `published` the provider's statement. `remarks` are those of the catalogue.
+    `memory_share` is set if MemoryMax is a share of the dataset. `latency` is the least latency
+    that the cage imposes, `published` the provider's statement. `remarks` are those of the
+    catalogue.
     """
 
     name: str
@@ -159,7 +160,10 @@ def _cage_layer(cage: Cage, name: str, bucket: CreditBucket | None) -> tuple[Lim
 
 
 def _base_and_bucket(layers: tuple[LimitLayer, ...], start: str) -> tuple[Fraction, CreditBucket | None]:
-    """Return the lasting limit and the bucket above it. A drained bucket is kept, because it refills."""
+    """Return the lasting limit and the bucket above it.
+
+    A drained bucket is kept, because it refills.
+    """
     periods = rate_periods(layers)
     first = periods[0]
     if first.seconds is None:

@@ -15,7 +15,10 @@ from pagecage.units import GIB, MIB, exact_size
 
 @dataclass(frozen=True)
 class VolumeRequest:
-    """A volume as the customer bought it; None means not given. Throughput is in bytes per second."""
+    """A volume as the customer bought it; None means not given.
+
+    Throughput is in bytes per second.
+    """
 
     size_bytes: int | None = None
     iops: Fraction | None = None
@@ -31,7 +34,10 @@ class _Rates:
 
 
 def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
-    """Return the volume's own layers. Raises PagecageError if the provider does not sell the volume."""
+    """Return the volume's own layers.
+
+    Raises PagecageError if the provider does not sell the volume.
+    """
     size = _checked_size(kind, request)
     _refuse_options_without_effect(kind, request)
     reads = _rates(kind, request, size, kind.read_iops, kind.read_throughput)
@@ -134,7 +140,7 @@ def _throughput(
 
 
 def _or_more_iops(kind: VolumeType, formula: ProvisionedFormula[Fraction], size: int, throughput: Fraction) -> str:
-    """Return the hint with the IOPS that would allow this throughput; "" if this size does not sell them."""
+    """Return the hint with the IOPS that would allow this throughput; "" if there are none."""
     iops_formula = kind.read_iops
     is_sold = (formula.least or 0) <= throughput <= formula.most
     if not formula.most_per_iops or not isinstance(iops_formula, ProvisionedFormula) or not is_sold:

@@ -47,7 +47,8 @@ def _aws_volume(volume: dict[str, Any]) -> DescribedVolume:
     """Return the volume without values that follow from its type.
 
     The API also lists the IOPS of gp2, which follow from its size. Only gp3 has a provisioned
-    throughput. The API calls io2 and io2 Block Express alike; only the latter has more than 64,000 IOPS.
+    throughput. The API calls io2 and io2 Block Express alike; only the latter has more than 64,000
+    IOPS.
     """
     kind = str(volume["VolumeType"])
     if kind not in _AWS_TYPES:
@@ -84,7 +85,7 @@ def is_azure(document: Document) -> bool:
 
 
 def read_azure(document: Document, selection: Selection) -> ImportResult:
-    """Read the limits of one disk, which reads and writes share. A megabyte of Azure is 10**6 bytes.
+    """Read the limits of one disk, which reads and writes share; Azure's MB is 10**6 bytes.
 
     The catalogue has the burst credits, which follow from the size.
     """
@@ -96,7 +97,7 @@ def read_azure(document: Document, selection: Selection) -> ImportResult:
 
 
 def _with_lower_keys(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row with keys in lower case, because the tool and the API use different capitals."""
+    """Return the row with keys in lower case; the tool and the API use different capitals."""
     return {str(key).lower(): value for key, value in row.items()}
 
 

@@ -1,4 +1,4 @@
-"""Services of a Compose file or of `docker compose config` (Compose Specification, "services" and "deploy")."""
+"""Services of a Compose file (Compose Specification, "services" and "deploy")."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ def _unsupported(service: dict[str, Any]) -> Iterator[UnsupportedLimit]:
 
 
 def _memory(service: dict[str, Any], limits: dict[str, Any]) -> Iterator[ImportedLimit]:
-    """Read the memory limit and memswap_limit. The latter is memory and swap, by default twice the memory."""
+    """Read the memory limit and memswap_limit.
+
+    The latter is memory and swap, by default twice the memory.
+    """
     is_old = "mem_limit" in service
     key, written = ("mem_limit", service["mem_limit"]) if is_old else _limit("memory", limits)
     if not written or not (memory := docker_bytes(written)):

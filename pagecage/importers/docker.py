@@ -77,7 +77,10 @@ def _is_set(value: Any) -> bool:
 
 
 def _memory(config: dict[str, Any]) -> Iterator[ImportedLimit]:
-    """Read Memory and MemorySwap. The latter is memory and swap together, by default twice the memory."""
+    """Read Memory and MemorySwap.
+
+    The latter is memory and swap together, by default twice the memory.
+    """
     memory, total = int(config.get("Memory") or 0), int(config.get("MemorySwap") or 0)
     if memory <= 0:
         return

@@ -41,7 +41,10 @@ class Document:
 
 
 def read_document(text: str, name: str) -> Document:
-    """Parse a file. Raises PagecageError if it is empty, or with the line if it is not valid JSON or YAML."""
+    """Parse a file.
+
+    Raises PagecageError if it is empty, or with the line if it is not valid JSON or YAML.
+    """
     if len(text) > _MOST_BYTES:
         raise PagecageError(f"{name} is larger than {_MOST_BYTES >> 20} MiB", f"give the output of {KNOWN}")
     if not text.strip():

@@ -25,7 +25,7 @@ FORMATS: tuple[tuple[Recognise, Read], ...] = (
 
 
 def import_text(text: str, name: str, selection: Selection, rounding: probe.Rounding) -> ImportResult:
-    """Read the limits in a customer's file of any known format; `name` is the file's name for errors.
+    """Read the limits in a file of any known format; `name` is the file's name for errors.
 
     Raises PagecageError if no format matches, if the file is broken, or if it has several
     containers, units, volumes or devices and none is picked.

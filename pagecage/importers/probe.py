@@ -36,7 +36,7 @@ Below it, another limit was tighter.
 
 @dataclass(frozen=True)
 class Rounding:
-    """The rounding of measured figures to significant digits: a cap of 500 may be measured as 497.3."""
+    """The rounding to significant digits: a cap of 500 may be measured as 497.3."""
 
     digits: int = DIGITS
 
@@ -65,7 +65,7 @@ def read(document: Document, selection: Selection, rounding: Rounding) -> Import
 
 
 def _is_long(phase: dict[str, Any]) -> bool:
-    """Return whether a phase is long enough for a sustained rate; those of one queue depth are not."""
+    """Return whether a phase is long enough for a sustained rate."""
     return phase.get("name") not in ("random_read", "random_write")
 
 
@@ -86,7 +86,10 @@ def _caps(tree: dict[str, Any], rounding: Rounding) -> Iterator[ImportedLimit]:
 
 
 def _bursts(phases: dict[str, dict[str, Any]], rounding: Rounding) -> Iterator[ImportedLimit]:
-    """Yield the buckets. A bucket held at least the credits used; it may not have been full before."""
+    """Yield the buckets.
+
+    A bucket held at least the credits used; it may not have been full before.
+    """
     if burst := table(phases.get("random_read_sustained"), "burst"):
         yield from _bucket("iops", burst, "ios_per_second", "credits_at_least", rounding)
     if burst := table(phases.get("sequential_read"), "burst"):

@@ -1,4 +1,6 @@
-"""Sizes, rates and times as other tools write them. The same suffix means different things in each tool.
+"""Sizes, rates and times as other tools write them.
+
+The same suffix means different things in each tool.
 
 | written  | Kubernetes      | Docker    | systemd, memory | systemd, I/O |
 |----------|-----------------|-----------|-----------------|--------------|
@@ -61,7 +63,7 @@ def whole_bytes(number: Decimal) -> int:
 
 
 def docker_bytes(value: object) -> int:
-    """Return a size of Docker or Compose in bytes: every suffix is a power of 1024, no suffix is bytes."""
+    """Return a size of Docker or Compose in bytes; every suffix is a power of 1024."""
     text = str(value).strip()
     match = _DOCKER.match(text) if not isinstance(value, bool) else None
     try:
@@ -74,9 +76,10 @@ def docker_bytes(value: object) -> int:
 
 
 def systemd_bytes(text: str, base: int) -> int | None:
-    """Return a size of systemd in bytes; None for infinity. `base` is 1024 for memory, 1000 for I/O limits.
+    """Return a size of systemd in bytes; None for infinity.
 
-    As in systemd, parts add up ("1G 500M"), suffixes are single capitals, and "125Mi" is refused.
+    `base` is 1024 for memory and 1000 for I/O limits. As in systemd, parts add up ("1G 500M"),
+    suffixes are single capitals, and "125Mi" is refused.
     """
     if text.strip() == "infinity" or text.strip() == str(NO_LIMIT):
         return None

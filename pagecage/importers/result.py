@@ -1,4 +1,4 @@
-"""The result of an import: limits of the cage, limits that a cage does not support, and ignored keys."""
+"""The result of an import: limits, limits that a cage does not support, and ignored keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class UnsupportedLimit:
 
 @dataclass(frozen=True)
 class DescribedVolume:
-    """A cloud volume as its provider describes it: a type of the catalogue and the provisioned values.
+    """A cloud volume as its provider describes it: its type and the provisioned values.
 
     The limits follow from these. `throughput` is in the provider's own unit, like the option
     `--throughput`.
@@ -88,7 +88,7 @@ class ImportResult:
 
 @dataclass(frozen=True)
 class Selection:
-    """The names that the user picked from a file with several containers, units or disks (`--pick NAME`)."""
+    """The containers, units or disks that the user picked (`--pick NAME`)."""
 
     names: tuple[str, ...] = ()
 
@@ -111,7 +111,7 @@ BANDWIDTH = ("IOReadBandwidthMax", "IOWriteBandwidthMax")
 
 @dataclass(frozen=True)
 class BlockLimit:
-    """A limit of one block device: its systemd property, bytes or I/Os per second, and its source text."""
+    """A limit of one block device, in bytes or I/Os per second, with its source text."""
 
     key: str
     device: str

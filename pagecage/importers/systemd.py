@@ -1,4 +1,4 @@
-"""Resource properties of systemd units, from unit files or `systemctl show` (systemd.resource-control(5))."""
+"""Resource properties of systemd units (systemd.resource-control(5))."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ _UNSUPPORTED = {
 class UnitProperties:
     """The assignments of one unit.
 
-    `block` holds I/O limits by property and device, `single` the last value of every other property.
+    `block` holds I/O limits by property and device, `single` the last value of every other
+    property.
     """
 
     single: dict[str, str] = field(default_factory=dict)
@@ -97,7 +98,8 @@ _UNIT = re.compile(r"/([^/]+\.(?:service|slice|scope|socket|mount|swap))(?:\.d/[
 def read_unit(document: Document, selection: Selection) -> ImportResult:
     """Read the limits of one unit from a unit file, or from `systemctl cat UNIT`.
 
-    The latter prints the file and its drop-ins in the order in which they apply (systemd.syntax(7)).
+    The latter prints the file and its drop-ins in the order in which they apply
+    (systemd.syntax(7)).
     """
     units: dict[str, UnitProperties] = {}
     name, section = "the unit", ""
@@ -114,7 +116,10 @@ def read_unit(document: Document, selection: Selection) -> ImportResult:
 
 
 def _joined_lines(text: str) -> list[str]:
-    """Return the stripped lines. A backslash at the end joins the next line that is not a comment."""
+    """Return the stripped lines.
+
+    A backslash at the end joins the next line that is not a comment.
+    """
     lines: list[str] = []
     start = ""
     for raw in text.splitlines():
@@ -217,7 +222,7 @@ def _memory(key: str, value: str) -> Iterator[ImportedLimit]:
 
 
 def _cpu(value: str) -> Iterator[ImportedLimit]:
-    """Read a percentage, or the CPU time per second that `systemctl show` prints (CPUQuotaPerSecUSec)."""
+    """Read a percentage, or the CPU time per second of `systemctl show` (CPUQuotaPerSecUSec)."""
     if value.endswith("%"):
         cpus: Decimal | None = (systemd_seconds(value.removesuffix("%").strip()) or Decimal()) / 100
     else:

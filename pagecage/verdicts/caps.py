@@ -20,7 +20,7 @@ def is_io_cap(name: str) -> bool:
 
 
 def requested_caps(record: Record) -> dict[str, float]:
-    """Return the I/O caps that the cage requests, by property; with burst credits, the base rates."""
+    """Return the requested I/O caps by property; with burst credits, the base rates."""
     requested = record.cage.get("requested") or {}
     caps = {name: requested.get(name) for name in IO_STAT_KEY}
     return {name: cap for name, cap in caps.items() if isinstance(cap, int | float) and cap}

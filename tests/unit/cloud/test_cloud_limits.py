@@ -1,4 +1,4 @@
-"""The catalogue's formulas compared with the published figures of tests/fixtures/cloud_limits.csv, row by row."""
+"""The catalogue's formulas beside the published figures of tests/fixtures/cloud_limits.csv."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def bursting(layers: tuple[LimitLayer, ...]) -> Fraction | None:
 
 
 def close(value: Fraction | None, expected: str, unit: int = 1) -> bool:
-    """Return whether a value equals the table's two decimals, which were rounded from binary floats."""
+    """Return whether a value equals the table's two decimals, rounded from binary floats."""
     if value is None or not expected:
         return value is None and not expected
     return abs(value / unit - Fraction(expected)) <= Fraction(51, 10000)

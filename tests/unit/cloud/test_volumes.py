@@ -44,7 +44,7 @@ def size_at(kind: VolumeType, share: Fraction) -> int:
 
 
 def request_at(kind: VolumeType, size_bytes: int, share: Fraction) -> VolumeRequest:
-    """Return a request at this size, this share of the way from the least to the greatest values."""
+    """Return a request at this size, this share of the way from the least to the greatest."""
     iops = throughput = None
     if isinstance(kind.read_iops, ProvisionedFormula):
         least, most = kind.read_iops.bounds(FormulaInput(size_bytes))
@@ -165,7 +165,7 @@ def test_a_burst_without_a_bucket_never_ends() -> None:
 
 
 def test_the_least_of_volume_and_instance_and_which_of_them() -> None:
-    """A gp3 of 125 MiB/s on an m7i.large is limited by the instance once the instance's burst is spent."""
+    """The instance limits a gp3 of 125 MiB/s on an m7i.large once its burst is spent."""
     made = profile("aws-gp3", VolumeRequest(500 * GIB), "m7i.large")
     bandwidth = rate_periods(made.limits.read_bandwidth)
     assert [(phase.by, phase.rate) for phase in bandwidth] == [("aws-gp3", 125 * MIB), ("m7i.large", 81_250_000)]
@@ -287,7 +287,7 @@ def test_without_credits_small_volumes_are_bound_by_their_ios() -> None:
 
 
 def test_a_low_iops_limit_loses_to_the_kernels_slices() -> None:
-    """A tenth of the 120 IOPS of P4 is 12, of which blk-throttle allows 10; 30 and 3000 are exact."""
+    """A tenth of P4's 120 IOPS is 12, of which blk-throttle allows 10; 30 and 3000 are exact."""
     tenth = CageOptions(scale=Fraction(1, 10))
     gp2 = profile("aws-gp2", VolumeRequest(100 * GIB), options=tenth)
     text = " ".join(notes(profile("azure-premium-ssd", VolumeRequest(32 * GIB), options=tenth)))

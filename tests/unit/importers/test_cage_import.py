@@ -1,4 +1,4 @@
-"""Output of customers' tools and the limits read from it (sources in fixtures/imports/README.md)."""
+"""Output of customers' tools and its limits (sources in fixtures/imports/README.md)."""
 
 from __future__ import annotations
 
