@@ -200,8 +200,8 @@ def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
     calibration = _calibration(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
-        reached = f"{amount(name, driven)} of {amount(name, cap)}"
-        return "enforced", f"Calibration ({calibration.get('method')}) was held to {reached}."
+        held = f"was held to {amount(name, driven)}; the limit is {amount(name, cap)}"
+        return "enforced", f"Calibration ({calibration.get('method')}) {held}."
     evidence = _reached(record, name, cap)
     if evidence:
         return "enforced", evidence
