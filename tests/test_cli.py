@@ -38,7 +38,7 @@ def write(top: Path, **changes: str) -> None:
         ('"vmtouch" -> "vmtuoch"', "asked.toml: collectors.2", "vmtouch"),
         ('"64MiB" -> "64M"', "sizes.emulated.dataset: '64M' has no clear unit", "MiB"),
         ('"64MiB" -> "lots"', "sizes.emulated.dataset: 'lots' is no size", "edit"),
-        ('"--file", "{file}" -> "--file", "{flie}"', "no {flie}", "edit"),
+        ('"--file", "{file}" -> "--file", "{flie}"', "there is no placeholder {flie}", "edit"),
         ('question = "Does -> question = Does', "asked.toml: Invalid value", "toml.io"),
     ],
 )

@@ -103,7 +103,7 @@ def _save(found: ImportResult, instance: str | None, name: str, force: bool) -> 
     if found.volume:
         profile, line = profile_of_order(providers, found.volume.name, _ordered(found.volume, instance), [])
         return save_profile(profile, line, name, CAGES)
-    if not found.carried:
+    if not found.limits:
         raise PagecageError("there is no limit in it to be saved", "pagecage cage import FILE says what there is")
     return save(cage_of_tables(name, found.cage()), CAGES)
 
@@ -122,8 +122,10 @@ def _command(volume: DescribedVolume, instance: str | None) -> str:
 def _as_data(found: ImportResult, instance: str | None, path: Path | None) -> dict[str, object]:
     volume = asdict(found.volume) | {"command": _command(found.volume, instance)} if found.volume else None
     return {
-        "origin": found.origin, "cage": found.cage(), "understood": [asdict(item) for item in found.carried],
-        "not_carried_over": [asdict(item) for item in found.lost], "ignored": list(found.ignored), "volume": volume,
+        "origin": found.origin, "cage": found.cage(),
+        "understood": [{"key": item.key, "value": item.value, "said": item.basis} for item in found.limits],
+        "not_carried_over": [asdict(item) for item in found.unsupported],
+        "ignored": list(found.ignored), "volume": volume,
         "saved": str(path) if path else None,
     }  # fmt: skip
 
@@ -132,7 +134,7 @@ def _lines(found: ImportResult, instance: str | None, path: Path | None) -> Iter
     """Three lists; each is there even where it is empty, because that is an answer too."""
     yield found.origin
     yield from _section("understood", _understood(found))
-    yield from _section("could not be carried over", [f"{item.what}: {item.why}" for item in found.lost])
+    yield from _section("could not be carried over", [f"{item.what}: {item.reason}" for item in found.unsupported])
     yield from _section("ignored, being no limits", _ignored(found.ignored))
     if path:
         yield f"\nsaved: {path.relative_to(TOP)}; now: pagecage cage show {path.stem}"
@@ -141,12 +143,12 @@ def _lines(found: ImportResult, instance: str | None, path: Path | None) -> Iter
 
 
 def _understood(found: ImportResult) -> list[str]:
-    width = max((len(item.key) for item in found.carried), default=0)
-    values = [item.value if isinstance(item.value, str) else json.dumps(item.value) for item in found.carried]
+    width = max((len(item.key) for item in found.limits), default=0)
+    values = [item.value if isinstance(item.value, str) else json.dumps(item.value) for item in found.limits]
     value_width = max(map(len, values), default=0)
     lines = [
-        f"{item.key:<{width}}  {value:<{value_width}}  {item.said}"
-        for item, value in zip(found.carried, values, strict=True)
+        f"{item.key:<{width}}  {value:<{value_width}}  {item.basis}"
+        for item, value in zip(found.limits, values, strict=True)
     ]
     return [*lines, _described(found.volume)] if found.volume else lines
 

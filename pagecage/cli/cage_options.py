@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cli.numbers import Positive
+from pagecage.cloud.catalogue import Provider, VolumeType
 from pagecage.cloud.instances import find_instance
-from pagecage.cloud.offers import Provider, VolumeType
 from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.errors import PagecageError, nearest
@@ -68,9 +68,9 @@ def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry
     """Every name that is no cage's, in small letters. A size in several types is the first one's."""
     kinds = [(provider, kind) for provider in providers for kind in provider.types]
     sizes = {
-        f"{provider.name}-{tier.name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
+        f"{provider.name}-{tier_name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
         for provider, kind in reversed(kinds)
-        for tier in kind.tiers
+        for tier_name, tier in kind.tiers.items()
     }
     return {**sizes, **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds}}
 
@@ -96,7 +96,7 @@ def profile_of_order(
     memory = None if ordered.memory is None else _memory_bytes(ordered.memory)
     wish = CageOptions(ordered.start, Fraction(str(ordered.scale)), memory, ordered.latency_us)
     profile = profile_of(named.provider, kind, order, instance, wish)
-    tiers = [tier.name for tier in kind.tiers if tier.size_bytes >= (order.size_bytes or 0)]
+    tiers = [tier_name for tier_name, tier in kind.tiers.items() if tier.size_bytes >= (order.size_bytes or 0)]
     return profile, bought(profile.volume, tiers[0] if tiers else "")
 
 

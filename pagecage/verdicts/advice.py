@@ -1,4 +1,4 @@
-"""The sentences of a diagnosis: the limit, its figures, and the changes that would help or would not."""
+"""The sentences of a diagnosis: the limit, its figures, and the changes that would help."""
 
 from __future__ import annotations
 

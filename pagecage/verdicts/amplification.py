@@ -27,7 +27,7 @@ def amplification(record: Record) -> Amplification:
 
 
 def time_floor(record: Record) -> TimeFloor:
-    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, with burst credits spent first.
+    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, after burst credits.
 
     The verdict is `unknown` without caps.
     """

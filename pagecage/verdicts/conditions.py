@@ -23,21 +23,21 @@ from pagecage.verdicts.counters import (
 from pagecage.verdicts.verdict import Verdict
 
 FOREIGN_IO_SHARE = 0.02
-"""Disk traffic of other processes, as a share of the slice's, that moves a figure less than repeats differ."""
+"""Foreign disk traffic, as a share of the slice's, that matters less than repeats differ."""
 LEAST_FOREIGN_IO_BYTES = 1_000_000
-"""Less traffic than this is a journal commit or an inode, even beside a trial that reads nothing."""
+"""Less traffic than this is a journal commit or an inode, even if the trial reads nothing."""
 FLUSH_BYTES = 16_384
 """Bytes that a file system may write by itself for each flush of the disk.
 
-For a sync, ext4 writes a journal descriptor, some metadata and a commit (filesystems/ext4/journal.rst).
-No cgroup is charged for them. 6 to 12 KiB per flush were seen.
+For a sync, ext4 writes a journal descriptor, some metadata and a commit
+(filesystems/ext4/journal.rst). No cgroup is charged for them. 6 to 12 KiB per flush were seen.
 """
 STEAL_SHARE = 0.05
 """CPU time that a hypervisor took, as a share of the measured time."""
 CPU_PRESSURE_SHARE = 0.20
 """Time in which a runnable task of the slice waited for a CPU, as a share of the measured time."""
 OUTER_CPUS = 0.5
-"""CPUs of the outer host that anything but the guest kept busy; pagecage itself needs a few hundredths."""
+"""CPUs of the outer host busy with anything but the guest; pagecage needs a few hundredths."""
 SHORTEST_SECONDS = 0.2
 """In less time, counters with ticks of 10 ms cannot distinguish 5 % from nothing."""
 LEAST_LOST_SECONDS = 0.05
@@ -53,7 +53,8 @@ Finding = tuple[bool | None, str]
 def judge_host_quiet(record: Record) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 
-    The verdict rests on disk traffic, stolen time, waits for a CPU, foreign CPU limits and the outer host.
+    The verdict rests on disk traffic, stolen time, waits for a CPU, foreign CPU limits and the
+    outer host.
     """
     seconds = measured_seconds(record)
     if not seconds:
@@ -94,7 +95,7 @@ def _stolen_time(record: Record, seconds: float) -> Finding | None:
 
 
 def _cpu_wait(record: Record, seconds: float) -> Finding | None:
-    """Check the slice's waits for a CPU; CPUQuota or many threads of its own cause them by design."""
+    """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them."""
     waited = stalled_seconds(record, "cpu")
     used = difference(record, "cgroup", "cpu.stat", "usage_usec")
     has_quota = "CPUQuota" in (record.cage.requested or {})

@@ -11,7 +11,7 @@ from typing import Any
 from pagecage.model.record import Record
 
 SECTOR_BYTES = 512
-"""Unit of the sectors in /proc/diskstats, whatever the disk's sector (Documentation/block/stat.rst)."""
+"""Unit of the sectors in /proc/diskstats, for every disk (Documentation/block/stat.rst)."""
 USER_HZ = 100
 """Ticks per second of /proc/stat if the record has no value (100 on every common architecture)."""
 
@@ -51,7 +51,7 @@ def io_at(record: Record, moment: str, key: str) -> float | None:
 
 
 def io_difference(record: Record, key: str) -> float | None:
-    """Return the slice's I/O on the measured disk in the measured part (`rbytes wbytes rios wios`)."""
+    """Return the slice's I/O on the measured disk (`rbytes wbytes rios wios`)."""
     before, after = io_at(record, "before", key), io_at(record, "after", key)
     return None if before is None or after is None else after - before
 

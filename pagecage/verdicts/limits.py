@@ -14,7 +14,7 @@ from pagecage.verdicts.counters import difference, final_counter, io_and_seconds
 from pagecage.verdicts.verdict import LimitVerdict
 
 FIRST_SLICE_SECONDS = 0.1
-"""blk-throttle passes the first slice at full speed (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
+"""The first slice of blk-throttle has no limit (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
 GRACE = 1.03
 """Deep-queue direct I/O was seen 1.4 % above its cap over 6 s. Up to twice that is not a leak."""
 CHARGE_BATCH_BYTES = 64 * 4096
@@ -88,7 +88,7 @@ def _credits_failure(record: Record, name: str) -> str | None:
 
 
 def _in_force(record: Record, name: str, cap: float) -> float:
-    """Return the cap's average over the measured part, which differs from the cap with burst credits."""
+    """Return the cap's average over the measured part; burst credits may change it."""
     return measured_caps(record).get(name, cap)
 
 
@@ -108,7 +108,7 @@ def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
 
 
 def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if an ancestor holds a tighter limit, which is then the one that was measured."""
+    """Return a sentence if an ancestor holds a tighter limit, which was measured instead."""
     tighter = [(cgroup, value) for cgroup, value in _ancestor_limits(record, name) if value < cap]
     if not tighter:
         return None
@@ -177,7 +177,7 @@ def _overrun(record: Record, name: str, cap: float) -> str | None:
 
 
 def _shared_overrun(record: Record, name: str) -> str | None:
-    """Return a sentence if reads and writes together exceeded a limit that was divided between them."""
+    """Return a sentence if reads and writes together exceeded their divided limit."""
     for limit in shared_limits(record):
         if limit.was_split and name in limit.properties and limit.least_seconds > _tolerated_seconds(limit.seconds):
             used = f"{format_seconds(limit.least_seconds)} of it in {format_seconds(limit.seconds)}"
@@ -194,14 +194,14 @@ def _tolerated_seconds(seconds: float) -> float:
 
 
 def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
-    """Return `enforced` or `never_reached` with its reason, for a limit that is in force and kept."""
+    """Return `enforced` or `never_reached` and the reason, for a limit that was kept."""
     if name == "MemorySwapMax" and cap == 0:
         return "enforced", "Swap is off: memory.swap.max reads back 0, which needs no further proof."
     calibration = _calibration(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
-        reached = f"{amount(name, driven)} of {amount(name, cap)}"
-        return "enforced", f"Calibration ({calibration.get('method')}) was held to {reached}."
+        held = f"was held to {amount(name, driven)}; the limit is {amount(name, cap)}"
+        return "enforced", f"Calibration ({calibration.get('method')}) {held}."
     evidence = _reached(record, name, cap)
     if evidence:
         return "enforced", evidence

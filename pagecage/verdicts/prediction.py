@@ -22,7 +22,7 @@ from pagecage.verdicts.windows import Window, windows_and_remainder
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time of the whole pass under other caps; `seconds` is None if the trial does not allow one.
+    """The predicted time of the whole pass under other caps; None if there is no prediction.
 
     `reason` explains the value. `held_share` is the share of that time in which a cap would hold
     the program back. The rest is the program's own time, which is uncertain under a tight cap.

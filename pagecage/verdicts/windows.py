@@ -93,7 +93,7 @@ def _measured_rows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[
 
 
 def _window_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the first and last row of each window; rows after the last whole window are left out."""
+    """Yield the first and last row of each whole window."""
     first: Mapping[str, Any] | None = None
     for row in rows:
         if first is None:

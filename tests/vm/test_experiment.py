@@ -57,7 +57,7 @@ def test_random_reads_in_the_cage_are_amplified_by_the_readahead(done: CommandLi
 
 def test_the_report_is_one_page_that_loads_nothing(done: CommandLine) -> None:
     page = (done.folder() / "report.html").read_text()
-    assert "Does every limit bite on this host?" in page
+    assert "Is every kind of limit enforced on this host?" in page
     for loading in ('src="http', "src='http", 'href="http://', "@import", "url(http"):
         assert loading not in page
 
