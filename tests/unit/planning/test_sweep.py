@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.data.load import load_run
-from analysis.summaries.sweeps import rows, sentences, sweep_of
+from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.notebook import Results
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
@@ -141,20 +141,20 @@ def test_measured_stands_beside_what_was_predicted_from_the_cages_own_value(fold
     assert loose.measured_seconds == pytest.approx(14.85, abs=0.1)
     assert loose.binds is False
     assert loose.error == pytest.approx(loose.predicted_seconds / loose.measured_seconds - 1)
-    assert rows(sweep)[0]["off by"] == "made from this"
+    assert sweep_rows(sweep)[0]["error"] == "(source)"
 
 
 def test_what_a_sweep_says(folder):
-    told = sentences(sweep_of(load_run(folder)))
+    told = sweep_sentences(sweep_of(load_run(folder)))
     assert told == ["The time still falls at 100,000, the largest value."]
 
 
 def test_the_report_and_the_terminal_show_it(folder, capsys):
     from analysis.__main__ import main
 
-    assert "One limit varied" in Results(folder).sweep.text
+    assert "Sweep of one limit" in Results(folder).sweep.text
     main(["show", str(folder)])
-    assert "made from this" in capsys.readouterr().out
+    assert "(source)" in capsys.readouterr().out
     main(["show", str(folder), "--json"])
     assert json.loads(capsys.readouterr().out)["sweep"]["source"] == "500"
 
@@ -164,7 +164,7 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
 
     results = Results(folder)
     sweep = sweep_of(results.run)
-    left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.look).axes
+    left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.styles).axes
     measured = next(line for line in left.lines if line.get_label() == "measured")
     assert list(measured.get_xdata()) == [500, 100_000]
     assert list(measured.get_ydata()) == [point.measured_seconds for point in sweep.points]
@@ -183,10 +183,10 @@ def test_a_knee_is_drawn_where_it_is_and_one_value_is_no_figure(folder):
     results = Results(folder)
     sweep = sweep_of(results.run)
     with_knee = replace(sweep, knee=replace(sweep.knee, value=500.0))
-    figure = sweep_figure(with_knee, "IOReadIOPSMax", results.trial_df, results.look)
+    figure = sweep_figure(with_knee, "IOReadIOPSMax", results.trial_df, results.styles)
     assert all("knee" in [text.get_text() for text in axes.texts] for axes in figure.axes)
     alone = replace(sweep, points=sweep.points[:1])
-    assert sweep_figure(alone, "IOReadIOPSMax", results.trial_df, results.look) is None
+    assert sweep_figure(alone, "IOReadIOPSMax", results.trial_df, results.styles) is None
 
 
 def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
@@ -198,9 +198,9 @@ def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
     sweep = sweep_of(load_run(folder))
     assert [point.is_counted for point in sweep.points] == [False, True]
     assert sweep.source == "100000", "a trial that counts speaks before the cage's own"
-    assert rows(sweep)[0]["measured"] == "(65.6 s) †"
+    assert sweep_rows(sweep)[0]["measured"] == "(65.6 s) †"
     assert sweep.knee.reason == "fewer than two values have a time"
-    assert sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
+    assert sweep_sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
 
 
 def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
@@ -221,7 +221,7 @@ def test_where_whole_cages_are_levels_the_value_is_named_alone(folder):
     assert [(point.level, point.name) for point in sweep.points] == [
         ("tenth, IOReadIOPSMax 500", "500"), ("tenth, IOReadIOPSMax 100000", "100000"),
     ]  # fmt: skip
-    assert (sweep.source, rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
+    assert (sweep.source, sweep_rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
 
 
 def test_another_run_is_no_sweep(folder):
