@@ -43,7 +43,7 @@ def strip_figure(
 
 
 def wrapped_label(name: str) -> str:
-    """Return a label with its last level on a line of its own, so that neighbours do not overlap."""
+    """Return a label with its last level on its own line, so that neighbours do not overlap."""
     head, _, last = name.rpartition(" · ")
     return f"{head}\n{last}"
 

@@ -102,7 +102,7 @@ def _format_axes(axes: Axes, response: str, factor: str, positions: Mapping[str,
 
 
 def format_value_axis(axes: Axes, response: str) -> None:
-    """Format the axis of a response; a log axis has as many labels as its decades leave room for."""
+    """Format the axis of a response; a log axis gets more labels if it spans few decades."""
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(response, value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim()

@@ -28,7 +28,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class MedianDistribution:
-    """The distribution of a resample's median: sorted values, probabilities and their running sum."""
+    """The distribution of a resample's median: values, probabilities and their running sum."""
 
     values: tuple[float, ...]
     weights: tuple[float, ...]
@@ -100,7 +100,7 @@ def median_interval(values: Sequence[float], confidence: float) -> Interval:
 
 
 def ratio_interval(numerator: Sequence[float], denominator: Sequence[float], confidence: float) -> Interval:
-    """Return the BCa interval of a ratio of two medians; the denominator's values must be positive."""
+    """Return the BCa interval of a ratio of two medians; the denominator must be positive."""
     top, bottom = median_distribution(numerator), median_distribution(denominator)
 
     def below(value: float, *, inclusive: bool) -> float:

@@ -201,7 +201,10 @@ def _blocks(run: Run, common: Sequence[Treatment], response: str) -> list[Block]
 
 
 def _gate_results(gate: Gate, row: ComparisonRow) -> list[GateResult]:
-    """Return the gate's result for each run; a treatment without a figure on either side has none."""
+    """Return the gate's result for each run.
+
+    A run is left out if neither it nor the first run has a figure.
+    """
     results = []
     for index, change in enumerate(row.changes, start=1):
         if change.ratio is None and not (row.cells[0].summary or row.cells[index].summary):

@@ -45,7 +45,7 @@ def _is_caged(trial: JudgedTrial) -> bool:
 
 
 def stopping_rule_status(run: Run) -> str:
-    """Describe the stopping rule and whether it is reached, not reached at its bound, or not yet."""
+    """Describe the stopping rule: reached, not reached at its bound, or not yet reached."""
     plan, rule = run.plan, f"repeat until every interval is within {100 * run.plan['until_ci']:.3g} % of its median"
     rule += f", {plan['repeats']} times at most"
     is_over = len(run.trials) == len(plan["trials"])

@@ -32,7 +32,7 @@ def cell_table(run: Run, response: str | None = None) -> pd.DataFrame:
 
 
 def response_table(run: Run, table: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a further table of the definition: treatments of its `where` down, responses across."""
+    """Return a further table: the treatments of its `where` down, its responses across."""
     chosen = [t for t in treatments(run) if (table.get("where") or {}).items() <= dict(t).items()]
     varying = [name for name in run.factors if len({t[name] for t in chosen}) > 1]
     published = {response: published_by_treatment(run, response) for response in table["columns"].values()}

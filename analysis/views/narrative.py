@@ -50,7 +50,7 @@ def story_html(run: Run) -> str:
 
 
 def answer_html(run: Run) -> str:
-    """Return the findings as list items, each with its figure or with the reason for having none."""
+    """Return the findings as list items, each with its figure or the reason for having none."""
     return "".join(_finding_html(finding) for finding in evaluate_findings(run))
 
 

@@ -1,4 +1,4 @@
-"""Notebooks as source (Python with `# %%` above each cell) and as stored by Jupyter (nbformat 4.5)."""
+"""Notebooks as source (Python with `# %%` above each cell) and as stored by Jupyter."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _code_cell(source: str, tags: Sequence[str]) -> Cell:
 
 
 def with_parameters(cells: Sequence[Cell], parameters: Mapping[str, Any]) -> list[Cell]:
-    """Insert a cell that assigns these values after the one tagged `parameters`, as papermill does."""
+    """Insert a cell that assigns these values after the one tagged `parameters`."""
     source = "".join(["# Parameters\n", *(f"{name} = {json.dumps(value)}\n" for name, value in parameters.items())])
     return [
         shown_cell
@@ -54,7 +54,7 @@ def with_parameters(cells: Sequence[Cell], parameters: Mapping[str, Any]) -> lis
 
 
 def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document that Jupyter opens, with numbered cells and this interpreter's language."""
+    """Return the document that Jupyter opens (nbformat 4.5)."""
     language = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
     return {
         "cells": [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, 1)],

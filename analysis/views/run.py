@@ -128,7 +128,7 @@ def _diagnoses(run: Run) -> Iterator[Block]:
 
 
 def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
-    """Yield the claims with numbers for their reasons, then the reasons and the claims without a figure."""
+    """Yield the claims with numbered reasons, the reasons, and the claims without a figure."""
     if claims:
         yield Heading("Published and measured")
     with_figure = [claim for claim in claims if not claim.is_silent]

@@ -1,4 +1,4 @@
-"""Tests of the site in a browser: no errors, offline, both themes, narrow screens, atomic updates."""
+"""Tests of the site in a browser: errors, offline use, themes, narrow screens, updates."""
 
 from __future__ import annotations
 

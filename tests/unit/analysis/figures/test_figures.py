@@ -187,7 +187,7 @@ def test_a_picture_is_placed_and_cropped_as_matplotlib_does_it_in_two_drawings(l
 
 
 def wide_figure(layout):
-    """Build a figure that exceeds its panels: long labels, a legend at the side, a two-line title."""
+    """Build a figure that exceeds its panels: long labels, a side legend, a two-line title."""
     figure = Figure(figsize=(4, 2), layout=layout)
     for axes in figure.subplots(1, 2):
         axes.plot([0, 1e6], [0, 1e-3], label="a label")

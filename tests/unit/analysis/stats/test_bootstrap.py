@@ -104,7 +104,7 @@ def test_bca_needs_six_values_and_of_many_is_drawn():
 
 
 def test_bca_covers_less_than_the_exact_interval():
-    """With seven values BCa covers the median in 87 of 100 cases; tables show the exact interval."""
+    """With seven values BCa covers the median in 87 % of cases; tables show the exact one."""
     draw, held = random.Random(2), Counter()
     for _ in range(600):
         values = [draw.lognormvariate(0, 0.3) for _ in range(7)]

@@ -24,7 +24,7 @@ from tests.fixtures.runs import build_run
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Runs: `a`, `again` (an equal one), `slow` (30 % slower) and `few` (three repeats, not eight)."""
+    """Runs: `a`, `again` (equal), `slow` (30 % slower) and `few` (three repeats, not eight)."""
     top = tmp_path_factory.mktemp("runs")
     for name, factor, seed, repeats in (("a", 1, 1, 8), ("again", 1, 2, 8), ("slow", 1.3, 3, 8), ("few", 1.3, 4, 3)):
         build_run(top / name, times(factor, seed), repeats=repeats)
