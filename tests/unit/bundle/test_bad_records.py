@@ -66,7 +66,7 @@ def test_a_record_that_was_cut_off_is_left_out(folder, capsys):
     (folder / "records.jsonl").write_bytes(data[:-200])
     assert len(list(read_records(folder / "records.jsonl"))) == whole - 1
     assert main(["show", str(folder)]) == 0
-    assert "35 averaged in, 1 not" in capsys.readouterr().out
+    assert "35 included, 1 not" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", ["show", "render"])
@@ -92,7 +92,7 @@ def changed(folder, **changes):
         ({"traces": {"sampler": "/etc/passwd"}}, "lies outside its run"),
         ({"outcome": "splendid"}, "unknown outcome"), ({"surprise": 1}, "unknown key"),
         ({"cage": {"requested": {"MemoryMax": 1}, "read_back": 7}}, "'cage.read_back' is of the wrong kind"),
-        ({"cage": {"requested": {"IOReadIOPSMax": 1}, "credits": {"changes": 7}}}, "cannot be judged"),
+        ({"cage": {"requested": {"IOReadIOPSMax": 1}, "credits": {"changes": 7}}}, "cannot be evaluated"),
     ],
 )  # fmt: skip
 def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, told):
@@ -103,7 +103,7 @@ def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, tol
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "no JSON"), ("[]", "no table"), ("{", "no JSON"), ("{}", "lacks 'run_id'"), ("\0", "no JSON"),
+        ("", "no JSON"), ("[]", "not a JSON object"), ("{", "no JSON"), ("{}", "lacks 'run_id'"), ("\0", "no JSON"),
         ('{"plan_version": 2}', "format version 2"),
     ],
 )  # fmt: skip
@@ -130,7 +130,7 @@ def test_facts_that_are_none(folder, capsys, content):
 
 
 def test_no_folder_at_all(tmp_path, capsys):
-    assert "no run folder" in says(tmp_path / "nothing", capsys)
+    assert "not a run folder" in says(tmp_path / "nothing", capsys)
 
 
 def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys, monkeypatch):
