@@ -1,5 +1,5 @@
-/* The kernel's asynchronous I/O, io_submit(2), by its system calls. Of a file that is not opened with O_DIRECT
- * io_submit(2) itself writes the record before it returns, so that whatever the depth, nothing is asynchronous. */
+/* The kernel's asynchronous I/O by direct system calls. Without O_DIRECT, io_submit(2) writes the
+ * record before it returns, so that nothing is asynchronous at any depth. */
 #define _GNU_SOURCE
 
 #include "method_tables.h"
@@ -19,7 +19,7 @@
 struct aio {
     aio_context_t context;
     struct in_flight in_flight;
-    struct iocb *blocks; /* one a slot */
+    struct iocb *blocks; /* one per slot */
 };
 
 static void create_aio(struct job *job) {
@@ -31,10 +31,10 @@ static void open_aio(struct writer *writer) {
     struct aio *own = calloc(1, sizeof *own);
     struct iocb *blocks = calloc(depth, sizeof *blocks);
     if (own == NULL || blocks == NULL) {
-        fail(FAILED, "no memory for %u writes in flight", depth);
+        fail(FAILED, "not enough memory for %u writes in flight", depth);
     }
     if (syscall(SYS_io_setup, depth, &own->context) != 0) {
-        fail(CANNOT_HERE, "no asynchronous I/O here (io_setup): %s", strerror(errno));
+        fail(CANNOT_HERE, "asynchronous I/O is not available here (io_setup): %s", strerror(errno));
     }
     own->blocks = blocks;
     own->in_flight = in_flight_new(depth, writer->job->lengths.high);
@@ -42,7 +42,7 @@ static void open_aio(struct writer *writer) {
     writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
-/* Waits for one that is done. */
+/* Waits for one completion. */
 static int reap_aio(struct writer *writer) {
     struct aio *own = writer->own;
     struct io_event event;
@@ -51,7 +51,7 @@ static int reap_aio(struct writer *writer) {
         count = syscall(SYS_io_getevents, own->context, 1L, 1L, &event, NULL);
     } while (count < 0 && errno == EINTR);
     if (count != 1) {
-        fail(FAILED, "a write in flight never came back (io_getevents): %s", count < 0 ? strerror(errno) : "no event");
+        fail(FAILED, "a write in flight did not complete (io_getevents): %s", count < 0 ? strerror(errno) : "no event");
     }
     return in_flight_complete(&own->in_flight, (uint32_t)event.data, event.res, writer->file);
 }
@@ -103,7 +103,7 @@ static void close_aio(struct writer *writer) {
 
 const struct method method_aio = {
     .name = "aio",
-    .summary = "io_submit(2) with O_APPEND, so many in flight (--depth)",
+    .summary = "io_submit(2) with O_APPEND, --depth writes in flight",
     .create = create_aio,
     .open = open_aio,
     .append = append_aio,

@@ -12,10 +12,10 @@ struct in_flight in_flight_new(uint32_t depth, size_t most_bytes) {
     in_flight.slots = calloc(depth, sizeof *in_flight.slots);
     in_flight.buffers = depth > 1 ? aligned_alloc(4096, depth * in_flight.room) : NULL;
     if (in_flight.free == NULL || in_flight.slots == NULL || (depth > 1 && in_flight.buffers == NULL)) {
-        fail(FAILED, "no memory for %u records of %zu bytes", depth, most_bytes);
+        fail(FAILED, "not enough memory for %u records of %zu bytes", depth, most_bytes);
     }
     if (depth > 1) {
-        memset(in_flight.buffers, 0, depth * in_flight.room); /* its pages are faulted in now */
+        memset(in_flight.buffers, 0, depth * in_flight.room); /* populates its pages */
     }
     for (uint32_t slot = 0; slot < depth; slot++) {
         in_flight.free[slot] = depth - 1 - slot;

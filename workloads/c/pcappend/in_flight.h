@@ -1,4 +1,5 @@
-/* Records that were submitted and are not done: each in a slot of its own, as long as the kernel may read it. */
+/* Records that are submitted and not yet complete. Each keeps a slot while the kernel may read
+ * it. */
 #ifndef PCAPPEND_IN_FLIGHT_H
 #define PCAPPEND_IN_FLIGHT_H
 
@@ -14,21 +15,23 @@ struct slot {
 struct in_flight {
     uint32_t depth;
     uint32_t free_count;
-    uint32_t *free; /* the numbers of the free slots */
+    uint32_t *free; /* numbers of the free slots */
     struct slot *slots;
-    uint8_t *buffers; /* NULL with one slot: it is waited for before the caller's record changes */
+    /* Copies of the records; NULL with one slot, which completes before the caller reuses its
+     * record. */
+    uint8_t *buffers;
     size_t room;
 };
 
-/* Makes slots for records of up to so many bytes; ends the process without memory. */
+/* Allocates slots for records of up to `most_bytes`; exits on failure. */
 struct in_flight in_flight_new(uint32_t depth, size_t most_bytes);
 void in_flight_free(struct in_flight *in_flight);
 
-/* Takes a slot for a record; there must be a free one. */
+/* Takes a slot for a record; one must be free. */
 uint32_t in_flight_take(struct in_flight *in_flight, const uint8_t *record, size_t bytes);
 
-/* Gives a slot back after what became of its record: the bytes written or a negative errno. What fell short is written
- * to the file's end by another call. Returns 0 or an errno. */
+/* Frees a slot whose result is the number of bytes written or a negative errno. After a short write
+ * another call appends the remainder. Returns 0 or an errno. */
 int in_flight_complete(struct in_flight *in_flight, uint32_t slot, int64_t result, int file);
 
 static inline bool in_flight_is_full(const struct in_flight *in_flight) {

@@ -5,7 +5,7 @@
 
 enum { MARK = 0xA7, STAMP_EVERY = 512, PATTERN_PERIOD = 251 };
 
-/* The finalizer of splitmix64: each bit of the input changes half of the output's. */
+/* The finaliser of SplitMix64: each input bit changes half of the output bits on average. */
 static uint64_t mix(uint64_t word) {
     word = (word ^ (word >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     word = (word ^ (word >> 27)) * UINT64_C(0x94d049bb133111eb);

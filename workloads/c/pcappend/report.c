@@ -36,7 +36,7 @@ static void print_amounts(const struct job *job, const struct totals *totals, ui
            totals->append_seconds, bytes, records, (double)records / wanted);
 }
 
-/* What was tried: whether it is there will only be known when the file has been read. */
+/* Counts attempted records; the file has not been verified yet. */
 void report_sample(const struct job *job, const struct totals *totals) {
     printf("{\"type\":\"sample\",\"iteration\":0,");
     print_amounts(job, totals, totals->all.offered, totals->all.offered_bytes);

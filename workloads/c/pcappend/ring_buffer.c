@@ -20,7 +20,7 @@ uint8_t *ring_buffer_new(size_t bytes) {
     uint8_t *place = mmap(NULL, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (file < 0 || place == MAP_FAILED || ftruncate(file, (off_t)bytes) != 0 || !map_at(place, bytes, file) ||
         !map_at(place + bytes, bytes, file)) {
-        fail(FAILED, "no memory for a ring of %zu bytes: %s", bytes, strerror(errno));
+        fail(FAILED, "not enough memory for a ring buffer of %zu bytes: %s", bytes, strerror(errno));
     }
     close(file);
     return place;

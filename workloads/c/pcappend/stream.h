@@ -1,4 +1,5 @@
-/* A file read from its beginning in large pieces, of which so many bytes at least are in memory at once. */
+/* A file that is read sequentially in large pieces, with a minimum number of bytes in memory at
+ * once. */
 #ifndef PCAPPEND_STREAM_H
 #define PCAPPEND_STREAM_H
 
@@ -13,10 +14,10 @@ struct stream {
     bool ended;
 };
 
-/* False with errno where it cannot be opened. */
+/* Returns false, with errno set, on failure. */
 bool stream_open(struct stream *stream, const char *path, size_t at_once, size_t read_bytes);
 
-/* Reads until so many bytes are there, or the file ends; false with errno where it cannot be read. */
+/* Reads until `at_once` bytes are available or the file ends; false, with errno set, on failure. */
 bool stream_fill(struct stream *stream, size_t at_once);
 
 static inline const uint8_t *stream_at(const struct stream *stream) {

@@ -1,4 +1,5 @@
-/* io_uring(7): each record is submitted at once, and only waited for when as many are in flight as may be. */
+/* io_uring(7). Each record is submitted immediately; a writer waits only when --depth are in
+ * flight. */
 #define _GNU_SOURCE
 
 #include "method_tables.h"
@@ -19,7 +20,7 @@ struct uring {
 static void open_uring(struct writer *writer) {
     struct uring *own = malloc(sizeof *own);
     if (own == NULL) {
-        fail(FAILED, "no memory for an io_uring");
+        fail(FAILED, "not enough memory for an io_uring");
     }
     own->ring = ring_new((uint32_t)writer->job->plan->depth);
     own->in_flight = in_flight_new((uint32_t)writer->job->plan->depth, writer->job->lengths.high);
@@ -33,7 +34,7 @@ static int reap_uring(struct writer *writer) {
     return in_flight_complete(&own->in_flight, (uint32_t)done.user_data, done.result, writer->file);
 }
 
-/* The offset -1 is the file's own place, which O_APPEND puts at the end. */
+/* The offset -1 means the current file position, which O_APPEND moves to the end. */
 static int submit_uring(struct writer *writer, uint32_t slot) {
     struct uring *own = writer->own;
     struct io_uring_sqe entry = {
@@ -77,7 +78,7 @@ static void close_uring(struct writer *writer) {
 
 const struct method method_uring = {
     .name = "uring",
-    .summary = "io_uring with O_APPEND, so many in flight (--depth)",
+    .summary = "io_uring with O_APPEND, --depth writes in flight",
     .open = open_uring,
     .append = append_uring,
     .flush = flush_uring,

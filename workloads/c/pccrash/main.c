@@ -1,4 +1,4 @@
-/* pccrash: what an append log keeps when its writers are killed or stopped at named points. */
+/* pccrash: kills or stops the writers of an append log at named points, and checks the log. */
 #define _GNU_SOURCE
 
 #include "contract/clock.h"
@@ -96,7 +96,7 @@ int main(int count, char **words) {
         handshake_end();
     }
     if (!all_good(&totals)) {
-        fail(FAILED, "a committed record was lost, doubled or torn, a hole stayed undecided, or a writer stalled");
+        fail(FAILED, "a committed record was lost, duplicated or torn, a hole was not closed, or a writer stalled");
     }
     return DONE;
 }

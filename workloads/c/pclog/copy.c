@@ -31,7 +31,8 @@ static int write_all(int file, const unsigned char *source, size_t bytes, uint64
     return PCLOG_OK;
 }
 
-/* pwrite(2) would make a file that was cut longer again, with zeros in between. */
+/* The size is checked first: pwrite(2) would extend a truncated file again, with zeros in
+ * between. */
 int pclog_write_at(pclog *log, const void *source, size_t bytes, uint64_t offset) {
     struct stat status;
     if (fstat(log->file, &status) != 0) {

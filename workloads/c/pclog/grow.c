@@ -1,6 +1,6 @@
-/* Making room. With fallocate(2) anyone may do it at any time: it never shortens a file, and twice is as good as once.
- * ftruncate(2) would cut what a quicker one has added, so there one process has its turn, and a dead one's turn is
- * taken over. */
+/* Growing the file. fallocate(2) never shortens a file and is idempotent, so any process may call
+ * it at any time. ftruncate(2) would cut off space that a faster process has added, so processes
+ * take turns; the turn of a dead process is taken over. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define RELEASE_ATTEMPTS 64
-#define CHECKS_PER_LIFE_CHECK 64 /* asking /proc costs as much as the other needs to finish */
+#define SPINS_PER_LIFE_CHECK 64 /* reading /proc takes as long as the owner needs to finish */
 
 static void raise_to(_Atomic uint64_t *word, uint64_t value) {
     uint64_t now = atomic_load(word);
@@ -21,7 +21,7 @@ static void raise_to(_Atomic uint64_t *word, uint64_t value) {
     }
 }
 
-/* Writers never shorten the file: one that is shorter than it was made was cut. */
+/* Writers never shorten the file, so a file shorter than it was grown has been truncated. */
 static int require_not_truncated(pclog *log, uint64_t grown) {
     struct stat status;
     if (fstat(log->file, &status) != 0) {
@@ -55,7 +55,7 @@ static int allocate(int file, uint64_t from, uint64_t to) {
 static int grow_by_fallocate(pclog *log, uint64_t grown, uint64_t end) {
     uint64_t target = target_of(log, grown, end);
     int status = allocate(log->file, grown, target);
-    if (status == PCLOG_NO_SPACE) { /* there may be room for this record alone */
+    if (status == PCLOG_NO_SPACE) { /* there may still be room for this record */
         target = pclog_round_up(end, pclog_page_bytes());
         status = allocate(log->file, grown, target);
     }
@@ -66,7 +66,7 @@ static int grow_by_fallocate(pclog *log, uint64_t grown, uint64_t end) {
     return status;
 }
 
-/* For the one whose turn it is. */
+/* Only for the process whose turn it is. */
 static int grow_by_ftruncate(pclog *log, uint64_t end) {
     struct stat status;
     uint64_t grown = atomic_load(&log->meta->grown_bytes);
@@ -85,14 +85,14 @@ static int grow_by_ftruncate(pclog *log, uint64_t end) {
 
 static int take_turn(pclog *log, uint64_t end) {
     _Atomic uint64_t *turn = &log->meta->grower;
-    for (unsigned check = 1; atomic_load(&log->meta->grown_bytes) < end; check++) {
+    for (unsigned spin = 1; atomic_load(&log->meta->grown_bytes) < end; spin++) {
         uint64_t whose = 0;
         if (atomic_compare_exchange_strong(turn, &whose, log->self)) {
             int status = grow_by_ftruncate(log, end);
             atomic_store(turn, 0);
             return status;
         }
-        if (check % CHECKS_PER_LIFE_CHECK != 0) {
+        if (spin % SPINS_PER_LIFE_CHECK != 0) {
             sched_yield();
             continue;
         }
@@ -131,8 +131,8 @@ static void sleep_briefly(void) {
     nanosleep(&moment, NULL);
 }
 
-/* On a full disk those who reserved after us fail as well and give back first: the cursor comes back to us in a moment,
- * unless one of them was killed or stopped in it. */
+/* On a full disk the writers that reserved later fail as well and release their space first. The
+ * cursor then soon returns to this reservation, unless one of them was killed or stopped. */
 int pclog_grow_or_release(pclog *log, uint64_t offset, uint64_t bytes) {
     int status = pclog_grow(log, offset + bytes);
     for (int tries = 0; status != PCLOG_OK && tries < RELEASE_ATTEMPTS; tries++) {

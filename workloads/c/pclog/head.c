@@ -12,7 +12,7 @@ static uint32_t crc_of(const struct pclog_head *head) {
     return pclog_crc32c(pclog_crc32c(0, &head->version, sizeof head->version), &head->log_id, sizeof head->log_id);
 }
 
-/* From the inode and the moment in which it was made (statx(2); 0 on file systems that do not keep it). */
+/* Derives the id from the inode and its creation time (statx(2); 0 if the file system has none). */
 static int derive_id(int file, uint64_t *id) {
     struct statx status;
     if (statx(file, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &status) != 0) {
@@ -59,7 +59,7 @@ int pclog_head_read(int file, uint64_t *log_id) {
     return head.crc == crc_of(&head) ? PCLOG_OK : PCLOG_FOREIGN;
 }
 
-/* Empty, or what a crash of the machine left of a head that was never on the disk: zeros. */
+/* True for an empty file, and for zeros: a head that a crash of the machine kept from the disk. */
 static bool is_blank(int file) {
     struct pclog_head head;
     static const struct pclog_head NOTHING;

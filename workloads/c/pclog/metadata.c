@@ -1,6 +1,7 @@
-/* PATH.pclog appears whole under its name or not at all: it is made nameless, filled, then linked. Of several makers
- * one links first, the others find it. Whoever dies in between leaves nothing, and whoever is stopped is waited for by
- * nobody. */
+/* Creating and opening PATH.pclog, which appears under its name complete or not at all: it is
+ * created without a name, filled, then linked. If several processes create it, the first to link
+ * wins and the others find its file. A process that dies leaves nothing, and no process waits for
+ * one that is stopped. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -24,7 +25,8 @@ static int status_of_errno(void) {
 static int fill(int file, const struct pclog_meta *meta) {
     const char *rest = (const char *)meta;
     size_t bytes = sizeof *meta;
-    while (bytes > 0) { /* written, so that every page has its block: a store into it cannot find the disk full */
+    /* Writing allocates a block for every page, so that no later store finds the disk full. */
+    while (bytes > 0) {
         ssize_t done = write(file, rest, bytes);
         if (done < 0 && errno != EINTR) {
             return status_of_errno();
@@ -37,13 +39,14 @@ static int fill(int file, const struct pclog_meta *meta) {
     return PCLOG_OK;
 }
 
+/* Fails with ENOENT if there is no /proc. */
 static int link_nameless(int file, const char *path) {
     char link[40];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
 }
 
-/* For file systems without O_TMPFILE. A maker that dies in here leaves a file that nobody uses. */
+/* For file systems without O_TMPFILE. A process that dies in here leaves an unused file. */
 static int make_named(const char *path, mode_t permissions, const struct pclog_meta *meta) {
     char name[PATH_MAX];
     struct timespec now;
@@ -78,7 +81,7 @@ static int make(const char *path, mode_t permissions, const struct pclog_meta *m
     int status = fill(file, meta);
     PCLOG_TEST_POINT(create_sized);
     if (status == PCLOG_OK && link_nameless(file, path) != 0 && errno != EEXIST) {
-        status = errno == ENOENT ? make_named(path, permissions, meta) : status_of_errno(); /* no /proc here */
+        status = errno == ENOENT ? make_named(path, permissions, meta) : status_of_errno();
     }
     close(file);
     return status;
@@ -111,7 +114,7 @@ static int create(const pclog *log, const struct pclog_options *requested) {
     return status;
 }
 
-/* The first bytes tell the version before anything else is believed. */
+/* The version is checked before any other content is used. */
 static int check(int file) {
     struct {
         char magic[8];
