@@ -86,4 +86,4 @@ def test_invalid_arguments_are_refused(pccrash: str, words: tuple[str, ...], sen
 
 
 def test_a_missing_folder_is_refused(pccrash: str, tmp_path: Path) -> None:
-    assert "cannot write into" in run(pccrash, "--dir", tmp_path / "none", "--no-handshake", status=1).stderr
+    assert "cannot write to" in run(pccrash, "--dir", tmp_path / "none", "--no-handshake", status=1).stderr

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEAST_RING_BYTES = 1 << 20 };
+enum { MIN_RING_BYTES = 1 << 20 };
 
 /* A thread that waits sets `asleep`, checks its condition again, and sleeps. The thread that
  * changes the condition then finds the word set. */
@@ -77,8 +77,8 @@ static bool drain_all(struct consumer *consumer) {
     return some;
 }
 
-static void *write_loop(void *place) {
-    struct consumer *consumer = place;
+static void *write_loop(void *context) {
+    struct consumer *consumer = context;
     while (drain_all(consumer) || atomic_load(&consumer->closing) == 0) {
         atomic_store(&consumer->itself.asleep, 1);
         if (!drain_all(consumer) && atomic_load(&consumer->closing) == 0) {
@@ -97,7 +97,7 @@ static struct queue *new_queues(uint32_t count, size_t record_bytes) {
     memset(queues, 0, count * sizeof *queues);
     for (uint32_t number = 0; number < count; number++) {
         size_t room = 4 * ((record_bytes + 4095) / 4096 * 4096);
-        queues[number].room = room > LEAST_RING_BYTES ? room : LEAST_RING_BYTES;
+        queues[number].room = room > MIN_RING_BYTES ? room : MIN_RING_BYTES;
         queues[number].ring = ring_buffer_new(queues[number].room);
     }
     return queues;

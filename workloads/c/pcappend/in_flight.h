@@ -3,16 +3,17 @@
 #ifndef PCAPPEND_IN_FLIGHT_H
 #define PCAPPEND_IN_FLIGHT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "method.h"
 
 struct slot {
     const uint8_t *record;
     size_t bytes;
 };
 
+/* The first member of a method's data in writer->own. */
 struct in_flight {
+    int (*submit)(struct writer *writer, uint32_t slot); /* 0 or an errno */
+    int (*reap)(struct writer *writer);                  /* waits for one; 0 or an errno */
     uint32_t depth;
     uint32_t free_count;
     uint32_t *free; /* numbers of the free slots */
@@ -23,23 +24,16 @@ struct in_flight {
     size_t room;
 };
 
-/* Allocates slots for records of up to `most_bytes`; exits on failure. */
-struct in_flight in_flight_new(uint32_t depth, size_t most_bytes);
+/* Allocates --depth slots; exits on failure. The caller sets submit and reap. */
+struct in_flight in_flight_new(const struct job *job);
 void in_flight_free(struct in_flight *in_flight);
 
-/* Takes a slot for a record; one must be free. */
-uint32_t in_flight_take(struct in_flight *in_flight, const uint8_t *record, size_t bytes);
+/* append() and flush() of a method. With one slot each record completes before append() returns. */
+int in_flight_append(struct writer *writer, const uint8_t *record, size_t bytes);
+int in_flight_flush(struct writer *writer);
 
 /* Frees a slot whose result is the number of bytes written or a negative errno. After a short write
  * another call appends the remainder. Returns 0 or an errno. */
-int in_flight_complete(struct in_flight *in_flight, uint32_t slot, int64_t result, int file);
-
-static inline bool in_flight_is_full(const struct in_flight *in_flight) {
-    return in_flight->free_count == 0;
-}
-
-static inline bool in_flight_is_empty(const struct in_flight *in_flight) {
-    return in_flight->free_count == in_flight->depth;
-}
+int in_flight_complete(struct writer *writer, uint32_t slot, int64_t result);
 
 #endif

@@ -51,17 +51,17 @@ static void open_mapped(struct writer *writer) {
 }
 
 static int append_atomic(struct writer *writer, const uint8_t *record, size_t bytes) {
-    uint64_t place = atomic_fetch_add_explicit(&writer->job->memory->cursor, bytes, memory_order_relaxed);
-    memcpy((uint8_t *)writer->job->shared + place, record, bytes);
+    uint64_t offset = atomic_fetch_add_explicit(&writer->job->memory->cursor, bytes, memory_order_relaxed);
+    memcpy((uint8_t *)writer->job->shared + offset, record, bytes);
     return 0;
 }
 
 /* Requires the lock. */
 static void put(struct writer *writer, const uint8_t *record, size_t bytes) {
     _Atomic uint64_t *cursor = &writer->job->memory->cursor;
-    uint64_t place = atomic_load_explicit(cursor, memory_order_relaxed);
-    memcpy((uint8_t *)writer->job->shared + place, record, bytes);
-    atomic_store_explicit(cursor, place + bytes, memory_order_relaxed);
+    uint64_t offset = atomic_load_explicit(cursor, memory_order_relaxed);
+    memcpy((uint8_t *)writer->job->shared + offset, record, bytes);
+    atomic_store_explicit(cursor, offset + bytes, memory_order_relaxed);
 }
 
 static int append_by_mutex(struct writer *writer, const uint8_t *record, size_t bytes) {
@@ -92,12 +92,12 @@ static void finish_mapped(struct job *job) {
     }
 }
 
-#define MAPPED(named, spoken, how)                                                                                     \
-    {.name = named,                                                                                                    \
-     .summary = spoken,                                                                                                \
+#define MAPPED(method_name, text, function)                                                                            \
+    {.name = method_name,                                                                                              \
+     .summary = text,                                                                                                  \
      .create = create_mapped,                                                                                          \
      .open = open_mapped,                                                                                              \
-     .append = how,                                                                                                    \
+     .append = function,                                                                                               \
      .finish = finish_mapped}
 
 const struct method method_mapped_atomic =

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 32 << 10, RING_CHUNKS = 4, PATIENCE_NS = 10000000 };
+enum { CHUNK_BYTES = 32 << 10, RING_CHUNKS = 4, LOCK_TIMEOUT_NS = 10000000 };
 
 /* Shared by all processes. The article keeps it in a mapped file; here it lasts for one run. */
 struct mmlog_metadata {
@@ -67,7 +67,7 @@ static int lock(_Atomic bool *word) {
     while (atomic_exchange(word, true)) {
         uint64_t now = now_ns();
         begin = begin == 0 ? now : begin;
-        if (now - begin > PATIENCE_NS) {
+        if (now - begin > LOCK_TIMEOUT_NS) {
             return ETIMEDOUT;
         }
     }
@@ -106,42 +106,42 @@ static uint8_t *find_chunk(struct mmlog_handle *handle, uint64_t start) {
     return mapping;
 }
 
-/* What lies in one chunk. */
-static int put_in_chunk(struct mmlog_handle *handle, uint64_t place, const uint8_t *bytes, size_t count) {
+/* Copies bytes that lie within one chunk. */
+static int put_in_chunk(struct mmlog_handle *handle, uint64_t offset, const uint8_t *bytes, size_t count) {
     int error = lock(&handle->head_locked);
     if (error != 0) {
         return error;
     }
-    uint8_t *mapping = find_chunk(handle, place / CHUNK_BYTES * CHUNK_BYTES);
+    uint8_t *mapping = find_chunk(handle, offset / CHUNK_BYTES * CHUNK_BYTES);
     error = mapping == NULL ? errno : 0;
     atomic_store(&handle->head_locked, false);
     if (error == 0) {
-        memcpy(mapping + place % CHUNK_BYTES, bytes, count);
+        memcpy(mapping + offset % CHUNK_BYTES, bytes, count);
     }
     return error;
 }
 
-static int put_by_call(struct mmlog_handle *handle, uint64_t place, const uint8_t *bytes, size_t count) {
-    ssize_t done = pwrite(handle->file, bytes, count, (off_t)place);
+static int put_by_call(struct mmlog_handle *handle, uint64_t offset, const uint8_t *bytes, size_t count) {
+    ssize_t done = pwrite(handle->file, bytes, count, (off_t)offset);
     return done == (ssize_t)count ? 0 : done < 0 ? errno : EIO;
 }
 
 static int append_mmlog(struct writer *writer, const uint8_t *record, size_t bytes) {
     struct mmlog_handle *handle = writer->process->own;
-    uint64_t place = atomic_fetch_add(&handle->metadata->cursor, bytes), end = place + bytes;
+    uint64_t offset = atomic_fetch_add(&handle->metadata->cursor, bytes), end = offset + bytes;
     if (end > atomic_load(&handle->metadata->file_size)) {
         int error = expand(handle, end);
         if (error != 0) {
             return error;
         }
     }
-    uint64_t crossings = (end - 1) / CHUNK_BYTES - place / CHUNK_BYTES;
+    uint64_t crossings = (end - 1) / CHUNK_BYTES - offset / CHUNK_BYTES;
     if (crossings > 1) {
-        return put_by_call(handle, place, record, bytes);
+        return put_by_call(handle, offset, record, bytes);
     }
-    size_t first = crossings == 0 ? bytes : CHUNK_BYTES - place % CHUNK_BYTES;
-    int error = put_in_chunk(handle, place, record, first);
-    return error != 0 || crossings == 0 ? error : put_in_chunk(handle, place + first, record + first, bytes - first);
+    size_t first = crossings == 0 ? bytes : CHUNK_BYTES - offset % CHUNK_BYTES;
+    int error = put_in_chunk(handle, offset, record, first);
+    return error != 0 || crossings == 0 ? error : put_in_chunk(handle, offset + first, record + first, bytes - first);
 }
 
 /* The article leaves the file as it was grown. Truncated, its missing records can be told from
@@ -149,7 +149,7 @@ static int append_mmlog(struct writer *writer, const uint8_t *record, size_t byt
 static void finish_mmlog(struct job *job) {
     struct mmlog_metadata *metadata = job->shared;
     if (truncate(job->path, (off_t)atomic_load(&metadata->cursor)) != 0) {
-        fail(FAILED, "cannot cut %s to its length: %s", job->path, strerror(errno));
+        fail(FAILED, "cannot truncate %s: %s", job->path, strerror(errno));
     }
 }
 

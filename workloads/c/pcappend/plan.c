@@ -1,4 +1,4 @@
-/* The command line. */
+/* Parsing the command line. */
 #define _GNU_SOURCE
 
 #include "plan.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WRITERS = 1024 };
+enum { MAX_WRITERS = 1024 };
 
 uint32_t plan_writers(const struct plan *plan) {
     return (uint32_t)(plan->procs * plan->threads);
@@ -87,8 +87,8 @@ static const struct {
 /* Options with a whole number, and its minimum. */
 static const struct {
     const char *word;
-    size_t place;
-    uint64_t least;
+    size_t field;
+    uint64_t minimum;
 } NUMBERS[] = {
     {"--procs", offsetof(struct plan, procs), 1},
     {"--threads", offsetof(struct plan, threads), 1},
@@ -103,10 +103,10 @@ static const struct {
 
 static void take_number(struct plan *plan, size_t at, const char *text) {
     uint64_t value = number_of(NUMBERS[at].word, text);
-    if (value < NUMBERS[at].least) {
-        fail(BAD_ARGUMENTS, "%s must be at least %d", NUMBERS[at].word, (int)NUMBERS[at].least);
+    if (value < NUMBERS[at].minimum) {
+        fail(BAD_ARGUMENTS, "%s must be at minimum %d", NUMBERS[at].word, (int)NUMBERS[at].minimum);
     }
-    memcpy((char *)plan + NUMBERS[at].place, &value, sizeof value);
+    memcpy((char *)plan + NUMBERS[at].field, &value, sizeof value);
 }
 
 /* Applies an option without a value; returns false for any other word. */
@@ -141,7 +141,7 @@ static void take_option(struct plan *plan, const char *word, const char *value) 
 }
 
 static void check_lengths(const struct plan *plan) {
-    if (plan->bytes_low == 0 || plan->bytes_high > RECORD_MOST_BYTES || plan->bytes_low > plan->bytes_high) {
+    if (plan->bytes_low == 0 || plan->bytes_high > RECORD_MAX_BYTES || plan->bytes_low > plan->bytes_high) {
         fail(BAD_ARGUMENTS, "--bytes must be from 1 to 64M, as N or as N..M with N the smaller");
     }
     if (plan->bytes_low < RECORD_LABELLED_BYTES && plan->bytes_low != plan->bytes_high) {
@@ -158,11 +158,11 @@ static void check(const struct plan *plan) {
     if (plan->dir == NULL || plan->method == NULL) {
         fail(BAD_ARGUMENTS, "--dir and --method are required (see `pcappend --help`)");
     }
-    if (plan->procs > MOST_WRITERS || plan->threads > MOST_WRITERS || plan_writers(plan) > MOST_WRITERS) {
-        fail(BAD_ARGUMENTS, "there may be at most %d writers (--procs times --threads)", MOST_WRITERS);
+    if (plan->procs > MAX_WRITERS || plan->threads > MAX_WRITERS || plan_writers(plan) > MAX_WRITERS) {
+        fail(BAD_ARGUMENTS, "there may be at most %d writers (--procs times --threads)", MAX_WRITERS);
     }
     if (plan->fsync == FSYNC_EVERY && plan->fsync_every == 0) {
-        fail(BAD_ARGUMENTS, "--fsync must be at least 1 (use none to disable syncs)");
+        fail(BAD_ARGUMENTS, "--fsync must be at minimum 1 (use none to disable syncs)");
     }
     if (plan->ops >= RECORD_SEQUENCES || plan->depth > 4096 || plan->growth_percent > 1000) {
         fail(BAD_ARGUMENTS, "--ops, --depth or --growth-percent is too large");

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RECORD_LABELLED_BYTES = 16, RECORD_SHORT_WRITERS = 255, RECORD_MOST_BYTES = 64 << 20 };
+enum { RECORD_LABELLED_BYTES = 16, RECORD_SHORT_WRITERS = 255, RECORD_MAX_BYTES = 64 << 20 };
 
 #define RECORD_SEQUENCES (UINT64_C(1) << 40)
 
@@ -34,9 +34,9 @@ void record_stamp(uint8_t *buffer, size_t bytes, uint32_t writer, uint64_t seque
 /* Reads a label; false if there is none. */
 bool record_label(const uint8_t *bytes, uint32_t *writer, uint64_t *sequence);
 
-/* Returns the pattern for record_is_whole(), slightly longer than `most_bytes`; NULL without
+/* Returns the pattern for record_is_whole(), slightly longer than `max_bytes`; NULL without
  * memory. */
-uint8_t *record_pattern(size_t most_bytes);
+uint8_t *record_pattern(size_t max_bytes);
 
 /* Returns whether all bytes of a record match its label. */
 bool record_is_whole(const uint8_t *record, size_t bytes, uint32_t writer, uint64_t sequence, const uint8_t *pattern);

@@ -79,8 +79,8 @@ static void print_speed(const struct totals *totals, const struct findings *foun
            bytes * 8 / (double)(1 << 30) / seconds, (double)found->records / seconds);
 }
 
-static void print_optional(const char *name, bool there, double value) {
-    if (there) {
+static void print_optional(const char *name, bool is_known, double value) {
+    if (is_known) {
         printf("\"%s\":%.3f,", name, value);
     } else {
         printf("\"%s\":null,", name);

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 static void *map(int file, size_t bytes, uint64_t offset) {
-    void *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, (off_t)offset);
-    if (place == MAP_FAILED) {
+    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, (off_t)offset);
+    if (address == MAP_FAILED) {
         fail(FAILED, "cannot map the queues of io_uring: %s", strerror(errno));
     }
-    return place;
+    return address;
 }
 
 static uint32_t *word(const struct ring *ring, uint32_t offset) {

@@ -24,7 +24,7 @@ void scratch_remove(void) {
 void scratch_make(const char *dir, bool keep, char *path, size_t room) {
     int printed = snprintf(log_path, sizeof log_path, "%s/pcappend-%d.log", dir, (int)getpid());
     if (printed >= (int)sizeof log_path || (size_t)printed >= room) {
-        fail(FAILED, "the name %s is too long", dir);
+        fail(FAILED, "the path %s is too long", dir);
     }
     snprintf(metadata_path, sizeof metadata_path, "%s.pclog", log_path);
     int file = open(log_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

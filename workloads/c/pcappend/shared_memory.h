@@ -14,7 +14,7 @@ enum { ERRNO_COUNT = 136, CACHE_LINE = 64 };
 /* The results of one writer, which alone writes them; they are read when it has ended. */
 struct outcome {
     _Alignas(CACHE_LINE) uint64_t started_ns, ended_ns;
-    uint64_t offered; /* records that were tried */
+    uint64_t offered; /* attempted records */
     uint64_t offered_bytes;
     uint64_t failed; /* calls that did not append their complete record */
     uint64_t errors[ERRNO_COUNT];

@@ -169,9 +169,9 @@ static void open_reserve(struct writer *writer) {
 
 /* A failure leaves a hole, because the space is already reserved. */
 static int append_reserved(struct writer *writer, const uint8_t *record, size_t bytes) {
-    uint64_t place = atomic_fetch_add(&writer->job->memory->cursor, bytes);
+    uint64_t offset = atomic_fetch_add(&writer->job->memory->cursor, bytes);
     for (size_t done = 0; done < bytes;) {
-        ssize_t more = pwrite(writer->file, record + done, bytes - done, (off_t)(place + done));
+        ssize_t more = pwrite(writer->file, record + done, bytes - done, (off_t)(offset + done));
         if (more < 0 && errno != EINTR) {
             return errno;
         }

@@ -151,8 +151,8 @@ bool verifier_read(struct verifier *verifier, const char *path) {
         return false;
     }
     bool good = true;
-    while ((good = stream_fill(&stream, longest)) && stream_have(&stream) > 0) {
-        stream_pass(&stream, step(verifier, stream_at(&stream), stream_have(&stream)));
+    while ((good = stream_fill(&stream, longest)) && stream_available(&stream) > 0) {
+        stream_skip(&stream, step(verifier, stream_at(&stream), stream_available(&stream)));
     }
     stream_close(&stream);
     return good;

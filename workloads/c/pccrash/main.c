@@ -79,10 +79,10 @@ int main(int count, char **words) {
     struct plan plan = plan_read(count, words);
     struct shared_state *state = shared_state_new(&plan);
     if (snprintf(state->log, sizeof state->log, "%s/pccrash-%d.log", plan.dir, (int)getpid()) >= PATH_ROOM - 32) {
-        fail(BAD_ARGUMENTS, "the name %s is too long", plan.dir);
+        fail(BAD_ARGUMENTS, "the path %s is too long", plan.dir);
     }
     if (access(plan.dir, W_OK) != 0) {
-        fail(FAILED, "cannot write into %s: %s", plan.dir, strerror(errno));
+        fail(FAILED, "cannot write to %s: %s", plan.dir, strerror(errno));
     }
     signal(SIGTERM, on_termination);
     signal(SIGINT, on_termination);

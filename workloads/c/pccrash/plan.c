@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WRITERS = 64 };
+enum { MAX_WRITERS = 64 };
 
 static const char HELP[] =
     "Kills or stops a writer of an append log at a named point, repeatedly. Checks that no committed record is lost,\n"
@@ -102,8 +102,8 @@ struct plan plan_read(int count, char **words) {
     if (plan.dir == NULL) {
         fail(BAD_ARGUMENTS, "--dir is missing (the directory for the logs)");
     }
-    if (plan.trials == 0 || plan.writers < 2 || plan.writers > MOST_WRITERS) {
-        fail(BAD_ARGUMENTS, "--trials must be at least 1, and --writers from 2 to %d", MOST_WRITERS);
+    if (plan.trials == 0 || plan.writers < 2 || plan.writers > MAX_WRITERS) {
+        fail(BAD_ARGUMENTS, "--trials must be at least 1, and --writers from 2 to %d", MAX_WRITERS);
     }
     return plan;
 }

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define SESSION_RECORDS 50 /* until a writer is reopened, so that a trim can happen in between */
 #define MAX_RECORDS 20000  /* per writer */
@@ -41,17 +40,12 @@ static void die_at(enum pclog_point point) {
     }
 }
 
-static void sleep_briefly(void) {
-    struct timespec moment = {.tv_nsec = 200000};
-    nanosleep(&moment, NULL);
-}
-
 /* PCLOG_BUSY is not a failure here: it lasts until a stopped process continues. */
 static void open_log(pclog **log, struct writer_state *part) {
     int status;
     while ((status = pclog_open(log, shared->log, &OPTIONS)) == PCLOG_BUSY) {
         atomic_fetch_add(&part->refused, 1);
-        sleep_briefly();
+        sleep_us(200);
     }
     if (status != PCLOG_OK) {
         fail(FAILED, "cannot open %s: %s", shared->log, pclog_explain(status));
@@ -63,7 +57,7 @@ static pclog_writer *open_writer(pclog *log, struct writer_state *part) {
     int status;
     while ((status = pclog_writer_open(log, &writer)) == PCLOG_BUSY) {
         atomic_fetch_add(&part->refused, 1);
-        sleep_briefly();
+        sleep_us(200);
     }
     if (status != PCLOG_OK) {
         fail(FAILED, "cannot open a writer: %s", pclog_explain(status));
@@ -103,7 +97,7 @@ int run_writer(struct shared_state *state, uint32_t who, bool victim) {
             if (atomic_load(&part->committed) < MAX_RECORDS) {
                 append(writer, part, who);
             } else {
-                sleep_briefly();
+                sleep_us(200);
             }
         }
         pclog_writer_close(writer);

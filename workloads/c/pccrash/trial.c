@@ -11,20 +11,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TIMEOUT_NS ((uint64_t)20 * SECOND_NS) /* for everything that a trial waits for */
-#define FURTHER_RECORDS 100                   /* of every other writer, after the interruption */
+#define FURTHER_RECORDS 100                   /* of each other writer after the interruption */
 
 /* The processes of the current trial: the victim, then the writers; 0 if not started or already
  * reaped. */
 static pid_t pids[65];
-
-static void sleep_briefly(void) {
-    struct timespec moment = {.tv_nsec = 200000};
-    nanosleep(&moment, NULL);
-}
 
 void trial_kill(void) {
     for (size_t at = 0; at < sizeof pids / sizeof *pids; at++) {
@@ -121,7 +115,7 @@ static void wait_until_reached(const struct shared_state *state) {
         if (now_ns() - begin_ns > TIMEOUT_NS) {
             fail_trial(state, "the point was not reached");
         }
-        sleep_briefly();
+        sleep_us(200);
     }
     bool as_meant = state->signal == SIGSTOP ? WIFSTOPPED(status) : WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (!as_meant) {
@@ -150,7 +144,7 @@ static bool others_progress(const struct shared_state *state) {
         } else if (now_ns() - begin_ns > TIMEOUT_NS) {
             return false;
         } else {
-            sleep_briefly();
+            sleep_us(200);
         }
     }
     return true;
@@ -177,7 +171,7 @@ static void wait_for_exit(const struct shared_state *state, int at) {
         if (now_ns() - begin_ns > TIMEOUT_NS) {
             fail_trial(state, "a process did not finish");
         }
-        sleep_briefly();
+        sleep_us(200);
     }
     pids[at] = 0;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != DONE) {

@@ -20,7 +20,7 @@ static int write_all(int file, const unsigned char *source, size_t bytes, uint64
     while (bytes > 0) {
         ssize_t done = pwrite(file, source, bytes, (off_t)offset);
         if (done < 0 && errno != EINTR) {
-            return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+            return pclog_errno_status();
         }
         if (done > 0) {
             source += done;

@@ -8,7 +8,6 @@
 
 #include <sched.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define REQUESTED ((uint64_t)1 << PCLOG_IDENTITY_BITS)
 #define EXCLUSIVE ((uint64_t)2 << PCLOG_IDENTITY_BITS)
@@ -30,7 +29,6 @@ int pclog_exclusive_end(pclog *log) {
 }
 
 int pclog_exclusive_wait(pclog *log) {
-    struct timespec moment = {.tv_nsec = 100000};
     for (;;) {
         uint64_t word = atomic_load(&log->meta->exclusive);
         if (!(word & EXCLUSIVE)) {
@@ -41,7 +39,7 @@ int pclog_exclusive_wait(pclog *log) {
             return PCLOG_BUSY;
         }
         if (life == PCLOG_RUNNING) {
-            nanosleep(&moment, NULL);
+            pclog_sleep_us(100);
         } else if (atomic_compare_exchange_strong(&log->meta->exclusive, &word, EXCLUSIVE | log->self)) {
             return pclog_exclusive_end(log);
         }

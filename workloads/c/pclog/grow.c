@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define RELEASE_ATTEMPTS 64
@@ -40,16 +39,12 @@ static uint64_t target_of(const pclog *log, uint64_t grown, uint64_t end) {
     return pclog_round_up(grown + step > end ? grown + step : end, pclog_page_bytes());
 }
 
-static int status_of_errno(void) {
-    return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
-}
-
 static int allocate(int file, uint64_t from, uint64_t to) {
     int failed;
     do {
         failed = fallocate(file, 0, (off_t)from, (off_t)(to - from));
     } while (failed != 0 && errno == EINTR);
-    return failed == 0 ? PCLOG_OK : status_of_errno();
+    return failed == 0 ? PCLOG_OK : pclog_errno_status();
 }
 
 static int grow_by_fallocate(pclog *log, uint64_t grown, uint64_t end) {
@@ -76,7 +71,7 @@ static int grow_by_ftruncate(pclog *log, uint64_t end) {
     uint64_t target = target_of(log, grown, end);
     if (fstat(log->file, &status) != 0 ||
         ((uint64_t)status.st_size < target && ftruncate(log->file, (off_t)target) != 0)) {
-        return status_of_errno();
+        return pclog_errno_status();
     }
     PCLOG_TEST_POINT(after_grow);
     raise_to(&log->meta->grown_bytes, target);
@@ -126,11 +121,6 @@ int pclog_grow(pclog *log, uint64_t end) {
     return log->options.growth == PCLOG_FTRUNCATE ? take_turn(log, end) : grow_by_fallocate(log, grown, end);
 }
 
-static void sleep_briefly(void) {
-    struct timespec moment = {.tv_nsec = 100000};
-    nanosleep(&moment, NULL);
-}
-
 /* On a full disk the writers that reserved later fail as well and release their space first. The
  * cursor then soon returns to this reservation, unless one of them was killed or stopped. */
 int pclog_grow_or_release(pclog *log, uint64_t offset, uint64_t bytes) {
@@ -141,7 +131,7 @@ int pclog_grow_or_release(pclog *log, uint64_t offset, uint64_t bytes) {
             errno = error;
             return status;
         }
-        sleep_briefly();
+        pclog_sleep_us(100);
         status = pclog_grow(log, offset + bytes);
     }
     return status;

@@ -19,6 +19,14 @@ static inline uint64_t pclog_round_up(uint64_t bytes, uint64_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
+/* ---- system.c ---- */
+
+uint64_t pclog_page_bytes(void);
+/* Returns PCLOG_NO_SPACE or PCLOG_SYSTEM by errno. */
+int pclog_errno_status(void);
+/* Sleeps for less than a second. */
+void pclog_sleep_us(long us);
+
 /* ---- sigbus.c: mapped memory whose pages may be missing ---- */
 
 struct pclog_area {
@@ -41,8 +49,6 @@ static inline bool pclog_area_lost(const struct pclog_area *area, size_t from, s
     atomic_signal_fence(memory_order_seq_cst);
     return atomic_load_explicit(&area->any_lost, memory_order_relaxed) && pclog_area_find_lost(area, from, bytes);
 }
-
-uint64_t pclog_page_bytes(void);
 
 /* ---- windows.c: mapped parts of the file, shared by the threads of a process ---- */
 

@@ -40,7 +40,7 @@ static int write_head(int file, struct pclog_parameters *parameters) {
     if (done == sizeof head) {
         return PCLOG_OK;
     }
-    return done >= 0 || errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+    return done >= 0 ? PCLOG_NO_SPACE : pclog_errno_status();
 }
 
 int pclog_head_read(int file, uint64_t *log_id) {
@@ -69,8 +69,8 @@ static bool is_blank(int file) {
 
 int pclog_head_ensure(int file, struct pclog_parameters *parameters) {
     int status = PCLOG_FOREIGN;
-    for (int attempt = 0; status == PCLOG_FOREIGN && attempt < 2;
-         attempt++) { /* another maker may write it between two looks */
+    /* Twice, because another process may write the head in between. */
+    for (int attempt = 0; status == PCLOG_FOREIGN && attempt < 2; attempt++) {
         status = pclog_head_read(file, &parameters->log_id);
         if (status == PCLOG_OK) {
             parameters->mode = PCLOG_FRAMED;

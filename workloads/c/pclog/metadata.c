@@ -16,11 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_TRIES 100
-
-static int status_of_errno(void) {
-    return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
-}
+#define MAX_TRIES 100
 
 static int fill(int file, const struct pclog_meta *meta) {
     const char *rest = (const char *)meta;
@@ -29,7 +25,7 @@ static int fill(int file, const struct pclog_meta *meta) {
     while (bytes > 0) {
         ssize_t done = write(file, rest, bytes);
         if (done < 0 && errno != EINTR) {
-            return status_of_errno();
+            return pclog_errno_status();
         }
         if (done > 0) {
             rest += done;
@@ -57,11 +53,11 @@ static int make_named(const char *path, mode_t permissions, const struct pclog_m
     }
     int file = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, permissions);
     if (file < 0) {
-        return status_of_errno();
+        return pclog_errno_status();
     }
     int status = fill(file, meta);
     if (status == PCLOG_OK && link(name, path) != 0 && errno != EEXIST) {
-        status = status_of_errno();
+        status = pclog_errno_status();
     }
     unlink(name);
     close(file);
@@ -75,13 +71,13 @@ static int make(const char *path, mode_t permissions, const struct pclog_meta *m
     int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, permissions);
     if (file < 0) {
         bool cannot = errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL;
-        return cannot ? make_named(path, permissions, meta) : status_of_errno();
+        return cannot ? make_named(path, permissions, meta) : pclog_errno_status();
     }
     PCLOG_TEST_POINT(create_empty);
     int status = fill(file, meta);
     PCLOG_TEST_POINT(create_sized);
     if (status == PCLOG_OK && link_nameless(file, path) != 0 && errno != EEXIST) {
-        status = errno == ENOENT ? make_named(path, permissions, meta) : status_of_errno();
+        status = errno == ENOENT ? make_named(path, permissions, meta) : pclog_errno_status();
     }
     close(file);
     return status;
@@ -168,7 +164,7 @@ int pclog_meta_open(pclog *log, const struct pclog_options *requested) {
     for (int tries = 0; status == PCLOG_OK && log->meta_file < 0; tries++) {
         log->meta_file = open(log->meta_path, O_RDWR | O_CLOEXEC);
         if (log->meta_file < 0) {
-            status = errno == ENOENT && tries < MOST_TRIES ? create(log, requested) : PCLOG_SYSTEM;
+            status = errno == ENOENT && tries < MAX_TRIES ? create(log, requested) : PCLOG_SYSTEM;
         }
     }
     status = status == PCLOG_OK ? check(log->meta_file) : status;

@@ -46,7 +46,7 @@ static int open_file(pclog *log, const char *path) {
     struct stat status;
     log->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, log->options.permissions);
     if (log->file < 0 || fstat(log->file, &status) != 0) {
-        return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+        return pclog_errno_status();
     }
     return S_ISREG(status.st_mode) ? PCLOG_OK : PCLOG_INVALID;
 }

@@ -12,7 +12,6 @@
 #include "frames.h"
 
 #include <sys/mman.h>
-#include <time.h>
 
 #define HOLE_CHECKS 32 /* a running writer publishes its offset within microseconds */
 
@@ -99,11 +98,6 @@ static void close_hole(struct recovery *recovery, uint64_t offset, uint64_t end)
     }
 }
 
-static void sleep_briefly(void) {
-    struct timespec moment = {.tv_nsec = 50000};
-    nanosleep(&moment, NULL);
-}
-
 /* Returns where to continue: at the same offset if something has changed there. */
 static uint64_t resolve_hole(struct recovery *recovery, uint64_t offset) {
     for (int check = 1;; check++) {
@@ -113,7 +107,7 @@ static uint64_t resolve_hole(struct recovery *recovery, uint64_t offset) {
         }
         bool leave = hole.action == LEAVE && check >= HOLE_CHECKS;
         if (hole.action != CLOSE && !leave) {
-            sleep_briefly();
+            pclog_sleep_us(50);
             continue;
         }
         uint64_t end = hole.length_known ? hole.end : pclog_next_frame(&recovery->mapping, offset + 8, hole.end);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define MAX_AREAS 4096
 
@@ -26,10 +25,6 @@ static struct entry {
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 static uint64_t page_bytes;
-
-uint64_t pclog_page_bytes(void) {
-    return (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 static struct pclog_area *area_at(uintptr_t address) {
     for (size_t at = 0; at < MAX_AREAS; at++) {

@@ -1,4 +1,4 @@
-/* The command line. */
+/* Parsing the command line. */
 #define _GNU_SOURCE
 
 #include "plan.h"

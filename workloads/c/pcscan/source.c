@@ -21,7 +21,7 @@ static uint64_t sum_in(const char *text, const char *key, const char *path) {
     snprintf(wanted, sizeof wanted, "\"%s\":\"", key);
     const char *found = strstr(text, wanted);
     if (found == NULL) {
-        fail(FAILED, "%s is not a sidecar that pcgen wrote, or parts of it are missing", path);
+        fail(FAILED, "%s is not a complete sidecar of pcgen", path);
     }
     return strtoull(found + strlen(wanted), NULL, 10);
 }
@@ -29,7 +29,7 @@ static uint64_t sum_in(const char *text, const char *key, const char *path) {
 static uint64_t expected_sum(const char *data) {
     char path[4096];
     if (snprintf(path, sizeof path, "%s.json", data) >= (int)sizeof path) {
-        fail(FAILED, "the name %s is too long", data);
+        fail(FAILED, "the path %s is too long", data);
     }
     FILE *file = fopen(path, "r");
     char *text = NULL;

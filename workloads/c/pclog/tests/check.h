@@ -60,7 +60,7 @@ uint64_t size_of(const char *path);
 /* Maps the metadata of LOG, so that tests can change it. */
 struct pclog_meta *map_meta(void);
 
-/* A record that tells who wrote it, its number and, to its last byte, whether it is whole. */
+/* A record that holds its writer and number, and a pattern that shows whether it is complete. */
 size_t make_record(unsigned char *to, uint32_t who, uint32_t number, size_t bytes);
 bool record_is_whole(const unsigned char *record, size_t bytes);
 uint32_t writer_of(const unsigned char *record);

@@ -217,7 +217,7 @@ static int fault_elsewhere(void *context) {
 
 static void other_bus_errors_are_passed_on(void) {
     EQUAL(in_child(fault_elsewhere, "handler"), 77);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which handle it themselves */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* have handlers of their own */
     EQUAL(in_child(fault_elsewhere, NULL), 128 + SIGBUS);
 #endif
 }
