@@ -42,7 +42,7 @@ final class Arguments {
         require(!files.isEmpty(), "--files is missing");
         boolean isKnown = List.of("lazy", "sequential", "load", "none").contains(load);
         require(isKnown, "--load must be lazy, sequential, load or none, not " + load);
-        require(blockBytes >= 4096 && timeEvery >= 0, "--block-bytes must be at least 4096, and --time-every at least 0");
+        require(blockBytes >= 4096 && timeEvery >= 0, "--block-bytes must be at least 4096, --time-every at least 0");
         require(maxSeconds == null || maxSeconds >= 0, "--max-seconds must not be negative");
         require(lookups == null || lookups >= 0, "--lookups must not be negative");
     }
