@@ -1,12 +1,13 @@
-//! It says what it will do, and begins when somebody agrees.
+//! The announcement of the measurement, and the confirmation by the user.
 
 use crate::sizes::shown;
+use contract::failure::OrFailure;
 use contract::Failure;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What is about to happen, in one sentence.
+/// Return one sentence that announces the measurement.
 #[must_use]
 pub fn announcement(folder: &Path, size_bytes: u64, time: Duration, free_bytes: u64, engine: &str) -> String {
     format!(
@@ -19,10 +20,10 @@ pub fn announcement(folder: &Path, size_bytes: u64, time: Duration, free_bytes: 
     )
 }
 
-/// Waits for a yes. Without a terminal nobody can say it.
+/// Wait for confirmation, which needs a terminal.
 ///
 /// # Errors
-/// [`Failure::BadArguments`] when nobody agreed.
+/// [`Failure::BadArguments`] without confirmation.
 pub fn ask(yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -34,7 +35,7 @@ pub fn ask(yes: bool) -> Result<(), Failure> {
     eprint!("begin? [y/N] ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
-    stdin.read_line(&mut answer).map_err(|cause| Failure::of("cannot read the answer", cause))?;
+    stdin.read_line(&mut answer).or_failed("cannot read the answer")?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }
