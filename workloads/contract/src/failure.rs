@@ -18,11 +18,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// A failure of the ordinary kind.
-    pub fn of(what: impl Display, cause: impl Display) -> Self {
-        Self::Failed(format!("{what}: {cause}"))
-    }
-
     /// The process's exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

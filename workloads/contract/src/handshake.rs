@@ -12,13 +12,10 @@ use std::io::{BufRead, Read};
 pub struct Handshake {
     /// Start at once and exit at once, for use by hand
     #[arg(long = "no-handshake")]
-    pub(crate) is_skipped: bool,
+    is_skipped: bool,
 }
 
 impl Handshake {
-    /// No handshake, as with `--no-handshake`.
-    pub const SKIPPED: Self = Self { is_skipped: true };
-
     /// Print `ready` and wait for `go`. False if stdin closed instead: the run was cancelled.
     ///
     /// # Errors

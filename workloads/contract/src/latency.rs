@@ -75,12 +75,6 @@ impl Histogram {
         }
     }
 
-    /// As JSON.
-    #[must_use]
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!(self.figures())
-    }
-
     /// Return the least bucket bound that this percentage of the durations does not exceed.
     fn percentile_ns(&self, percent: u64) -> u64 {
         let wanted = (self.count * percent).div_ceil(100);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use testbed::{Run, Talk};
+use testbed::{Run, WorkloadProcess};
 
 static CLASSES: OnceLock<Option<PathBuf>> = OnceLock::new();
 
@@ -116,6 +116,6 @@ fn it_talks_as_the_contract_says() {
     let Some(classes) = classes() else { return };
     let index = Index::new("java-talk");
     let arguments = java_arguments(classes, &index.arguments("--load lazy"));
-    assert_eq!(Talk::through("java", &arguments)["distinct_bytes"], SIZE_BYTES);
-    Talk::given_up("java", &arguments);
+    assert_eq!(WorkloadProcess::through("java", &arguments)["distinct_bytes"], SIZE_BYTES);
+    WorkloadProcess::cancelled("java", &arguments);
 }

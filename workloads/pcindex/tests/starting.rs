@@ -4,7 +4,7 @@ mod fixture;
 
 use fixture::{Index, BUCKETS, FILES, PROGRAM, SIZE_BYTES};
 use std::collections::HashSet;
-use testbed::Talk;
+use testbed::WorkloadProcess;
 
 const LOADS: [&str; 7] = ["lazy", "sequential", "parallel", "touch", "populate", "willneed", "none"];
 
@@ -112,8 +112,8 @@ fn time_that_runs_out_leaves_figures_unknown() {
 fn it_talks_as_the_contract_says() {
     let index = Index::new("talk");
     for load in LOADS {
-        let end = Talk::through(PROGRAM, &index.arguments(&format!("--load {load}")));
+        let end = WorkloadProcess::through(PROGRAM, &index.arguments(&format!("--load {load}")));
         assert_eq!(end["checksum_ok"], true);
-        Talk::given_up(PROGRAM, &index.arguments(&format!("--load {load}")));
+        WorkloadProcess::cancelled(PROGRAM, &index.arguments(&format!("--load {load}")));
     }
 }
