@@ -12,7 +12,8 @@ pub enum Failure {
     /// The arguments make no sense together (exit code 2).
     #[error("{0}")]
     BadArguments(String),
-    /// This host cannot do it at all: no such system call, not enough memory (exit code 77, as in automake).
+    /// This host cannot do it at all: no such system call, not enough memory (exit code 77, as in
+    /// automake).
     #[error("{0}")]
     CannotHere(String),
 }

@@ -1,6 +1,7 @@
 //! Durations of single blocks: a sample of them, in a histogram of fixed size.
 //!
-//! Nothing is allocated while measuring: in a small cage an allocation could itself cause a page fault.
+//! Nothing is allocated while measuring: in a small cage an allocation could itself cause a page
+//! fault.
 
 use crate::mixing_hash::{mix, GOLDEN_GAMMA};
 use serde::Serialize;
@@ -102,8 +103,9 @@ fn largest_of(bucket: usize) -> u64 {
 
 /// Chooses which blocks are timed.
 ///
-/// On average one in `every` is timed, at irregular distances. A regular distance would beat against the readahead
-/// window: either every timed block or none would be the one that waits for the disk.
+/// On average one in `every` is timed, at irregular distances. A regular distance would beat
+/// against the readahead window: either every timed block or none would be the one that waits for
+/// the disk.
 #[derive(Debug)]
 pub struct Sampler {
     every: u64,

@@ -1,4 +1,5 @@
-//! The contract that every workload keeps: command lines, JSON lines, the handshake, exit codes, sidecars and sums.
+//! The contract that every workload keeps: command lines, JSON lines, the handshake, exit codes,
+//! sidecars and sums.
 //!
 //! `workloads/README.md` states the contract in full.
 

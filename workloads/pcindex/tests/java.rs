@@ -1,5 +1,5 @@
-//! The twin in Java finds the same in the same files. Where there is no JDK, `pcindex-java` is not built and says so by
-//! exit code 77; these tests then have nothing to look at and say that too.
+//! The twin in Java finds the same in the same files. Where there is no JDK, `pcindex-java` is not
+//! built and says so by exit code 77; these tests then have nothing to look at and say that too.
 
 mod fixture;
 

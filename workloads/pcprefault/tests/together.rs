@@ -23,8 +23,8 @@ fn a_mapped_file_is_there_once_and_copies_are_there_each() {
     let length = SIZE_BYTES as f64;
     let (mapped, mapped_each) = bytes("--method populate-read");
     let (copied, _) = bytes("--method read");
-    // The program's own pages are in both sums, shared with whoever runs it beside us, so that only the difference
-    // tells: three copies less one are two, and copies all would be none.
+    // The program's own pages are in both sums, shared with whoever runs it beside us, so that only
+    // the difference tells: three copies less one are two, and copies all would be none.
     assert!(copied - mapped > 1.2 * length, "{copied} {mapped}");
     assert!(mapped >= length && mapped_each > 2.9 * length, "{mapped} {mapped_each}");
 }

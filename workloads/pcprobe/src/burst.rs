@@ -29,15 +29,13 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Return the credits that the phase used. The bucket held at least as many: its level at the start is unknown, and
-    /// earlier phases may have used some.
-    #[must_use]
+    /// Return the credits that the phase used. The bucket held at least as many: its level at the
+    /// start is unknown, and earlier phases may have used some.
     pub fn credits(&self) -> f64 {
         (self.burst_ios_per_second - self.base_ios_per_second) * self.seconds
     }
 
     /// Return the figures of the report. A credit is one I/O of this phase's block.
-    #[must_use]
     pub fn figures(&self, block_bytes: usize) -> BurstFigures {
         let (burst, base) = (self.burst_ios_per_second, self.base_ios_per_second);
         let bytes = |ios: f64| (ios * block_bytes as f64).round();
@@ -66,7 +64,6 @@ pub struct BurstFigures {
 }
 
 /// Return the burst in a series, if there is one.
-#[must_use]
 pub fn find(rates: &[Rate]) -> Option<Burst> {
     let cut = best_cut(rates)?;
     let (before, after) = rates.split_at(cut);

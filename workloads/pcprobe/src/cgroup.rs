@@ -1,7 +1,8 @@
 //! The limits of the program's cgroup, v1 or v2, on the host or inside a container.
 //!
-//! A limit of any ancestor applies, so the least of all levels is reported. In a container the path of the cgroup may be
-//! missing in the mounted file system. Its root is then the container's cgroup.
+//! A limit of any ancestor applies, so the least of all levels is reported. In a container the path
+//! of the cgroup may be missing in the mounted file system. Its root is then the container's
+//! cgroup.
 
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,6 @@ pub struct IoLimits {
 }
 
 /// Return the limits; `disk` is the number (`8:0`) of the whole disk that is measured.
-#[must_use]
 pub fn limits(disk: Option<&str>) -> CgroupLimits {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     limits_in(Path::new("/sys/fs/cgroup"), &own, disk)

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Return one sentence that announces the measurement.
-#[must_use]
 pub fn announcement(folder: &Path, size_bytes: u64, time: Duration, free_bytes: u64, engine: &str) -> String {
     format!(
         "for about {} s this reads and writes as fast as {} lets it, by {engine}, in a file of its own of {} ({} are \
@@ -20,10 +19,8 @@ pub fn announcement(folder: &Path, size_bytes: u64, time: Duration, free_bytes: 
     )
 }
 
-/// Wait for confirmation, which needs a terminal.
-///
-/// # Errors
-/// [`Failure::BadArguments`] without confirmation.
+/// Wait for confirmation, which needs a terminal. Fails with [`Failure::BadArguments`] without
+/// confirmation.
 pub fn ask(yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());

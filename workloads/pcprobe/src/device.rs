@@ -46,7 +46,6 @@ struct Device {
 
 impl Storage {
     /// Examine the storage beneath the folder.
-    #[must_use]
     pub fn beneath(folder: &Path) -> Self {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -92,7 +91,8 @@ fn chosen(schedulers: &str) -> String {
     inside.map_or(schedulers, |(name, _)| name).to_owned()
 }
 
-/// Return the type of the file system with the longest mount point above the folder, `proc_pid_mountinfo(5)`.
+/// Return the type of the file system with the longest mount point above the folder,
+/// `proc_pid_mountinfo(5)`.
 fn filesystem(mounts: &str, folder: &Path) -> Option<String> {
     let fitting = mounts.lines().filter_map(|line| {
         let point = line.split(' ').nth(4)?.replace("\\040", " ");

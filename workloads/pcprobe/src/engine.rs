@@ -46,10 +46,8 @@ pub struct EngineFigures {
 }
 
 impl Engine {
-    /// Return the requested engine, or the best one available.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] if it was named and is not available.
+    /// Return the requested engine, or the best one available. Fails with [`Failure::CannotHere`]
+    /// if it was named and is not available.
     pub fn choose(choice: EngineChoice) -> Result<Self, Failure> {
         let cannot = |reason: String| Err(Failure::CannotHere(reason));
         match (choice, ring::is_allowed()) {
@@ -68,10 +66,8 @@ impl Engine {
         }
     }
 
-    /// Do the work and count it. The counted time is that during which I/Os were submitted.
-    ///
-    /// # Errors
-    /// The error of the system, or of fio.
+    /// Do the work and count it. The counted time is that during which I/Os were submitted. Fails
+    /// with the error of the system, or of fio.
     pub fn drive(&self, work: &PhaseWork<'_>) -> io::Result<Figures> {
         let counted = match self {
             Self::Fio(fio) => return fio.drive(work),
@@ -83,7 +79,6 @@ impl Engine {
     }
 
     /// Return what the report says about the engine.
-    #[must_use]
     pub fn figures(&self) -> EngineFigures {
         match self {
             Self::IoUring => EngineFigures { name: "io_uring", version: None, reason: None },
@@ -99,7 +94,6 @@ impl Engine {
     }
 
     /// Return a description for the announcement.
-    #[must_use]
     pub fn description(&self) -> String {
         match self {
             Self::IoUring => "its own io_uring loop".to_owned(),

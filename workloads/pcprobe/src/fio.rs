@@ -12,8 +12,9 @@ use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Least interval of fio's reports: the first report ends the same warm-up as in the program's own loop. fio's `ramp_time`
-/// excludes I/Os in flight at its end, which are a large part of a short phase behind a slow limit.
+/// Least interval of fio's reports: the first report ends the same warm-up as in the program's own
+/// loop. fio's `ramp_time` excludes I/Os in flight at its end, which are a large part of a short
+/// phase behind a slow limit.
 const INTERVAL: Duration = Duration::from_millis(300);
 /// Largest number of reports.
 const MOST_REPORTS: u32 = 120;
@@ -45,10 +46,8 @@ impl Fio {
         Ok(Self { version, ioengine })
     }
 
-    /// Run the phase as one fio job.
-    ///
-    /// # Errors
-    /// The error of fio, or that its report cannot be read.
+    /// Run the phase as one fio job. Fails with the error of fio, or that its report cannot be
+    /// read.
     pub fn drive(&self, work: &PhaseWork<'_>) -> io::Result<Figures> {
         if self.ioengine == "libaio" && !work.direct {
             return Err(io::Error::other(
@@ -94,8 +93,8 @@ impl Fio {
     }
 }
 
-/// Return the figures of fio's reports: total and percentiles from the last, which covers the whole job, and rates from
-/// the others.
+/// Return the figures of fio's reports: total and percentiles from the last, which covers the whole
+/// job, and rates from the others.
 fn figures(text: &str, direction: &str, time: Duration) -> io::Result<Figures> {
     let reports = reports(text);
     let last = reports
@@ -165,7 +164,8 @@ fn rate_after_warm_up(counts: &[Count]) -> (f64, Option<f64>) {
     (seconds, (seconds >= LEAST_SECONDS).then(|| (after - before) / seconds))
 }
 
-/// Return the rate between each two reports after the warm-up that are at least half a second apart.
+/// Return the rate between each two reports after the warm-up that are at least half a second
+/// apart.
 fn rates(counts: &[Count]) -> Vec<Rate> {
     let mut counts = counts.iter().skip_while(|(seconds, _)| *seconds < 0.9 * INTERVAL.as_secs_f64());
     let Some(mut before) = counts.next() else { return Vec::new() };

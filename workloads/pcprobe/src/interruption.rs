@@ -1,4 +1,5 @@
-//! Interruption: Ctrl-C ends the measurement but not the process, which still reports the finished phases.
+//! Interruption: Ctrl-C ends the measurement but not the process, which still reports the finished
+//! phases.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +24,6 @@ pub fn listen() {
 }
 
 /// Return whether such a signal has arrived.
-#[must_use]
 pub fn is_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }

@@ -13,7 +13,6 @@ pub struct Machine {
 
 impl Machine {
     /// Examine this machine.
-    #[must_use]
     pub fn here() -> Self {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         // SAFETY: sysconf has no preconditions.
@@ -34,7 +33,6 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
 }
 
 /// Return the host's name, for reports that shall have it.
-#[must_use]
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -30,7 +30,6 @@ pub struct PhaseLine<'a> {
 /// The outcome of one phase.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The phase.
     pub phase: Phase,
     figures: Figures,
     burst: Option<Burst>,
@@ -40,7 +39,6 @@ pub struct Outcome {
 
 impl Outcome {
     /// Create the outcome of a phase that ran; with a reason its figures do not count.
-    #[must_use]
     pub fn measured(
         phase: Phase,
         figures: Figures,
@@ -55,37 +53,31 @@ impl Outcome {
     }
 
     /// Create the outcome of a phase that did not run, or failed.
-    #[must_use]
     pub fn missing(phase: Phase, reason: String) -> Self {
         Self { phase, figures: Figures::default(), burst: None, storage_bytes: None, reason: Some(reason) }
     }
 
     /// Return the I/Os a second over the whole phase; None if they do not count.
-    #[must_use]
     pub fn rate(&self) -> Option<f64> {
         self.figures.ios_per_second.filter(|_| self.reason.is_none())
     }
 
     /// Return the I/Os a second after burst credits, if any, had run out.
-    #[must_use]
     pub fn plateau(&self) -> Option<f64> {
         self.rate().map(|rate| self.burst.map_or(rate, |burst| burst.base_ios_per_second))
     }
 
     /// Return its percentiles; None if they do not count.
-    #[must_use]
     pub fn latency_us(&self) -> Option<LatencyFigures> {
         self.figures.latency_us.filter(|_| self.rate().is_some())
     }
 
     /// Return the reason why its figures do not count.
-    #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
     /// Return the phase as the report has it.
-    #[must_use]
     pub fn line(&self) -> PhaseLine<'_> {
         let (phase, rate) = (&self.phase, self.rate());
         PhaseLine {

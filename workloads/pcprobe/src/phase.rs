@@ -8,13 +8,13 @@ pub const SMALL_BYTES: usize = 4 << 10;
 pub const LARGE_BYTES: usize = 1 << 20;
 /// Large blocks in flight.
 const SEQUENTIAL_DEPTH: usize = 8;
-/// The depth of the long random phases. Deep enough for any limit to bind: 32 I/Os that take 1 ms each are 32,000 a second.
+/// The depth of the long random phases. Deep enough for any limit to bind: 32 I/Os that take 1 ms
+/// each are 32,000 a second.
 const SUSTAINED_DEPTH: usize = 32;
 
 /// One phase of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phase {
-    /// Its name in the report.
     pub name: &'static str,
     /// Whether it writes.
     pub writes: bool,
@@ -24,18 +24,16 @@ pub struct Phase {
     pub block_bytes: usize,
     /// Blocks in flight.
     pub depth: usize,
-    /// Its duration.
     pub time: Duration,
 }
 
-/// The time that all phases share. Time beyond it goes to the two long phases of reading, which detect bursts: a bucket that
-/// lasts half an hour must not run out during another phase.
+/// The time that all phases share. Time beyond it goes to the two long phases of reading, which
+/// detect bursts: a bucket that lasts half an hour must not run out during another phase.
 const SHARED: Duration = Duration::from_secs(60);
 /// The random reads' share of the time beyond.
 const RANDOM_SHARE: f64 = 0.7;
 
 /// Return all phases in order. The first one fills the file for the others.
-#[must_use]
 pub fn phases(all: Duration) -> Vec<Phase> {
     let shared = all.min(SHARED);
     let beyond = all.saturating_sub(shared);

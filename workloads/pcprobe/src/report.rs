@@ -25,21 +25,14 @@ pub struct Report<'a> {
     pub complete: bool,
     /// Name of the host, if requested.
     pub host_name: Option<String>,
-    /// The options.
     pub asked: Asked,
-    /// The engine.
     pub engine: EngineFigures,
-    /// The file.
     pub file: FileLine<'a>,
-    /// The machine.
     pub machine: Machine,
-    /// The limits of the cgroup.
     pub cgroup: CgroupLimits,
     /// The disk and its file system.
     pub storage: &'a Storage,
-    /// The most important figures.
     pub summary: Summary,
-    /// All phases.
     pub phases: Vec<PhaseLine<'a>>,
 }
 
@@ -50,7 +43,6 @@ pub struct Asked {
     pub size_bytes: u64,
     /// Duration of the measurement.
     pub seconds: u64,
-    /// The folder.
     pub folder: Option<String>,
 }
 
@@ -61,6 +53,5 @@ pub struct FileLine<'a> {
     pub written_bytes: u64,
     /// Whether it bypassed the page cache.
     pub direct: bool,
-    /// The reason why it did not.
     pub reason: Option<&'a str>,
 }

@@ -9,18 +9,13 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-/// Check that this kernel has `io_uring` and permits it; containers often forbid it.
-///
-/// # Errors
-/// The error of the system.
+/// Check that this kernel has `io_uring` and permits it; containers often forbid it. Fails with the
+/// error of the system.
 pub fn is_allowed() -> io::Result<()> {
     IoUring::new(1).map(|_| ())
 }
 
-/// Do the work and count it.
-///
-/// # Errors
-/// The error of an I/O, after all others in flight have ended.
+/// Do the work and count it. Fails with the error of an I/O, after all others in flight have ended.
 pub fn drive(work: &PhaseWork<'_>) -> io::Result<Tally> {
     let depth = work.phase.depth;
     let mut queue = Queue::new(work)?;
@@ -88,7 +83,8 @@ impl<'a> Queue<'a> {
         opcode::Read::new(file, place.as_mut_ptr(), block as u32).offset(offset).build()
     }
 
-    /// Wait for at least one I/O. A signal is not an error: the loop checks whether it interrupts the phase.
+    /// Wait for at least one I/O. A signal is not an error: the loop checks whether it interrupts
+    /// the phase.
     fn wait(&self) -> io::Result<()> {
         match self.ring.submit_and_wait(1) {
             Err(cause) if cause.kind() != io::ErrorKind::Interrupted => Err(cause),

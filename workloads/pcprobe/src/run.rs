@@ -1,4 +1,5 @@
-//! One probe from end to end: announce, ask for confirmation, create the file, measure phase by phase, report.
+//! One probe from end to end: announce, ask for confirmation, create the file, measure phase by
+//! phase, report.
 
 use crate::arguments::Arguments;
 use crate::confirmation::{announcement, ask};
@@ -18,7 +19,8 @@ use contract::Failure;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Do what the arguments say and write the report. False if it was interrupted; finished phases are reported even then.
+/// Do what the arguments say and write the report. False if it was interrupted; finished phases are
+/// reported even then.
 ///
 /// # Errors
 /// Without confirmation or space, or if the report cannot be written.
@@ -126,7 +128,8 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Return the length of the part that the first phase has written, in whole large blocks, at least one.
+/// Return the length of the part that the first phase has written, in whole large blocks, at least
+/// one.
 fn filled_bytes(written_bytes: u64, size_bytes: u64) -> u64 {
     let large = LARGE_BYTES as u64;
     (written_bytes.min(size_bytes) / large * large).max(large)

@@ -1,4 +1,5 @@
-//! The file that is measured: allocated beforehand, and without a name, so that it disappears with the process.
+//! The file that is measured: allocated beforehand, and without a name, so that it disappears with
+//! the process.
 
 use crate::sizes::shown;
 use contract::data_files::{create_unnamed, O_DIRECT};
@@ -12,18 +13,14 @@ use std::path::Path;
 /// The file, and how it was opened.
 #[derive(Debug)]
 pub struct Scratch {
-    /// The open file.
     pub file: File,
     /// Whether it bypasses the page cache.
     pub direct: bool,
-    /// The reason why it does not.
     pub reason: Option<String>,
 }
 
-/// Create the file, with `O_DIRECT` if the file system supports it and `O_DSYNC` otherwise.
-///
-/// # Errors
-/// If the folder is not writable, or there is not enough space.
+/// Create the file, with `O_DIRECT` if the file system supports it and `O_DSYNC` otherwise. Fails
+/// if the folder is not writable, or there is not enough space.
 pub fn make(folder: &Path, size_bytes: u64) -> Result<Scratch, Failure> {
     let action = format!("cannot make a file in {}", folder.display());
     let (file, reason) = match create_unnamed(folder, "pcprobe", O_DIRECT) {
@@ -48,9 +45,7 @@ fn allocate(file: &File, size_bytes: u64) -> Result<(), Failure> {
 }
 
 /// Return the bytes that an ordinary user may still use in the folder's file system, statvfs(3).
-///
-/// # Errors
-/// If the folder does not exist.
+/// Fails if the folder does not exist.
 pub fn free_bytes(folder: &Path) -> Result<u64, Failure> {
     let file = File::open(folder).or_failed(format!("cannot look into {}", folder.display()))?;
     let found = fstatvfs(&file).or_failed("cannot ask for the free space")?;
@@ -58,9 +53,7 @@ pub fn free_bytes(folder: &Path) -> Result<u64, Failure> {
 }
 
 /// Refuse a file larger than half of the free space: other programs may need the rest meanwhile.
-///
-/// # Errors
-/// [`Failure::CannotHere`] naming a size that fits.
+/// Fails with [`Failure::CannotHere`] naming a size that fits.
 pub fn require_room(free_bytes: u64, size_bytes: u64) -> Result<(), Failure> {
     if size_bytes <= free_bytes / 2 {
         return Ok(());
@@ -73,7 +66,8 @@ pub fn require_room(free_bytes: u64, size_bytes: u64) -> Result<(), Failure> {
     )))
 }
 
-/// Drop the file from the page cache, `posix_fadvise(2)`; a file opened with `O_DIRECT` is not in it.
+/// Drop the file from the page cache, `posix_fadvise(2)`; a file opened with `O_DIRECT` is not in
+/// it.
 pub fn drop_cached(file: &File) {
     // The counters of the storage detect pages that stay.
     for advice in [Advice::Random, Advice::DontNeed] {

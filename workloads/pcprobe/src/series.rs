@@ -13,7 +13,6 @@ pub struct Rate {
 }
 
 /// Return the series as the report has it.
-#[must_use]
 pub fn rounded_rates(rates: &[Rate]) -> Vec<Rate> {
     let point = |rate: &Rate| Rate {
         until_seconds: rounded(rate.until_seconds),
@@ -23,19 +22,16 @@ pub fn rounded_rates(rates: &[Rate]) -> Vec<Rate> {
 }
 
 /// Round to a thousandth: more digits would only look exact.
-#[must_use]
 pub fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
 
 /// Return the median of a part of the series, which one outlier does not change.
-#[must_use]
 pub fn middle(rates: &[Rate]) -> f64 {
     median(rates.iter().map(|rate| rate.ios_per_second)).unwrap_or_default()
 }
 
 /// Return the mean of a part of the series.
-#[must_use]
 pub fn mean(rates: &[Rate]) -> f64 {
     rates.iter().map(|rate| rate.ios_per_second).sum::<f64>() / rates.len() as f64
 }

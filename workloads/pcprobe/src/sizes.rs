@@ -31,7 +31,6 @@ pub fn parse_size_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Format a size for humans.
-#[must_use]
 pub fn shown(bytes: u64) -> String {
     if bytes >= 1 << 30 {
         return format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64);

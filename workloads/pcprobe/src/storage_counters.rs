@@ -1,11 +1,14 @@
-//! Proof that the disk answered and not memory: the kernel counts the bytes that a process caused storage to transfer.
+//! Proof that the disk answered and not memory: the kernel counts the bytes that a process caused
+//! storage to transfer.
 
 use crate::phase::Phase;
 
-/// Least fraction of a phase's bytes that storage must transfer. A signal or the end may cut off the rest.
+/// Least fraction of a phase's bytes that storage must transfer. A signal or the end may cut off
+/// the rest.
 const LEAST_SHARE: f64 = 0.95;
 
-/// Bytes that storage transferred for this process and its ended children: `/proc/self/io`, `proc_pid_io(5)`.
+/// Bytes that storage transferred for this process and its ended children: `/proc/self/io`,
+/// `proc_pid_io(5)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StorageCounters {
     read_bytes: u64,
@@ -13,7 +16,6 @@ pub struct StorageCounters {
 }
 
 /// Read the counters; None if the kernel does not count.
-#[must_use]
 pub fn read() -> Option<StorageCounters> {
     parse(&std::fs::read_to_string("/proc/self/io").ok()?)
 }
@@ -24,7 +26,6 @@ fn parse(text: &str) -> Option<StorageCounters> {
 }
 
 /// Return the bytes of a phase that went to storage; None if they were not counted.
-#[must_use]
 pub fn moved_bytes(
     phase: &Phase,
     before: Option<StorageCounters>,
@@ -37,8 +38,8 @@ pub fn moved_bytes(
     Some(after.read_bytes.saturating_sub(before.read_bytes))
 }
 
-/// Return the reason why a phase's figures may be those of memory; None if they are those of the disk.
-#[must_use]
+/// Return the reason why a phase's figures may be those of memory; None if they are those of the
+/// disk.
 pub fn doubt(asked_bytes: u64, moved_bytes: Option<u64>, direct: bool, filesystem: &str) -> Option<String> {
     if filesystem == "zfs" {
         return Some(

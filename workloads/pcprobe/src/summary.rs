@@ -24,7 +24,6 @@ pub struct Summary {
 }
 
 /// Summarise the phases.
-#[must_use]
 pub fn summary(outcomes: &[Outcome]) -> Summary {
     let plateau = |name: &str| find(outcomes, name).and_then(Outcome::plateau);
     let bytes = |name: &str| {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 const A_SECOND: f64 = 10.0;
 /// Length of a window, which is also the slice in which blk-throttle grants its tokens.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Windows that no figure includes: a limit passes its first slice at the disk's speed (block/blk-throttle.c), and the
-/// queue fills.
+/// Windows that no figure includes: a limit passes its first slice at the disk's speed
+/// (block/blk-throttle.c), and the queue fills.
 const WARM_UP_WINDOWS: usize = 3;
 /// A rate needs at least this many windows.
 const LEAST_WINDOWS: usize = 3;
@@ -37,13 +37,11 @@ pub struct Figures {
     pub ios_per_second: Option<f64>,
     /// Time from submission to completion; None if nothing ran.
     pub latency_us: Option<LatencyFigures>,
-    /// The rate over time.
     pub rates: Vec<Rate>,
 }
 
 impl Tally {
     /// Start to count; `time` is the duration of the phase.
-    #[must_use]
     pub fn new(begun: Instant, time: Duration) -> Self {
         let windows = Vec::with_capacity(window_of(time) + 1);
         Self { begun, windows, histogram: Histogram::new(), ios: 0 }
@@ -70,8 +68,8 @@ impl Tally {
         self.ios += other.ios;
     }
 
-    /// Return the figures of the first `elapsed` time: only whole windows, and none after the last submission.
-    #[must_use]
+    /// Return the figures of the first `elapsed` time: only whole windows, and none after the last
+    /// submission.
     pub fn figures(&self, elapsed: Duration) -> Figures {
         let mut windows = self.windows.clone();
         windows.resize(window_of(elapsed), 0);

@@ -13,10 +13,7 @@ use std::time::Instant;
 /// Small, because the cage may be small.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Do the work and count it.
-///
-/// # Errors
-/// The error of an I/O, or that a thread cannot be started.
+/// Do the work and count it. Fails with the error of an I/O, or that a thread cannot be started.
 pub fn drive(work: &PhaseWork<'_>) -> io::Result<Tally> {
     let next = AtomicU64::new(0);
     let mut all = Tally::new(work.begun, work.phase.time);

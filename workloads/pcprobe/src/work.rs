@@ -10,9 +10,7 @@ use std::time::Instant;
 /// One phase on one file.
 #[derive(Debug)]
 pub struct PhaseWork<'a> {
-    /// The phase.
     pub phase: &'a Phase,
-    /// The file.
     pub file: &'a File,
     /// Length of the part of the file that is used.
     pub area_bytes: u64,
@@ -25,7 +23,6 @@ pub struct PhaseWork<'a> {
 
 impl<'a> PhaseWork<'a> {
     /// Begin the phase now. A random order visits each block once before it visits any twice.
-    #[must_use]
     pub fn new(phase: &'a Phase, file: &'a File, area_bytes: u64, direct: bool, seed: u64) -> Self {
         let blocks = area_bytes / phase.block_bytes as u64;
         let order = phase.random.then(|| Permutation::new(blocks, seed));
@@ -33,13 +30,11 @@ impl<'a> PhaseWork<'a> {
     }
 
     /// Return the time from which on nothing more is submitted.
-    #[must_use]
     pub fn deadline(&self) -> Instant {
         self.begun + self.phase.time
     }
 
     /// Return the offset of the n-th block.
-    #[must_use]
     pub fn offset(&self, number: u64) -> u64 {
         let blocks = self.area_bytes / self.phase.block_bytes as u64;
         let block = number % blocks;

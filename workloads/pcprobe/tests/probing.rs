@@ -66,7 +66,8 @@ fn assert_honest(report: &Value) {
     assert_eq!(names, NAMES);
 }
 
-/// Measure with an engine for so long; the report as it was printed, after a look at every phase of it.
+/// Measure with an engine for so long; the report as it was printed, after a look at every phase of
+/// it.
 fn measured_by(engine: &str, seconds: u32) -> (Folder, String) {
     let folder = here(engine);
     let output = folder.probe(&format!("--size 64MiB --seconds {seconds} --yes --engine {engine}"));
@@ -91,7 +92,8 @@ fn host_name() -> String {
 fn its_own_loop_measures_every_phase_and_names_nobody() {
     let (folder, report) = measured_by("own", 15);
     let summary = serde_json::from_str::<Value>(&report).unwrap()["summary"].take();
-    // A depth's share of less time has too few windows for a rate, and a phase without a rate has no latency.
+    // A depth's share of less time has too few windows for a rate, and a phase without a rate has
+    // no latency.
     assert!(summary["read_latency_us"]["p99"].as_f64() > Some(1.0), "{summary}");
     assert!(!report.contains(&folder.0.display().to_string()), "{report}");
     assert!(!report.contains(&format!("\"{}\"", host_name())), "{report}");

@@ -65,10 +65,8 @@ pub enum FileAdvice {
     DontNeed,
 }
 
-/// Give the advice about the whole mapping.
-///
-/// # Errors
-/// [`Failure::CannotHere`] if this kernel does not support it.
+/// Give the advice about the whole mapping. Fails with [`Failure::CannotHere`] if this kernel does
+/// not support it.
 pub fn advise(mapped: &Mmap, advice: Advice) -> Result<(), Failure> {
     let given = match flag(advice) {
         None => Ok(()),
@@ -80,10 +78,8 @@ pub fn advise(mapped: &Mmap, advice: Advice) -> Result<(), Failure> {
     given.or_cannot_here(format!("madvise does not do {advice:?} here"))
 }
 
-/// Give the advice about the whole file.
-///
-/// # Errors
-/// [`Failure::CannotHere`] if this kernel or file system does not support it.
+/// Give the advice about the whole file. Fails with [`Failure::CannotHere`] if this kernel or file
+/// system does not support it.
 pub fn advise_file(file: &File, advice: FileAdvice) -> Result<(), Failure> {
     let flag = match advice {
         FileAdvice::Normal => return Ok(()),

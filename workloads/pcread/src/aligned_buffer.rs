@@ -8,16 +8,12 @@ use std::io;
 pub struct AlignedBuffer(MmapMut);
 
 impl AlignedBuffer {
-    /// Allocate this many bytes.
-    ///
-    /// # Errors
-    /// Without memory.
+    /// Allocate this many bytes. Fails without memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         MmapMut::map_anon(bytes).map(Self)
     }
 
     /// Return the bytes.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

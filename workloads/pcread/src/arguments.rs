@@ -22,26 +22,21 @@ Examples:
 
 Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 cannot on this host.";
 
-/// Reads a working set in blocks, from memory, a mapped file or the file itself, and reports what it cost
+/// Reads a working set in blocks, from memory, a mapped file or the file itself, and reports what
+/// it cost
 #[derive(Debug, Clone, Parser)]
 #[command(name = "pcread", version, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The file and how it is accessed.
     #[command(flatten)]
     pub source: SourceOptions,
-    /// The queue and the cache.
     #[command(flatten)]
     pub reader: ReaderOptions,
-    /// The blocks and their order.
     #[command(flatten)]
     pub sequence: SequenceOptions,
-    /// The passes.
     #[command(flatten)]
     pub pass: PassOptions,
-    /// The expected sum.
     #[command(flatten)]
     pub expect: ExpectOptions,
-    /// Whether the agent starts the first pass.
     #[command(flatten)]
     pub handshake: Handshake,
     /// Only prove that every byte would be visited exactly once
@@ -70,7 +65,8 @@ impl CommandLine for Arguments {
 }
 
 impl Arguments {
-    /// Direct reads begin at whole units of the disk, and a block of the cache lies in one page of it.
+    /// Direct reads begin at whole units of the disk, and a block of the cache lies in one page of
+    /// it.
     fn unaligned(&self) -> Option<&'static str> {
         let block_bytes = self.sequence.block_bytes;
         let is_whole = block_bytes % DIRECT_BYTES == 0;

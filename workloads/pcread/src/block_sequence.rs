@@ -66,7 +66,6 @@ pub enum BlockSequence {
 
 impl Partitioning {
     /// Divide a working set of `size_bytes` among the threads.
-    #[must_use]
     pub fn new(options: &SequenceOptions, size_bytes: usize, page_bytes: usize) -> Self {
         let mut parts = split(size_bytes, options.block_bytes, page_bytes, options.threads);
         if options.partition == Partition::SeedBug {
@@ -76,7 +75,6 @@ impl Partitioning {
     }
 
     /// Return the blocks of a thread in a pass.
-    #[must_use]
     pub fn sequence(&self, options: &SequenceOptions, thread: usize, pass: u64) -> BlockSequence {
         if !options.pattern.visits_all() {
             return BlockSequence::Overflowing(OverflowingOrder::new(self.share(options, thread)));
@@ -87,7 +85,6 @@ impl Partitioning {
     }
 
     /// Return the length of the working set.
-    #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.size_bytes
     }

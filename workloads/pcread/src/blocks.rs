@@ -1,4 +1,5 @@
-//! The division of a working set into one contiguous range per thread, and of each range into blocks.
+//! The division of a working set into one contiguous range per thread, and of each range into
+//! blocks.
 
 use std::ops::Range;
 
@@ -11,14 +12,12 @@ pub struct Blocks {
 
 impl Blocks {
     /// Return the number of blocks, including a short last one.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.range.len().div_ceil(self.block_bytes) as u64
     }
 
     /// Return the position of a block in the working set.
     #[inline]
-    #[must_use]
     #[allow(clippy::cast_possible_truncation)] // an index below `count`, which came from a usize
     pub fn span(&self, index: u64) -> Range<usize> {
         let start = self.range.start + index as usize * self.block_bytes;
@@ -28,9 +27,8 @@ impl Blocks {
 
 /// Divide `size_bytes` into disjoint contiguous ranges that together are the whole.
 ///
-/// Ranges begin at multiples of the page and of the block. No page belongs to two threads, and only the last block of all
-/// can be short. Threads beyond the number of such units get an empty range.
-#[must_use]
+/// Ranges begin at multiples of the page and of the block. No page belongs to two threads, and only
+/// the last block of all can be short. Threads beyond the number of such units get an empty range.
 pub fn split(size_bytes: usize, block_bytes: usize, page_bytes: usize, threads: usize) -> Vec<Blocks> {
     let unit_bytes = block_bytes / common_divisor(block_bytes, page_bytes) * page_bytes;
     let units = size_bytes.div_ceil(unit_bytes);

@@ -29,10 +29,8 @@ pub fn cache_size(text: &str) -> Result<CacheSize, String> {
 }
 
 impl CacheSize {
-    /// Return the size of the cache, including its tables, all threads together.
-    ///
-    /// # Errors
-    /// If it shall fit the cage and there is none.
+    /// Return the size of the cache, including its tables, all threads together. Fails if it shall
+    /// fit the cage and there is none.
     pub fn bytes(self) -> Result<usize, Failure> {
         let bytes = match self {
             Self::Bytes(bytes) => bytes,
@@ -49,7 +47,8 @@ fn fitting(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(SPARED_BYTES.max(limit_bytes / SPARED_FRACTION))
 }
 
-/// Return the least `memory.max` of the process's cgroup and its ancestors, cgroup v2; None without a limit.
+/// Return the least `memory.max` of the process's cgroup and its ancestors, cgroup v2; None without
+/// a limit.
 fn memory_max_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Blocks between two readings of the clock while blocks are quick. If reading the clock is a system call or emulated, a
-/// reading at every block of 4 KiB would be a cost of its own.
+/// Blocks between two readings of the clock while blocks are quick. If reading the clock is a
+/// system call or emulated, a reading at every block of 4 KiB would be a cost of its own.
 const QUICK_BLOCKS: u32 = 16;
 
 /// A shorter block counts as this many bytes.
@@ -24,7 +24,6 @@ pub struct Deadline {
 
 impl Deadline {
     /// Create a deadline at this time after `start`; without a limit it never passes.
-    #[must_use]
     #[allow(clippy::cast_possible_truncation)] // 64 at most
     pub fn after(start: Instant, limit: Option<Duration>, block_bytes: usize) -> Self {
         let quick_blocks = QUICK_BLOCKS * (SHORT_BYTES / block_bytes).max(1) as u32;
@@ -42,7 +41,8 @@ impl Deadline {
 
     fn read_clock(&mut self, at: Instant) -> bool {
         let now = Instant::now();
-        // The steps grow while blocks are quick: a thousand short blocks with a pause before each take minutes.
+        // The steps grow while blocks are quick: a thousand short blocks with a pause before each
+        // take minutes.
         let is_slow = now.duration_since(self.read_at) > SLOW;
         self.step = if is_slow { 1 } else { (2 * self.step).min(self.quick_blocks) };
         (self.blocks_left, self.read_at) = (self.step, now);

@@ -20,10 +20,8 @@ struct SelfTest {
     ok: bool,
 }
 
-/// Walk through the first pass and print the result.
-///
-/// # Errors
-/// If a byte would be visited twice or never, or the file is missing.
+/// Walk through the first pass and print the result. Fails if a byte would be visited twice or
+/// never, or the file is missing.
 pub fn self_test(access: &SourceOptions, options: &SequenceOptions) -> Result<(), Failure> {
     let size_bytes = source::size_of(access)?;
     let partitioning = Partitioning::new(options, size_bytes, page_bytes());
@@ -37,14 +35,13 @@ pub fn self_test(access: &SourceOptions, options: &SequenceOptions) -> Result<()
 }
 
 /// Return whether each byte is visited at most once, by construction.
-#[must_use]
 pub fn is_once_each(options: &SequenceOptions) -> bool {
     let is_disjoint = options.partition == Partition::Disjoint || options.threads == 1;
     options.pattern.visits_all() && is_disjoint
 }
 
-/// Return how many bytes the first pass has visited, if thread n has done `blocks[n]` blocks of its sequence.
-#[must_use]
+/// Return how many bytes the first pass has visited, if thread n has done `blocks[n]` blocks of its
+/// sequence.
 pub fn distinct_of(options: &SequenceOptions, partitioning: &Partitioning, blocks: &[u64]) -> u64 {
     let done = |thread: usize| usize::try_from(blocks[thread]).unwrap_or(usize::MAX);
     let spans =

@@ -1,6 +1,8 @@
-//! Events that the CPU counts while a thread reads: cache references, cache misses, misses of the translation buffer.
+//! Events that the CPU counts while a thread reads: cache references, cache misses, misses of the
+//! translation buffer.
 //!
-//! A virtual CPU mostly counts nothing, and some kernels forbid counting. Then there is a reason and no figure.
+//! A virtual CPU mostly counts nothing, and some kernels forbid counting. Then there is a reason
+//! and no figure.
 
 use perf_event::events::{Cache, CacheOp, CacheResult, Event, Hardware, WhichCache};
 use perf_event::{Builder, Counter};
@@ -22,7 +24,8 @@ fn kinds() -> [(&'static str, Event); COUNT] {
 #[derive(Debug)]
 pub struct Counters([Counter; COUNT]);
 
-/// Readings of all counters: the count, and the nanoseconds in which it was enabled and in which it did count.
+/// Readings of all counters: the count, and the nanoseconds in which it was enabled and in which it
+/// did count.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading([[u64; 3]; COUNT]);
 
@@ -32,7 +35,6 @@ pub struct Events(pub [f64; COUNT]);
 
 impl Events {
     /// Add the events of another thread or pass; None if either was not counted.
-    #[must_use]
     pub fn both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (one, other) = one.zip(other)?;
         Some(Self(std::array::from_fn(|index| one.0[index] + other.0[index])))
@@ -52,7 +54,6 @@ impl Counters {
     }
 
     /// Return the counts so far; None if they cannot be read.
-    #[must_use]
     pub fn read(&mut self) -> Option<Reading> {
         let mut found = [[0; 3]; COUNT];
         for (counter, values) in self.0.iter_mut().zip(&mut found) {
@@ -64,9 +65,8 @@ impl Counters {
 }
 
 impl Reading {
-    /// Return the events since an earlier reading. If counters took turns on the CPU, the count is scaled up, as perf
-    /// does. None if one never had its turn.
-    #[must_use]
+    /// Return the events since an earlier reading. If counters took turns on the CPU, the count is
+    /// scaled up, as perf does. None if one never had its turn.
     pub fn since(self, earlier: Self) -> Option<Events> {
         let mut events = Events([0.0; COUNT]);
         for ((event, now), before) in events.0.iter_mut().zip(self.0).zip(earlier.0) {

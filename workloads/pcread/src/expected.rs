@@ -16,15 +16,12 @@ pub struct ExpectOptions {
 
 impl ExpectOptions {
     /// Return whether a sum is expected.
-    #[must_use]
     pub fn is_given(&self) -> bool {
         self.expect_sidecar.is_some() || self.expect_checksum.is_some()
     }
 
-    /// Return the expected sum of a working set of this length; None without an expectation.
-    ///
-    /// # Errors
-    /// If the sidecar cannot be read, or has no sum for that many bytes.
+    /// Return the expected sum of a working set of this length; None without an expectation. Fails
+    /// if the sidecar cannot be read, or has no sum for that many bytes.
     pub fn sum(&self, size_bytes: u64) -> Result<Option<u64>, Failure> {
         match &self.expect_sidecar {
             Some(path) => expectation::from_sidecar(path, size_bytes).map(Some),

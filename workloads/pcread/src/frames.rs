@@ -1,7 +1,7 @@
 //! The assignment of pages of the file to frames of a cache.
 //!
-//! Replacement is by the clock algorithm: a hand goes round the frames, and spares each frame once that was used since
-//! the last round.
+//! Replacement is by the clock algorithm: a hand goes round the frames, and spares each frame once
+//! that was used since the last round.
 
 /// No frame, or no page.
 const NONE: u32 = u32::MAX;
@@ -28,7 +28,6 @@ impl Frames {
     pub const BYTES_A_PAGE: usize = size_of::<u32>();
 
     /// Create an empty cache for a file, given the numbers of frames and pages.
-    #[must_use]
     pub fn new(frames: usize, pages: usize) -> Self {
         let empty = Frame { page: NONE, pins: 0, used: false };
         Self { frame_of: vec![NONE; pages], frames: vec![empty; frames], hand: 0 }
@@ -46,8 +45,8 @@ impl Frames {
         Some(frame as usize)
     }
 
-    /// Take a frame from the least recently used page, and pin it for this page until it is released. None if every frame
-    /// is pinned.
+    /// Take a frame from the least recently used page, and pin it for this page until it is
+    /// released. None if every frame is pinned.
     #[allow(clippy::cast_possible_truncation)] // pages and frames are counted in 32 bits: 16 TiB of 4 KiB each
     pub fn replace(&mut self, page: usize) -> Option<usize> {
         let frame = self.victim()?;

@@ -1,11 +1,11 @@
 //! Reads a working set in blocks and reports what it cost.
 //!
-//! One loop does the measured work for every source. Treatments differ only in where the bytes lie, how they are read, and
-//! in which order they are visited.
+//! One loop does the measured work for every source. Treatments differ only in where the bytes lie,
+//! how they are read, and in which order they are visited.
 
 mod advice;
 mod aligned_buffer;
-pub mod arguments;
+mod arguments;
 mod block_reader;
 mod block_sequence;
 mod blocks;

@@ -63,8 +63,8 @@ fn totals(arguments: &Arguments, size_bytes: u64) -> Result<Totals, Failure> {
     Ok(Totals::new(size_bytes, pass, sequence.threads, expected))
 }
 
-/// Return the bytes that the set-up dropped from the page cache. Zero unless it was advised to: another process may drop
-/// pages too.
+/// Return the bytes that the set-up dropped from the page cache. Zero unless it was advised to:
+/// another process may drop pages too.
 fn evicted_by_advice(arguments: &Arguments, residency: &ResidencySamples) -> u64 {
     if arguments.source.drops_pages() {
         residency.evicted_bytes().unwrap_or(0)
@@ -90,7 +90,8 @@ fn passes(count: u64, team: &ThreadTeam<Tally>, totals: &mut Totals) -> Result<(
     Ok(())
 }
 
-/// Return the bytes of the first pass, each counted once: by construction, or by walking through its order again.
+/// Return the bytes of the first pass, each counted once: by construction, or by walking through
+/// its order again.
 fn distinct(arguments: &Arguments, partitioning: &Partitioning, totals: &Totals) -> u64 {
     if coverage::is_once_each(&arguments.sequence) {
         return totals.first_bytes();

@@ -16,14 +16,13 @@ pub enum Pattern {
     PrimeStride,
     /// The article's product modulo the size in 64 bits, with its overflow
     SeedOverflow,
-    /// The same product, cut to fewer bits for a file smaller than the article's, so that the same share of the products
-    /// overflows
+    /// The same product, cut to fewer bits for a file smaller than the article's, so that the same
+    /// share of the products overflows
     SeedOverflowScaled,
 }
 
 impl Pattern {
     /// Return whether every block is visited exactly once.
-    #[must_use]
     pub fn visits_all(self) -> bool {
         !matches!(self, Self::SeedOverflow | Self::SeedOverflowScaled)
     }
@@ -41,9 +40,9 @@ pub enum Order {
 }
 
 impl Order {
-    /// Create the order for a pass of a thread. Each pass and each thread has its own: repeating an order would make the
-    /// first pass a rehearsal of the second. A stride is the same each time, as in the article.
-    #[must_use]
+    /// Create the order for a pass of a thread. Each pass and each thread has its own: repeating an
+    /// order would make the first pass a rehearsal of the second. A stride is the same each time,
+    /// as in the article.
     pub fn new(pattern: Pattern, count: u64, seed: u64, thread: u64, pass: u64) -> Self {
         match pattern {
             Pattern::Random => Self::Random(Permutation::new(count, mix(seed ^ mix(thread ^ mix(pass))))),
@@ -54,7 +53,6 @@ impl Order {
 
     /// Return the block at this position; to be called for one position after the other.
     #[inline]
-    #[must_use]
     pub fn at(&mut self, position: u64) -> u64 {
         match self {
             Self::Sequential => position,

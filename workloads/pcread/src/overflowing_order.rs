@@ -1,9 +1,10 @@
 //! The article's random order as in its code: index times prime, in 64 bits, modulo the size.
 //!
-//! For a file of 10 GiB read byte by byte, two thirds of the products overflow. The remainders visit many bytes twice and
-//! others never. (With a size that is a power of two, nothing would change: the overflow is a multiple of it.) In blocks,
-//! the product does not overflow, but blocks begin at any byte, so they overlap. Both are kept as they were, and the bytes
-//! that they visit are counted (`coverage`).
+//! For a file of 10 GiB read byte by byte, two thirds of the products overflow. The remainders
+//! visit many bytes twice and others never. (With a size that is a power of two, nothing would
+//! change: the overflow is a multiple of it.) In blocks, the product does not overflow, but blocks
+//! begin at any byte, so they overlap. Both are kept as they were, and the bytes that they visit
+//! are counted (`coverage`).
 
 use crate::stride::PRIME;
 use std::ops::Range;
@@ -44,7 +45,6 @@ pub struct Share {
 
 impl OverflowingOrder {
     /// Create the order of one thread.
-    #[must_use]
     pub fn new(share: Share) -> Self {
         let part_bytes = share.size_bytes / share.threads;
         let count = part_bytes / share.block_bytes;
@@ -74,7 +74,8 @@ impl Iterator for OverflowingOrder {
     }
 }
 
-/// Return a mask of the bits of a product that are kept: one less of the 64 for each halving of the article's file.
+/// Return a mask of the bits of a product that are kept: one less of the 64 for each halving of the
+/// article's file.
 fn kept_bits(size_bytes: u64) -> u64 {
     let halvings = (ARTICLE_BYTES / size_bytes.max(1)).checked_ilog2().unwrap_or(0);
     u64::MAX >> halvings

@@ -48,7 +48,6 @@ pub enum SumKind {
 
 impl PassOptions {
     /// Return the pause before each block, if there is one.
-    #[must_use]
     pub fn pause(&self) -> Option<Duration> {
         self.pause_us.filter(|us| *us > 0).map(Duration::from_micros)
     }
@@ -56,7 +55,6 @@ impl PassOptions {
 
 impl SumKind {
     /// Return the function that does the work.
-    #[must_use]
     pub fn function(self) -> Sum {
         match self {
             Self::Simd => bytesum::fastest(),
@@ -66,7 +64,6 @@ impl SumKind {
     }
 
     /// Return whether its result is the sum of all bytes.
-    #[must_use]
     pub fn sums_bytes(self) -> bool {
         self != Self::Touch
     }
@@ -109,16 +106,13 @@ pub struct Watch {
     pub pause: Option<Duration>,
     /// Which blocks to time.
     pub sampler: Sampler,
-    /// Their durations.
     pub latency: Histogram,
     /// The CPU's counters of this thread.
     pub counters: Option<Counters>,
 }
 
-/// Read the blocks of the sequence, until it ends or the deadline passes.
-///
-/// # Errors
-/// The error of a read.
+/// Read the blocks of the sequence, until it ends or the deadline passes. Fails with the error of a
+/// read.
 pub fn run<R: BlockReader>(
     reader: &mut R,
     blocks: &mut BlockSequence,

@@ -1,10 +1,11 @@
-//! The kernel's figures about this process's mappings, and about interrupts that removed mappings from CPUs.
+//! The kernel's figures about this process's mappings, and about interrupts that removed mappings
+//! from CPUs.
 
 use contract::smaps::SmapsRollup;
 use serde::Serialize;
 
-/// Bytes of this process's mappings by kind of page, `/proc/self/smaps_rollup` (`proc_pid_smaps(5)`); None if the kernel
-/// does not tell.
+/// Bytes of this process's mappings by kind of page, `/proc/self/smaps_rollup`
+/// (`proc_pid_smaps(5)`); None if the kernel does not tell.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct MappedBytes {
     /// In memory.
@@ -19,7 +20,6 @@ pub struct MappedBytes {
 
 impl MappedBytes {
     /// Read them.
-    #[must_use]
     pub fn of_this_process() -> Self {
         let rollup = SmapsRollup::of(None);
         let bytes = |kind: &str| rollup.as_ref().and_then(|rollup| rollup.bytes(kind));
@@ -32,9 +32,8 @@ impl MappedBytes {
     }
 }
 
-/// Return the TLB shootdowns of all CPUs since the machine started, `/proc/interrupts`. None if the kernel does not count
-/// them, as on arm64, which needs no interrupts for this.
-#[must_use]
+/// Return the TLB shootdowns of all CPUs since the machine started, `/proc/interrupts`. None if the
+/// kernel does not count them, as on arm64, which needs no interrupts for this.
 pub fn tlb_shootdowns() -> Option<u64> {
     shootdowns_in(&std::fs::read_to_string("/proc/interrupts").ok()?)
 }

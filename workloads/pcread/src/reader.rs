@@ -27,12 +27,14 @@ pub struct ReaderOptions {
     #[arg(long, value_name = "N", default_value_t = 32)]
     #[arg(value_parser = RangedU64ValueParser::<u32>::new().range(1..=DEEPEST_QUEUE))]
     queue_depth: u32,
-    /// direct-cache: size of the cache, all threads together; `cage`: as much as the cgroup's memory.max permits
+    /// direct-cache: size of the cache, all threads together; `cage`: as much as the cgroup's
+    /// memory.max permits
     #[arg(long = "cache-bytes", value_name = "N|cage", default_value = "cage", value_parser = cache_size)]
     cache: CacheSize,
 }
 
-/// One of the block readers. The loop is compiled once for each, so that a block of memory costs no call.
+/// One of the block readers. The loop is compiled once for each, so that a block of memory costs no
+/// call.
 pub enum Reader<'a> {
     /// The heap, or a mapped file.
     Memory(Memory<'a>),
@@ -47,10 +49,8 @@ pub enum Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Create the requested reader.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] if this host does not support it.
+    /// Create the requested reader. Fails with [`Failure::CannotHere`] if this host does not
+    /// support it.
     pub fn new(
         options: &ReaderOptions,
         access: &SourceOptions,
@@ -92,10 +92,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Do one pass over a sequence.
-    ///
-    /// # Errors
-    /// The error of a read.
+    /// Do one pass over a sequence. Fails with the error of a read.
     pub fn pass(&mut self, blocks: &mut BlockSequence, sum: Sum, watch: &mut Watch) -> io::Result<Tally> {
         match self {
             Self::Memory(reader) => pass::run(reader, blocks, sum, watch),
@@ -106,8 +103,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Return the blocks found in the process's own cache, and all requested blocks; None without such a cache.
-    #[must_use]
+    /// Return the blocks found in the process's own cache, and all requested blocks; None without
+    /// such a cache.
     pub fn hits(&self) -> Option<(u64, u64)> {
         match self {
             Self::DirectCache(cache) => cache.hits(),

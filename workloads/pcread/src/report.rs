@@ -75,7 +75,6 @@ struct Pass {
 
 impl Totals {
     /// Start with nothing.
-    #[must_use]
     pub fn new(size_bytes: u64, options: &PassOptions, threads: usize, expected: Option<u64>) -> Self {
         Self {
             size_bytes,
@@ -120,26 +119,22 @@ impl Totals {
     }
 
     /// Return whether every full pass had the expected sum; None if there was nothing to compare.
-    #[must_use]
     pub fn checksum_ok(&self) -> Option<bool> {
         self.as_expected
     }
 
     /// Return the bytes of the first pass, each counted as often as it was read.
-    #[must_use]
     pub fn first_bytes(&self) -> u64 {
         self.first.map_or(0, |pass| pass.bytes)
     }
 
     /// Return the blocks of the first pass by thread.
-    #[must_use]
     pub fn first_blocks(&self) -> &[u64] {
         &self.first_blocks
     }
 
-    /// Return the closing line. Its checksum, distinct bytes and coverage are those of the first pass, which every later
-    /// pass repeats.
-    #[must_use]
+    /// Return the closing line. Its checksum, distinct bytes and coverage are those of the first
+    /// pass, which every later pass repeats.
     pub fn end(&self, closing: &Closing) -> End<ThreadLine, Setup, More> {
         let latency =
             closing.results.latency.as_ref().map_or_else(|| Histogram::new().figures(), Histogram::figures);
@@ -219,7 +214,8 @@ impl Totals {
 }
 
 impl Pass {
-    /// Add up the tallies. A pass lasts from the first thread's first block to the last thread's last.
+    /// Add up the tallies. A pass lasts from the first thread's first block to the last thread's
+    /// last.
     fn of(tallies: &[Tally]) -> Self {
         let started = tallies.iter().map(|tally| tally.started).min();
         let ended = tallies.iter().map(|tally| tally.ended).max();

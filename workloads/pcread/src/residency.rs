@@ -45,7 +45,6 @@ pub struct ResidencyFigures {
 
 impl Residency {
     /// Examine the first `size_bytes` of the file, and the machine.
-    #[must_use]
     pub fn of(path: &Path, size_bytes: u64) -> Self {
         let parts = File::open(path).ok().and_then(|file| in_buckets(&file, size_bytes));
         Self {
@@ -62,14 +61,13 @@ impl Residency {
 }
 
 impl ResidencySamples {
-    /// Return the file's bytes that the set-up dropped from the page cache; None if the kernel does not tell.
-    #[must_use]
+    /// Return the file's bytes that the set-up dropped from the page cache; None if the kernel does
+    /// not tell.
     pub fn evicted_bytes(&self) -> Option<u64> {
         self.open.file_bytes.zip(self.ready.file_bytes).map(|(open, ready)| open.saturating_sub(ready))
     }
 
     /// Return the figures for a working set of this length.
-    #[must_use]
     pub fn figures(&self, size_bytes: u64) -> ResidencyFigures {
         let caches = self.end.buff_cache_bytes.zip(self.ready.buff_cache_bytes);
         let growth = caches.map(|(end, ready)| i128::from(end) - i128::from(ready));

@@ -78,7 +78,6 @@ struct PassFigures {
 
 impl Basis<'_> {
     /// Return the object for the closing line.
-    #[must_use]
     pub fn response(&self, residency: ResidencyFigures) -> Response {
         let per_block = |index: usize| {
             let count = self.events.map(|events| events.0[index] / self.blocks as f64);
@@ -118,7 +117,8 @@ impl PassFigures {
     }
 }
 
-/// Return the medians of the first and of the last tenth, at least one pass each; None if these would be the same one.
+/// Return the medians of the first and of the last tenth, at least one pass each; None if these
+/// would be the same one.
 fn tenths(seconds: &[f64]) -> Option<(f64, f64)> {
     let count = (seconds.len() / 10).max(1);
     let middle = |part: &[f64]| median(part.iter().copied());

@@ -11,7 +11,8 @@ use std::os::fd::AsRawFd;
 /// The longest memory that the kernel accepts as one registered buffer, `io_uring_register(2)`.
 const LARGEST_REGISTERED_BYTES: usize = 1 << 30;
 
-/// Reads of a full queue are submitted in this many parts: one by one costs a call each, all at once idles the disk.
+/// Reads of a full queue are submitted in this many parts: one by one costs a call each, all at
+/// once idles the disk.
 const BATCHES: usize = 8;
 
 /// A ring of one thread. Each read has a number.
@@ -31,21 +32,19 @@ pub struct Ring<'a> {
 /// A completed read.
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
-    /// The number of the read.
     pub tag: u64,
     /// Number of bytes that were read.
     pub bytes: usize,
 }
 
 impl<'a> Ring<'a> {
-    /// Create a ring for `depth` reads at a time into a buffer of this length.
-    ///
-    /// # Errors
-    /// Without `io_uring` or memory, or if a security policy forbids `io_uring`.
+    /// Create a ring for `depth` reads at a time into a buffer of this length. Fails without
+    /// `io_uring` or memory, or if a security policy forbids `io_uring`.
     pub fn new(file: &'a File, depth: u32, buffer_bytes: usize) -> io::Result<Self> {
         let ring = build_ring(depth.next_power_of_two())?;
         let mut buffer = AlignedBuffer::new(buffer_bytes)?;
-        // Both save work per read. If the kernel refuses them, reads name the file and the memory instead.
+        // Both save work per read. If the kernel refuses them, reads name the file and the memory
+        // instead.
         let registered_file = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
         let registered_buffer = buffer_bytes <= LARGEST_REGISTERED_BYTES && register(&ring, &mut buffer);
         let batch = (depth as usize).div_ceil(BATCHES);
@@ -62,18 +61,16 @@ impl<'a> Ring<'a> {
     }
 
     /// Return part of the buffer, to which no read is writing.
-    #[must_use]
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer.bytes()[range]
     }
 
-    /// Prepare a read from an offset of the file into part of the buffer.
-    ///
-    /// # Errors
-    /// If there are more reads than the ring was made for and the kernel accepts none.
+    /// Prepare a read from an offset of the file into part of the buffer. Fails if there are more
+    /// reads than the ring was made for and the kernel accepts none.
     pub fn push(&mut self, offset: u64, range: Range<usize>, tag: u64) -> io::Result<()> {
         let entry = self.entry(offset, range).user_data(tag);
-        // SAFETY: the buffer outlives every read in flight (see `drop`), and the range lies within it.
+        // SAFETY: the buffer outlives every read in flight (see `drop`), and the range lies within
+        // it.
         if unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit()?;
             // SAFETY: as above.
@@ -88,10 +85,8 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// Wait for the next completed read; None if none is in flight.
-    ///
-    /// # Errors
-    /// The error of the read.
+    /// Wait for the next completed read; None if none is in flight. Fails with the error of the
+    /// read.
     pub fn next_done(&mut self) -> io::Result<Option<Done>> {
         while self.in_flight > 0 {
             if let Some(entry) = self.ring.completion().next() {
@@ -109,10 +104,8 @@ impl<'a> Ring<'a> {
         Ok(None)
     }
 
-    /// Repeat, waiting, a read that was incomplete: at least `wanted` bytes.
-    ///
-    /// # Errors
-    /// If the read fails, or the file ends before.
+    /// Repeat, waiting, a read that was incomplete: at least `wanted` bytes. Fails if the read
+    /// fails, or the file ends before.
     pub fn read_again(&mut self, offset: u64, range: Range<usize>, wanted: usize) -> io::Result<()> {
         read_all(self.file, &mut self.buffer.bytes_mut()[range], offset, wanted)
     }
@@ -147,8 +140,8 @@ impl Drop for Ring<'_> {
     }
 }
 
-/// Build a ring with the flags that save the most work and that this kernel supports, `io_uring_setup(2)`: Linux 6.1 runs
-/// completions on request, Linux 5.19 without interrupting.
+/// Build a ring with the flags that save the most work and that this kernel supports,
+/// `io_uring_setup(2)`: Linux 6.1 runs completions on request, Linux 5.19 without interrupting.
 fn build_ring(entries: u32) -> io::Result<IoUring> {
     let deferred = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
     deferred

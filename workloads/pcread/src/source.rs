@@ -56,31 +56,26 @@ pub enum Kind {
 
 impl SourceOptions {
     /// Return whether the file is opened with `O_DIRECT`.
-    #[must_use]
     pub fn opens_direct(&self) -> bool {
         self.direct || self.source == Kind::DirectCache
     }
 
     /// Return whether there is advice about the mapping.
-    #[must_use]
     pub fn has_advice(&self) -> bool {
         self.advice != Advice::Normal
     }
 
     /// Return whether there is advice about the file.
-    #[must_use]
     pub fn has_file_advice(&self) -> bool {
         self.fadvise != FileAdvice::Normal
     }
 
     /// Return whether blocks are advised while reading.
-    #[must_use]
     pub fn advises_blocks(&self) -> bool {
         self.advice == Advice::WillNeedBatched
     }
 
     /// Return whether the advice drops pages from the page cache.
-    #[must_use]
     pub fn drops_pages(&self) -> bool {
         self.fadvise == FileAdvice::DontNeed || self.advice == Advice::PageOut
     }
@@ -88,13 +83,11 @@ impl SourceOptions {
 
 impl Kind {
     /// Return whether this is anonymous memory.
-    #[must_use]
     pub fn is_heap(self) -> bool {
         matches!(self, Self::Heap | Self::HeapThp)
     }
 
     /// Return whether the whole working set can be accessed as memory.
-    #[must_use]
     pub fn is_memory(self) -> bool {
         matches!(self, Self::Heap | Self::HeapThp | Self::Mmap)
     }
@@ -103,9 +96,7 @@ impl Kind {
 /// A working set ready to be read.
 #[derive(Debug)]
 pub struct Source {
-    /// Its length.
     pub size_bytes: usize,
-    /// Its bytes.
     pub working_set: WorkingSet,
 }
 
@@ -130,10 +121,8 @@ pub struct Setup {
 }
 
 impl Source {
-    /// Open the file and make the working set readable as requested.
-    ///
-    /// # Errors
-    /// If the file is missing, empty or too short, or this host does not support the access ([`Failure::CannotHere`]).
+    /// Open the file and make the working set readable as requested. Fails if the file is missing,
+    /// empty or too short, or this host does not support the access ([`Failure::CannotHere`]).
     pub fn open(options: &SourceOptions) -> Result<(Self, Setup), Failure> {
         let mut setup = Setup::default();
         let (file, size_bytes) = timed(&mut setup.open_seconds, || open(options, options.opens_direct()))?;
@@ -147,10 +136,8 @@ impl Source {
     }
 }
 
-/// Return the length of the working set: the requested one, or the file's.
-///
-/// # Errors
-/// If the file is missing, empty or shorter than requested.
+/// Return the length of the working set: the requested one, or the file's. Fails if the file is
+/// missing, empty or shorter than requested.
 pub fn size_of(options: &SourceOptions) -> Result<usize, Failure> {
     open(options, false).map(|(_, length)| length)
 }
@@ -178,15 +165,16 @@ fn mapped(
         mapping.populate();
     }
     let map = timed(&mut setup.map_seconds, || {
-        // SAFETY: a file that another process changes meanwhile has other bytes, which the checksum shows. A truncated one
-        // causes SIGBUS, which `contract::bus_error` reports.
+        // SAFETY: a file that another process changes meanwhile has other bytes, which the checksum
+        // shows. A truncated one causes SIGBUS, which `contract::bus_error` reports.
         unsafe { mapping.map(file) }.or_cannot_here(format!("cannot map {size_bytes} bytes"))
     })?;
     timed(&mut setup.advise_seconds, || advise(&map, options.advice))?;
     Ok(WorkingSet::Mapped(map))
 }
 
-/// Read the file into memory, which writes every page. Untouched memory would all be the one zero page.
+/// Read the file into memory, which writes every page. Untouched memory would all be the one zero
+/// page.
 fn heap(
     options: &SourceOptions,
     mut file: File,

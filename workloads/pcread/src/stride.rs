@@ -1,7 +1,7 @@
 //! The article's order as it was intended: block numbers a prime apart, modulo their count.
 //!
-//! Positions are reached by addition, so no product can overflow. A prime that does not divide the count reaches every
-//! block exactly once.
+//! Positions are reached by addition, so no product can overflow. A prime that does not divide the
+//! count reaches every block exactly once.
 
 /// The prime of the article's single-threaded reader.
 pub const PRIME: u64 = 5_706_217_411;
@@ -16,9 +16,9 @@ pub struct Stride {
 
 impl Stride {
     /// Create the order of `0..count`, beginning with 0.
-    #[must_use]
     pub fn new(count: u64) -> Self {
-        // A prime shares a factor with the count only if it divides it. The next odd number does not divide it then.
+        // A prime shares a factor with the count only if it divides it. The next odd number does
+        // not divide it then.
         let step = if count > 1 && count % PRIME == 0 { PRIME + 2 } else { PRIME };
         Self { count, step: step % count.max(1), position: 0 }
     }

@@ -21,13 +21,9 @@ const STACK_BYTES: usize = 256 << 10;
 pub struct Reading<'a> {
     /// The file and how it is accessed.
     pub access: &'a SourceOptions,
-    /// The queue and the cache.
     pub reader: &'a ReaderOptions,
-    /// The blocks and their order.
     pub sequence: &'a SequenceOptions,
-    /// The passes.
     pub pass: &'a PassOptions,
-    /// The working set.
     pub source: &'a Source,
     /// Its division among the threads.
     pub partitioning: &'a Partitioning,
@@ -43,10 +39,8 @@ pub struct ThreadResults {
 }
 
 impl Reading<'_> {
-    /// Start the threads, let `lead` run passes, and return what they gathered.
-    ///
-    /// # Errors
-    /// The error of `lead`, or [`Failure::CannotHere`] if a thread or its reader is not available.
+    /// Start the threads, let `lead` run passes, and return what they gathered. Fails with the
+    /// error of `lead`, or [`Failure::CannotHere`] if a thread or its reader is not available.
     pub fn run(
         &self,
         lead: impl FnOnce(&ThreadTeam<Tally>) -> Result<(), Failure>,
@@ -76,7 +70,8 @@ impl Worker for ReadingThread<'_> {
 
     fn pass(&mut self, number: u64) -> Result<Tally, Failure> {
         let Reading { partitioning, sequence, pass, .. } = self.shared;
-        // Made when the first pass begins, and again when the first measured one does: from then on the time counts.
+        // Made when the first pass begins, and again when the first measured one does: from then on
+        // the time counts.
         if self.watch.is_none() || number == pass.warm_passes {
             self.watch = Some(self.new_watch());
         }

@@ -7,8 +7,8 @@ use common::{Dataset, SIZE_BYTES};
 #[test]
 fn the_articles_order_is_counted_as_it_is() {
     let data = Dataset::new("article");
-    // Five times a power of two, as the article's file is: what is lost of a product would be a multiple of any power
-    // of two, and modulo that no loss at all.
+    // Five times a power of two, as the article's file is: what is lost of a product would be a
+    // multiple of any power of two, and modulo that no loss at all.
     let end = data.read("--pattern seed-overflow-scaled --block-bytes 1 --size-bytes 2621440").end().clone();
     assert_eq!((end["bytes"].as_u64(), end["covered_fraction"].as_f64()), (Some(2_621_440), Some(1.0)));
     let distinct = end["response"]["distinct_fraction"].as_f64().unwrap();

@@ -1,4 +1,5 @@
-//! What `pcread` says when it cannot do as it is told: one sentence, and an exit code that says whose fault it is.
+//! What `pcread` says when it cannot do as it is told: one sentence, and an exit code that says
+//! whose fault it is.
 
 mod common;
 

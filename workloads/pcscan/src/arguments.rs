@@ -22,29 +22,23 @@ Examples:
 
 Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 cannot on this host.";
 
-/// Scans several files at once, by threads or on an async executor, and watches a heartbeat beside it
+/// Scans several files at once, by threads or on an async executor, and watches a heartbeat beside
+/// it
 #[derive(Debug, Clone, Parser)]
 #[command(name = "pcscan", version, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The files and how they are read.
     #[command(flatten)]
     pub dataset: DatasetOptions,
-    /// Threads or executor.
     #[command(flatten)]
     pub exec: ExecOptions,
-    /// How the executor is kept free.
     #[command(flatten)]
     pub fix: FixOptions,
-    /// Advice to the kernel.
     #[command(flatten)]
     pub hints: Hints,
-    /// The work on the bytes.
     #[command(flatten)]
     pub work: WorkOptions,
-    /// The heartbeat.
     #[command(flatten)]
     pub heartbeat: HeartbeatOptions,
-    /// Whether the agent starts the first pass.
     #[command(flatten)]
     pub handshake: Handshake,
 }

@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 /// The alignment of addresses and lengths that `O_DIRECT` needs on every usual disk.
 pub const ALIGN_BYTES: usize = 4096;
 
-/// Aligned memory that is never freed: a read that is still in flight when the process gives up must not write into
-/// memory that has another use by then.
+/// Aligned memory that is never freed: a read that is still in flight when the process gives up
+/// must not write into memory that has another use by then.
 #[derive(Debug)]
 pub struct Buffer {
     start: NonNull<u8>,
@@ -21,9 +21,7 @@ unsafe impl Send for Buffer {}
 
 impl Buffer {
     /// Allocate zeroed memory of this length, above zero, at an address that `O_DIRECT` accepts.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] without memory.
+    /// Fails with [`Failure::CannotHere`] without memory.
     pub fn new(len: usize) -> Result<Self, Failure> {
         let layout = Layout::from_size_align(len, ALIGN_BYTES)
             .map_err(|cause| Failure::BadArguments(format!("a buffer of {len} bytes: {cause}")))?;

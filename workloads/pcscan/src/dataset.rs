@@ -53,25 +53,20 @@ pub enum Io {
 
 impl Io {
     /// Return whether the kernel writes into buffers asynchronously.
-    #[must_use]
     pub fn needs_buffers(self) -> bool {
         matches!(self, Self::Uring | Self::UringDirect)
     }
 }
 
 impl DatasetOptions {
-    /// Open the files.
-    ///
-    /// # Errors
-    /// If a file is missing or empty, or cannot be read as requested ([`Failure::CannotHere`]).
+    /// Open the files. Fails if a file is missing or empty, or cannot be read as requested
+    /// ([`Failure::CannotHere`]).
     pub fn open(&self) -> Result<Vec<Arc<Source>>, Failure> {
         self.files.iter().map(|path| Source::open(path, self).map(Arc::new)).collect()
     }
 
-    /// Return the expected sum of all files; None if sidecars are not compared.
-    ///
-    /// # Errors
-    /// If a sidecar cannot be read, or describes another length.
+    /// Return the expected sum of all files; None if sidecars are not compared. Fails if a sidecar
+    /// cannot be read, or describes another length.
     pub fn expected_sum(&self, sources: &[Arc<Source>], stride: usize) -> Result<Option<u64>, Failure> {
         if !self.expect_sidecars {
             return Ok(None);
@@ -83,11 +78,8 @@ impl DatasetOptions {
 /// One file, ready to be scanned.
 #[derive(Debug)]
 pub struct Source {
-    /// Its path.
     pub path: PathBuf,
-    /// The open file.
     pub file: File,
-    /// Its length.
     pub len: usize,
     /// Its mapping, shared, read-only and untouched; None if the file is not scanned as memory.
     pub map: Option<Arc<Mmap>>,
@@ -109,8 +101,8 @@ impl Source {
 }
 
 fn map(file: &File, path: &Path) -> Result<Mmap, Failure> {
-    // SAFETY: a file that another process changes meanwhile has other bytes, which the checksum shows. A truncated one
-    // causes SIGBUS, which `bus_error` reports.
+    // SAFETY: a file that another process changes meanwhile has other bytes, which the checksum
+    // shows. A truncated one causes SIGBUS, which `bus_error` reports.
     unsafe { MmapOptions::new().map(file) }.or_cannot_here(format!("cannot map {}", path.display()))
 }
 

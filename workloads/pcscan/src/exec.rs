@@ -35,7 +35,6 @@ pub enum Exec {
 
 impl ExecOptions {
     /// Return the number of threads that scan without an executor.
-    #[must_use]
     pub fn threads(&self) -> usize {
         if self.exec == Exec::Threads {
             self.workers
@@ -47,7 +46,6 @@ impl ExecOptions {
 
 impl Exec {
     /// Return whether an executor scans.
-    #[must_use]
     pub fn is_async(self) -> bool {
         !matches!(self, Self::Sync1 | Self::Threads)
     }

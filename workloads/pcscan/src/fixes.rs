@@ -47,9 +47,11 @@ pub enum Fix {
     BlockInPlace,
     /// Windows are read and mapped in that pool, `MADV_POPULATE_READ`, and touched here
     PopulateBlocking,
-    /// Windows are read and mapped by the kernel's own threads, `IORING_OP_MADVISE` with `MADV_POPULATE_READ`
+    /// Windows are read and mapped by the kernel's own threads, `IORING_OP_MADVISE` with
+    /// `MADV_POPULATE_READ`
     UringMadvise,
-    /// Windows are requested ahead, `MADV_WILLNEED` in pieces of the read-ahead, without waiting for them
+    /// Windows are requested ahead, `MADV_WILLNEED` in pieces of the read-ahead, without waiting
+    /// for them
     #[value(name = "willneed-ahead")]
     WillNeedAhead,
     /// Windows in the page cache are touched here, the others in the pool, cachestat(2)
@@ -59,13 +61,9 @@ pub enum Fix {
 /// One file's scan under a fix.
 #[derive(Debug)]
 pub struct Scan {
-    /// The fix and its windows.
     pub options: FixOptions,
-    /// The file.
     pub source: Arc<Source>,
-    /// Its mapping.
     pub map: Arc<Mmap>,
-    /// The work on its bytes.
     pub work: Work,
     /// The ring, if the fix needs one.
     pub ring: Option<Arc<Ring>>,
@@ -79,10 +77,7 @@ enum PendingWindow {
 }
 
 impl Scan {
-    /// Scan the file.
-    ///
-    /// # Errors
-    /// If the kernel rejects what the fix needs.
+    /// Scan the file. Fails if the kernel rejects what the fix needs.
     pub async fn run(&self) -> Result<ScanResult, Failure> {
         match self.options.fix {
             Fix::None => Ok(self.work.range(&self.map, 0..self.map.len())),
@@ -173,8 +168,8 @@ async fn arrived(window: PendingWindow) -> Result<(), Failure> {
     }
 }
 
-/// Return whether every page of the range is in the page cache. Pages that are being read count too: the kernel does not
-/// distinguish them.
+/// Return whether every page of the range is in the page cache. Pages that are being read count
+/// too: the kernel does not distinguish them.
 fn is_resident(file: &File, range: &Range<usize>) -> Result<bool, Failure> {
     let counts = cachestat_of_part(file, range.start as u64, range.len() as u64)
         .or_cannot_here("cachestat, which --fix cachestat-gate needs, is refused here")?;

@@ -1,10 +1,12 @@
-//! A heartbeat: a task that should run at fixed times beside the scan, and the delays with which it ran.
+//! A heartbeat: a task that should run at fixed times beside the scan, and the delays with which it
+//! ran.
 //!
-//! Delays count from the intended times. A beat that had to wait for the previous one counts with its whole delay, so a
-//! stall of a second is a thousand late beats and not a single one.
+//! Delays count from the intended times. A beat that had to wait for the previous one counts with
+//! its whole delay, so a stall of a second is a thousand late beats and not a single one.
 //!
-//! On an executor the heartbeat is one of its tasks, woken by the executor's reactor. Without an executor it is a thread
-//! of its own. It then shows how the machine delays any other thread meanwhile.
+//! On an executor the heartbeat is one of its tasks, woken by the executor's reactor. Without an
+//! executor it is a thread of its own. It then shows how the machine delays any other thread
+//! meanwhile.
 
 use crate::reactor::{readable, watch};
 use crate::timer::{self, Timer};
@@ -45,10 +47,7 @@ pub struct HeartbeatFigures {
 }
 
 impl HeartbeatOptions {
-    /// Create the heartbeat, if there is one.
-    ///
-    /// # Errors
-    /// If there is no timer left.
+    /// Create the heartbeat, if there is one. Fails if there is no timer left.
     pub fn create(self) -> Result<Option<Heartbeat>, Failure> {
         let period = Duration::from_micros(self.heartbeat_us);
         (period > Duration::ZERO).then(|| Heartbeat::new(period)).transpose()
@@ -77,10 +76,7 @@ impl Heartbeat {
         Ok(Self { period, timer: Timer::new()?, beats, stopped: AtomicBool::new(false) })
     }
 
-    /// Begin to beat, one period from now.
-    ///
-    /// # Errors
-    /// If the kernel rejects the period.
+    /// Begin to beat, one period from now. Fails if the kernel rejects the period.
     pub fn start(&self) -> Result<(), Failure> {
         let now = timer::now();
         self.lock().next = now + self.period;
@@ -114,10 +110,7 @@ impl Heartbeat {
         }
     }
 
-    /// Beat as a task until stopped or aborted.
-    ///
-    /// # Errors
-    /// If the executor cannot watch the timer.
+    /// Beat as a task until stopped or aborted. Fails if the executor cannot watch the timer.
     pub async fn beat(&self) -> Result<(), Failure> {
         let watched = watch(self.timer.as_fd())?;
         while !self.stopped.load(Ordering::SeqCst) {
@@ -129,7 +122,6 @@ impl Heartbeat {
     }
 
     /// Return the figures of the closing line.
-    #[must_use]
     pub fn figures(&self) -> HeartbeatFigures {
         let beats = self.lock();
         let lateness = &beats.lateness_us;
@@ -148,7 +140,6 @@ impl Heartbeat {
     }
 
     /// Return the whole distribution in version 2 of `HdrHistogram`'s format, as Base64.
-    #[must_use]
     pub fn histogram(&self) -> Option<String> {
         let mut bytes = Vec::new();
         let written = V2DeflateSerializer::new().serialize(&self.lock().lateness_us, &mut bytes);
@@ -175,7 +166,8 @@ mod tests {
         // The first of them is the latest, and one was due each millisecond since.
         assert!(max >= 48_500.0, "{figures:?}");
         assert!((max / 1000.0 - figures.heartbeat_count as f64).abs() < 3.0, "{figures:?}");
-        // Beats one period apart that all are heard at the end: half of them are later than half of the stall.
+        // Beats one period apart that all are heard at the end: half of them are later than half of
+        // the stall.
         assert!((0.4..0.6).contains(&(p50 / max)), "{figures:?}");
     }
 

@@ -1,5 +1,5 @@
-//! Advice to the kernel about a file before it is scanned. It is part of the scan and its time: otherwise advice that
-//! reads the whole file would look free.
+//! Advice to the kernel about a file before it is scanned. It is part of the scan and its time:
+//! otherwise advice that reads the whole file would look free.
 
 use crate::dataset::Source;
 use clap::ValueEnum;
@@ -40,7 +40,8 @@ enum Advice {
     /// `MADV_WILLNEED` for the whole mapping
     #[value(name = "willneed")]
     WillNeed,
-    /// `MADV_WILLNEED` in pieces of the device's read-ahead, which is all that one call starts to read
+    /// `MADV_WILLNEED` in pieces of the device's read-ahead, which is all that one call starts to
+    /// read
     #[value(name = "willneed-pieces")]
     WillNeedPieces,
     /// `MADV_POPULATE_READ` (Linux 5.14): read everything and map every page
@@ -114,14 +115,11 @@ impl FileAdvice {
 
 impl Hints {
     /// Return whether there is advice that only a mapped file can take.
-    #[must_use]
     pub fn is_about_mappings(self) -> bool {
         self.advice != Advice::Normal || self.mlock
     }
 
-    /// Advise the kernel. Returns the mapping to scan; None if the file is not mapped.
-    ///
-    /// # Errors
+    /// Advise the kernel. Returns the mapping to scan; None if the file is not mapped. Fails with
     /// [`Failure::CannotHere`] naming the advice that the kernel rejects.
     pub fn give(self, source: &Source) -> Result<Option<Arc<Mmap>>, Failure> {
         self.about_the_file(source)?;
@@ -160,18 +158,14 @@ impl Hints {
     }
 }
 
-/// Advise the kernel about part of a mapping, madvise(2).
-///
-/// # Errors
-/// [`Failure::CannotHere`] if the kernel rejects the advice.
+/// Advise the kernel about part of a mapping, madvise(2). Fails with [`Failure::CannotHere`] if the
+/// kernel rejects the advice.
 pub fn madvise(part: &[u8], advice: libc::c_int) -> Result<(), Failure> {
     contract::advice::madvise(part, advice)
         .or_cannot_here(format_args!("madvise does not take advice {advice} here"))
 }
 
-/// `MADV_WILLNEED` for part of a mapping, in pieces that the device's read-ahead covers.
-///
-/// # Errors
+/// `MADV_WILLNEED` for part of a mapping, in pieces that the device's read-ahead covers. Fails with
 /// [`Failure::CannotHere`] if the kernel rejects the advice.
 pub fn will_need(map: &Mmap, part: Range<usize>, piece_bytes: usize) -> Result<(), Failure> {
     in_pieces(part, piece_bytes, |piece| madvise(&map[piece], libc::MADV_WILLNEED))

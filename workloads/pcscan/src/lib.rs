@@ -1,9 +1,10 @@
-//! Scans several files at once, by threads or by tasks on an async executor, and reports what it cost.
+//! Scans several files at once, by threads or by tasks on an async executor, and reports what it
+//! cost.
 //!
-//! One function reads the bytes in every treatment. Treatments differ only in how the bytes come into memory, and in who
-//! waits for them meanwhile. A heartbeat beside the scan shows who waited.
+//! One function reads the bytes in every treatment. Treatments differ only in how the bytes come
+//! into memory, and in who waits for them meanwhile. A heartbeat beside the scan shows who waited.
 
-pub mod arguments;
+mod arguments;
 mod buffer;
 mod dataset;
 mod exec;

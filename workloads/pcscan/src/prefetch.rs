@@ -1,5 +1,5 @@
-//! The CPU's prefetch instruction. It never causes a page fault, so it does nothing on an unmapped page, according to the
-//! manuals of Intel and AMD. This module makes that visible.
+//! The CPU's prefetch instruction. It never causes a page fault, so it does nothing on an unmapped
+//! page, according to the manuals of Intel and AMD. This module makes that visible.
 
 use crate::sizes::size;
 use clap::ValueEnum;
@@ -17,7 +17,6 @@ pub struct PrefetchOptions {
 
 impl PrefetchOptions {
     /// Return the distance in pages and the instruction; None without prefetching.
-    #[must_use]
     pub fn distance(&self) -> Option<(usize, Hint)> {
         (self.prefetch_distance > 0).then_some((self.prefetch_distance, self.prefetch_hint))
     }

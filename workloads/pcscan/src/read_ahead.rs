@@ -8,9 +8,9 @@ use std::path::Path;
 /// Linux's default, for devices without this setting (tmpfs, network file systems).
 const DEFAULT_BYTES: usize = 128 << 10;
 
-/// Return `read_ahead_kb` of the device behind the file, in bytes; for a partition that of its disk, sysfs(5). For a
-/// device without read-ahead, return the kernel's default: pieces need a length above zero.
-#[must_use]
+/// Return `read_ahead_kb` of the device behind the file, in bytes; for a partition that of its
+/// disk, sysfs(5). For a device without read-ahead, return the kernel's default: pieces need a
+/// length above zero.
 pub fn of_device(file: &File) -> usize {
     let known = file.metadata().ok().and_then(|status| queue(status.dev()));
     known.filter(|bytes| *bytes > 0).unwrap_or(DEFAULT_BYTES)

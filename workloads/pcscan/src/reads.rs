@@ -11,10 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::PoisonError;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-/// Read the file with pread(2), waiting for each piece.
-///
-/// # Errors
-/// If a read fails or the file ends early.
+/// Read the file with pread(2), waiting for each piece. Fails if a read fails or the file ends
+/// early.
 pub fn waiting(source: &Source, work: &Work) -> Result<ScanResult, Failure> {
     let mut result = ScanResult::default();
     let mut buffer = vec![0; work.piece_bytes];
@@ -26,10 +24,8 @@ pub fn waiting(source: &Source, work: &Work) -> Result<ScanResult, Failure> {
     Ok(result)
 }
 
-/// Read the file through tokio: each piece in its pool of threads for blocking work.
-///
-/// # Errors
-/// If a read fails or the file ends early.
+/// Read the file through tokio: each piece in its pool of threads for blocking work. Fails if a
+/// read fails or the file ends early.
 pub async fn through_tokio(source: &Source, work: &Work) -> Result<ScanResult, Failure> {
     let again = source.file.try_clone().or_failed(action(source))?;
     let mut file = tokio::fs::File::from_std(again);
@@ -51,10 +47,8 @@ struct PendingRead {
     answer: Answer,
 }
 
-/// Keep as many reads in flight as there are buffers, and look at their pieces in order.
-///
-/// # Errors
-/// If a read fails or the file ends early.
+/// Keep as many reads in flight as there are buffers, and look at their pieces in order. Fails if a
+/// read fails or the file ends early.
 pub async fn through_ring(source: &Source, work: &Work, ring: &Ring) -> Result<ScanResult, Failure> {
     let mut free = std::mem::take(&mut *source.buffers.lock().unwrap_or_else(PoisonError::into_inner));
     let mut in_flight = VecDeque::new();
@@ -78,7 +72,8 @@ pub async fn through_ring(source: &Source, work: &Work, ring: &Ring) -> Result<S
     Ok(result)
 }
 
-/// Wait for a piece. The kernel may read less than requested; the whole piece is then requested again.
+/// Wait for a piece. The kernel may read less than requested; the whole piece is then requested
+/// again.
 async fn arrived(source: &Source, ring: &Ring, read: PendingRead) -> Result<(Buffer, usize), Failure> {
     let PendingRead { mut buffer, offset, mut answer } = read;
     let left = source.len as u64 - offset;

@@ -62,7 +62,6 @@ struct Response {
 
 impl Totals {
     /// Start with nothing. Discarded sums are not compared.
-    #[must_use]
     pub fn new(size_bytes: u64, discard_sum: bool, expected: Option<u64>) -> Self {
         Self {
             size_bytes,
@@ -98,14 +97,13 @@ impl Totals {
     }
 
     /// Return whether every full pass had the expected sum; None if there was nothing to compare.
-    #[must_use]
     pub fn checksum_ok(&self) -> Option<bool> {
         let full = self.first.as_ref().is_some_and(|first| self.is_full(&first.result));
         (self.expected.is_some() && full).then_some(self.all_as_expected)
     }
 
-    /// Return the closing line. Its checksum, distinct bytes and coverage are those of the first pass.
-    #[must_use]
+    /// Return the closing line. Its checksum, distinct bytes and coverage are those of the first
+    /// pass.
     pub fn end(&self, open_seconds: f64, heart: Option<&Heartbeat>) -> End<ThreadLine, Setup, More> {
         let first = self.first.as_ref().map(|first| first.result).unwrap_or_default();
         End {

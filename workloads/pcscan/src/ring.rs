@@ -39,9 +39,8 @@ impl std::fmt::Debug for State {
 
 impl Ring {
     /// Create a ring that supports one operation. The kernel is asked; its version is not compared.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] without `io_uring`, or if it is forbidden or lacks the operation.
+    /// Fails with [`Failure::CannotHere`] without `io_uring`, or if it is forbidden or lacks the
+    /// operation.
     pub fn with(operation: u8, name: &str) -> Result<Self, Failure> {
         let refused = "io_uring is refused here";
         let ring = IoUring::new(ENTRIES).or_cannot_here(refused)?;
@@ -55,29 +54,23 @@ impl Ring {
         Ok(Self { event, state: Mutex::new(State { ring, waiting: HashMap::new(), next: 0 }) })
     }
 
-    /// Start to read into the buffer, which must not be touched until the answer arrives.
-    ///
-    /// # Errors
-    /// If the kernel rejects the operation.
+    /// Start to read into the buffer, which must not be touched until the answer arrives. Fails if
+    /// the kernel rejects the operation.
     pub fn read(&self, file: &impl AsRawFd, buffer: &mut Buffer, offset: u64) -> Result<Answer, Failure> {
         let len = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         let entry = opcode::Read::new(Fd(file.as_raw_fd()), buffer.start(), len).offset(offset).build();
         self.submit(entry)
     }
 
-    /// Start to advise the kernel about mapped memory, madvise(2), without using the calling thread.
-    ///
-    /// # Errors
-    /// If the kernel rejects the operation.
+    /// Start to advise the kernel about mapped memory, madvise(2), without using the calling
+    /// thread. Fails if the kernel rejects the operation.
     pub fn madvise(&self, memory: &[u8], advice: libc::c_int) -> Result<Answer, Failure> {
         let len = i64::try_from(memory.len()).unwrap_or(i64::MAX);
         self.submit(opcode::Madvise::new(memory.as_ptr().cast(), len, advice).build())
     }
 
-    /// Deliver results as operations complete, until aborted.
-    ///
-    /// # Errors
-    /// If the executor cannot watch the eventfd.
+    /// Deliver results as operations complete, until aborted. Fails if the executor cannot watch
+    /// the eventfd.
     pub async fn wake(&self) -> Result<(), Failure> {
         let watched = watch(self.event.as_fd())?;
         loop {
@@ -94,8 +87,8 @@ impl Ring {
         state.next += 1;
         let (sender, answer) = oneshot::channel();
         state.waiting.insert(number, sender);
-        // SAFETY: buffers are never freed, and mappings live as long as the scan. Their owners do not touch them until the
-        // answer has arrived.
+        // SAFETY: buffers are never freed, and mappings live as long as the scan. Their owners do
+        // not touch them until the answer has arrived.
         unsafe { state.ring.submission().push(&entry.user_data(number)) }
             .or_failed("the ring's submission queue is full")?;
         submit_all(&state.ring)?;

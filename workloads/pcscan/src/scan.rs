@@ -36,7 +36,6 @@ pub struct WorkOptions {
 
 impl WorkOptions {
     /// Return the work on pieces of this length, if the first pass starts at `start`.
-    #[must_use]
     pub fn starting_at(&self, start: Instant, piece_bytes: usize) -> Work {
         Work {
             stride: self.stride,
@@ -71,7 +70,6 @@ pub struct Work {
 pub struct ScanResult {
     /// Bytes that were looked at.
     pub bytes: u64,
-    /// Their pieces.
     pub pieces: u64,
     /// Their sum, at the stride.
     pub checksum: u64,
@@ -88,7 +86,6 @@ pub struct Tally {
     pub ended: Instant,
     /// Time to advise the kernel, a part of the scan.
     pub advise: Duration,
-    /// Its result.
     pub result: ScanResult,
 }
 
@@ -112,13 +109,11 @@ impl AddAssign for ScanResult {
 
 impl Work {
     /// Return whether the deadline has passed.
-    #[must_use]
     pub fn is_out_of_time(&self) -> bool {
         self.deadline.is_some_and(|at| Instant::now() >= at)
     }
 
     /// Look at one piece.
-    #[must_use]
     pub fn piece(&self, bytes: &[u8]) -> ScanResult {
         let checksum = self.sum(bytes);
         self.compute_on(bytes.len());
@@ -126,7 +121,6 @@ impl Work {
     }
 
     /// Look at a range of a mapped file, piece by piece, until it ends or the deadline passes.
-    #[must_use]
     pub fn range(&self, map: &[u8], range: Range<usize>) -> ScanResult {
         let mut result = ScanResult::default();
         for start in range.clone().step_by(self.piece_bytes) {

@@ -27,10 +27,8 @@ pub struct ScanTeam<'a> {
     work: &'a OnceLock<Work>,
 }
 
-/// Start the threads and call `lead` while they wait.
-///
-/// # Errors
-/// If a thread cannot be started; the error of `lead`.
+/// Start the threads and call `lead` while they wait. Fails if a thread cannot be started; the
+/// error of `lead`.
 pub fn with_scan_team<T>(
     exec: ExecOptions,
     hints: Hints,
@@ -47,10 +45,8 @@ pub fn with_scan_team<T>(
 }
 
 impl ScanTeam<'_> {
-    /// Scan every file once; the work is the same in every pass.
-    ///
-    /// # Errors
-    /// The first that any thread met.
+    /// Scan every file once; the work is the same in every pass. Fails with the first that any
+    /// thread met.
     pub fn pass(&self, work: Work) -> Result<Pass, Failure> {
         self.work.get_or_init(|| work);
         let shares = thread::scope(|scope| {

@@ -37,10 +37,8 @@ struct Shared {
 }
 
 impl Executor {
-    /// Start the executor, and the ring if one is needed.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] if either is not available.
+    /// Start the executor, and the ring if one is needed. Fails with [`Failure::CannotHere`] if
+    /// either is not available.
     pub fn new(
         options: ExecOptions,
         io: Io,
@@ -59,10 +57,7 @@ impl Executor {
         Ok(Self { runtime, shared: Arc::new(Shared { exec, io, hints, fix, ring, heart }) })
     }
 
-    /// Scan every file once.
-    ///
-    /// # Errors
-    /// The first that any scan met.
+    /// Scan every file once. Fails with the first that any scan met.
     pub fn pass(&self, sources: &[Arc<Source>], work: Work) -> Result<Pass, Failure> {
         let before = Usage::of_this_process();
         let started = Instant::now();

@@ -18,20 +18,16 @@ const LONGEST_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 pub struct Timer(OwnedFd);
 
 impl Timer {
-    /// Create a timer that is not set yet.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] if there are no descriptors left.
+    /// Create a timer that is not set yet. Fails with [`Failure::CannotHere`] if there are no
+    /// descriptors left.
     pub fn new() -> Result<Self, Failure> {
         timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map(Self)
             .or_cannot_here("cannot make a timer")
     }
 
-    /// Let it tick every `period`, first one period after `start`. Times are those of the monotonic clock.
-    ///
-    /// # Errors
-    /// If the kernel rejects these times.
+    /// Let it tick every `period`, first one period after `start`. Times are those of the monotonic
+    /// clock. Fails if the kernel rejects these times.
     pub fn set(&self, start: Duration, period: Duration) -> Result<(), Failure> {
         let action = "cannot set the timer";
         let it_interval = Timespec::try_from(period).or_failed(action)?;
@@ -42,7 +38,6 @@ impl Timer {
     }
 
     /// Return the number of ticks since it was last read.
-    #[must_use]
     pub fn ticks(&self) -> u64 {
         let mut ticks = [0; 8];
         rustix::io::read(&self.0, &mut ticks).map_or(0, |_| u64::from_ne_bytes(ticks))
@@ -62,7 +57,6 @@ impl AsFd for Timer {
 }
 
 /// Return the time of the monotonic clock, which timers use.
-#[must_use]
 pub fn now() -> Duration {
     clock_gettime(ClockId::Monotonic).try_into().unwrap_or_default()
 }

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Return the sum of every `stride`-th byte, beginning with the first. The compiler cannot remove the loop.
+/// Return the sum of every `stride`-th byte, beginning with the first. The compiler cannot remove
+/// the loop.
 #[inline(never)]
-#[must_use]
 pub fn touch(bytes: &[u8], stride: usize) -> u64 {
     black_box(black_box(bytes).iter().step_by(stride).map(|byte| u64::from(*byte)).sum())
 }

@@ -44,7 +44,8 @@ impl Dataset {
         (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
     }
 
-    /// The closing line of a run that must go well; none where this kernel cannot do it, which is said in a sentence.
+    /// The closing line of a run that must go well; none where this kernel cannot do it, which is
+    /// said in a sentence.
     fn end(&self, arguments: &str) -> Option<Value> {
         let (code, lines, stderr) = self.scan(arguments);
         if code == Some(77) {

@@ -1,4 +1,5 @@
-//! Support for the tests of the workloads: a dataset for each test, and the real program as a process.
+//! Support for the tests of the workloads: a dataset for each test, and the real program as a
+//! process.
 //!
 //! Its functions panic where a test would.
 #![allow(clippy::missing_panics_doc)]

@@ -1,4 +1,5 @@
-//! Direct reads into a cache of the process through `io_uring`, as databases do instead of mapping files.
+//! Direct reads into a cache of the process through `io_uring`, as databases do instead of mapping
+//! files.
 
 use super::BlockReader;
 use crate::frames::Frames;
@@ -25,10 +26,8 @@ pub struct DirectCache<'a> {
 }
 
 impl<'a> DirectCache<'a> {
-    /// Create a reader whose cache, tables included, takes `cache_bytes`.
-    ///
-    /// # Errors
-    /// Without `io_uring` or memory, or if the cache cannot hold the reads in flight.
+    /// Create a reader whose cache, tables included, takes `cache_bytes`. Fails without `io_uring`
+    /// or memory, or if the cache cannot hold the reads in flight.
     pub fn new(
         file: &'a File,
         size_bytes: usize,

@@ -13,7 +13,6 @@ pub struct Memory<'a> {
 
 impl<'a> Memory<'a> {
     /// Create a reader of these bytes.
-    #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, requested: None }
     }

@@ -17,10 +17,8 @@ pub struct Pread<'a> {
 }
 
 impl<'a> Pread<'a> {
-    /// Create a reader with a buffer of `block_bytes`, which starts at a page. Direct reads are rounded up to whole units.
-    ///
-    /// # Errors
-    /// Without memory for the buffer.
+    /// Create a reader with a buffer of `block_bytes`, which starts at a page. Direct reads are
+    /// rounded up to whole units. Fails without memory for the buffer.
     pub fn new(file: &'a File, block_bytes: usize, direct: bool) -> io::Result<Self> {
         let unit_bytes = if direct { DIRECT_BYTES } else { 1 };
         let buffer = AlignedBuffer::new(block_bytes.next_multiple_of(unit_bytes))?;

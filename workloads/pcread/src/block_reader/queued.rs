@@ -18,10 +18,8 @@ pub struct Queued<'a> {
 }
 
 impl<'a> Queued<'a> {
-    /// Create a reader of blocks of at most `block_bytes`, `depth` at a time.
-    ///
-    /// # Errors
-    /// Without `io_uring` or memory, or if a security policy forbids `io_uring`.
+    /// Create a reader of blocks of at most `block_bytes`, `depth` at a time. Fails without
+    /// `io_uring` or memory, or if a security policy forbids `io_uring`.
     pub fn new(file: &'a File, depth: u32, block_bytes: usize, direct: bool) -> io::Result<Self> {
         let slot_bytes = block_bytes.next_multiple_of(DIRECT_BYTES);
         let slots = depth as usize;

@@ -1,7 +1,8 @@
 //! Blocks of a mapped file for which the kernel gets `MADV_WILLNEED` before they are touched.
 //!
-//! A program that knows the order of its random reads can have them read ahead: it advises the next blocks, many in one
-//! call (`process_madvise(2)`, Linux 5.10), while the kernel reads the previous ones.
+//! A program that knows the order of its random reads can have them read ahead: it advises the next
+//! blocks, many in one call (`process_madvise(2)`, Linux 5.10), while the kernel reads the previous
+//! ones.
 
 use super::BlockReader;
 use contract::page::page_bytes;
@@ -23,10 +24,8 @@ pub struct WillNeedReader<'a> {
 }
 
 impl<'a> WillNeedReader<'a> {
-    /// Create a reader that advises blocks up to `window` ahead.
-    ///
-    /// # Errors
-    /// If this kernel has no `process_madvise(2)`, or a security policy forbids it.
+    /// Create a reader that advises blocks up to `window` ahead. Fails if this kernel has no
+    /// `process_madvise(2)`, or a security policy forbids it.
     pub fn new(bytes: &'a [u8], window: usize) -> io::Result<Self> {
         let (requested, batch) = (VecDeque::with_capacity(window), Vec::with_capacity(window));
         let (page_bytes, process) = (page_bytes(), pidfd_open(getpid(), PidfdFlags::empty())?);
