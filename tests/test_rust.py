@@ -15,7 +15,7 @@ from tests.cargo import cargo
 from tests.tree import ROOT, files
 
 FEW_CASES = {"PROPTEST_CASES": "32"}
-"""How often a property is tried; proptest's own number is 256."""
+"""Number of cases per property; proptest's default is 256."""
 SOURCES = tuple(files(ROOT / "workloads", ".rs"))
 CRATES = sorted(path.parent for path in (ROOT / "workloads").glob("*/Cargo.toml"))
 USED = re.compile(r"\bcrate::(?:(\w+)|\{([^}]*)\})")
@@ -23,7 +23,7 @@ FIRST_NAMES = re.compile(r"(?:^|,)\s*(\w+)")
 
 
 def ran(*words: str, **environment: str) -> int:
-    """Run tests; how many there were. Fails with what cargo says where one fails."""
+    """Run tests and return their number. If one fails, fail with cargo's output."""
     path = f"{os.environ['PATH']}:{Path.home() / '.cargo/bin'}"
     argv = [*cargo("test"), *words]
     done = run(argv, check=False, timeout_seconds=880, cwd=ROOT, env={**environment, "PATH": path})
@@ -33,12 +33,12 @@ def ran(*words: str, **environment: str) -> int:
 
 
 def written() -> int:
-    """How many tests there are to run."""
+    """Return the number of tests in the sources."""
     return sum(len(re.findall(r"^ *#\[test\]$", path.read_text(), re.MULTILINE)) for path in SOURCES)
 
 
 def test_libraries_and_programs() -> None:
-    """`main.rs` and examples in comments are left out: they hold no test, and linking them takes half a minute."""
+    """Skip `main.rs` and examples in comments: they hold no test, and linking them takes half a minute."""
     assert ran("--lib", "--test", "*", **FEW_CASES) == written()
 
 
@@ -48,7 +48,7 @@ def test_properties_with_every_case() -> None:
 
 
 def dependencies(crate: Path) -> dict[str, set[str]]:
-    """Which modules of a crate each of its modules names. A module's children count as part of it."""
+    """Return the modules that each module of a crate names. A module's children count as part of it."""
     found: dict[str, set[str]] = {}
     for path in files(crate / "src", ".rs"):
         module = path.relative_to(crate / "src").parts[0].removesuffix(".rs")
@@ -63,7 +63,7 @@ def _used_in(text: str) -> Iterator[str]:
 
 
 def cycle(crate: Path) -> list[str]:
-    """A cycle among the modules of a crate; empty if there is none."""
+    """Return a cycle among the modules of a crate; empty if there is none."""
     try:
         TopologicalSorter(dependencies(crate)).prepare()
     except CycleError as error:

@@ -1,4 +1,4 @@
-//! What `pcburst` takes and meets, and that it tells the truth about it.
+//! Tests of `pcburst`: the memory that it takes, the page cache that it meets, and its report.
 
 use testbed::{Dataset, Run, WorkloadProcess, SIZE_BYTES};
 

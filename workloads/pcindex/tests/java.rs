@@ -1,5 +1,5 @@
-//! The twin in Java finds the same in the same files. Where there is no JDK, `pcindex-java` is not
-//! built and says so by exit code 77; these tests then have nothing to look at and say that too.
+//! Comparison of the port to Java with `pcindex` on the same files. Without a JDK `pcindex-java` is
+//! not built and exits with 77. These tests then report that they are skipped.
 
 mod fixture;
 
@@ -12,7 +12,7 @@ use testbed::{Run, WorkloadProcess};
 
 static CLASSES: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// The compiled classes, or none where nothing here compiles Java.
+/// Return the folder of the compiled classes; None without a Java compiler.
 fn classes() -> Option<&'static Path> {
     let found = CLASSES.get_or_init(|| {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../java");

@@ -1,4 +1,4 @@
-//! The real program on a real index.
+//! Tests of `pcindex` on a real index.
 
 mod fixture;
 
@@ -51,7 +51,7 @@ fn some_keys_are_there_and_some_are_not() {
 #[test]
 fn a_damaged_entry_is_a_wrong_answer() {
     let index = Index::new("damaged");
-    // Each slot's value, in every bucket of a file: whichever was asked for.
+    // The value of every slot in every bucket of a file.
     let values = (0..40).flat_map(|bucket| (0..168).map(move |slot| bucket * 4096 + 64 + slot * 24 + 16));
     index.damage(2, values);
     let run = index.run("--load none");

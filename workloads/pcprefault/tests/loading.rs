@@ -1,4 +1,4 @@
-//! What `pcprefault` loads, and that it tells the truth about it.
+//! Tests of `pcprefault`: what it loads, and its report.
 
 use testbed::{Dataset, Run, WorkloadProcess, SIZE_BYTES};
 
@@ -94,7 +94,7 @@ fn without_a_thread_for_it_nothing_is_loaded_ahead() {
 #[test]
 fn computing_takes_its_time() {
     let data = dataset("computing");
-    // A busy machine only makes it longer.
+    // Other load only makes it longer.
     for (arguments, least) in
         [("--compute-seconds 0.2", 0.1), ("--compute-seconds-per-gib 34", 0.05), ("--compute-seconds 0", 0.0)]
     {

@@ -20,7 +20,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 bad arguments, 77 cannot on this host, 130 interrupted.";
 
-/// Measures what a disk gives under the limits that it stands under, and says so in one JSON
+/// Measures the performance of a disk under its limits and reports it in one JSON
 #[derive(Debug, Clone, Parser)]
 #[command(name = "pcprobe", version, after_help = EXAMPLES)]
 pub struct Arguments {

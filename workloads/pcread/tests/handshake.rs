@@ -1,4 +1,4 @@
-//! The talk between `pcread` and whoever measures it.
+//! Tests of the handshake between `pcread` and the agent.
 
 mod common;
 
@@ -9,7 +9,7 @@ fn start(data: &Dataset, arguments: &str) -> WorkloadProcess {
     WorkloadProcess::start(PROGRAM, &data.arguments(arguments))
 }
 
-/// What the kernel says of the waiting process, `proc_pid_status(5)`.
+/// Return a figure of the waiting process, `proc_pid_status(5)`.
 fn resident_bytes(process: &WorkloadProcess, kind: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.child.id())).unwrap();
     let found = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
@@ -76,7 +76,7 @@ fn populating_maps_every_page_before_ready() {
         assert_eq!(process.close_and_wait().0, Some(0));
         found
     };
-    // The program's own pages are mapped files too, so only the difference tells.
+    // The program's own pages are mapped files too, so only the difference is exact.
     let more = mapped_bytes("--advice populate-read").saturating_sub(mapped_bytes("--advice normal"));
     assert!(more > common::SIZE_BYTES / 2, "{more}");
 }

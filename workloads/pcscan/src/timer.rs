@@ -46,7 +46,7 @@ impl Timer {
     /// Wait for a tick, but not for long.
     pub fn wait(&self) {
         let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&LONGEST_WAIT));
-        // `ticks` tells the result
+        // `ticks` returns the result
     }
 }
 

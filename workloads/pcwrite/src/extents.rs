@@ -103,7 +103,7 @@ fn extents_from(file: &File, start: u64) -> Result<Vec<Extent>> {
         reserved: 0,
         extents: [Extent::default(); EXTENTS as usize],
     };
-    // SAFETY: the structure is laid out as the kernel has it, and says how many extents it has room
+    // SAFETY: the structure is laid out as the kernel has it, and states how many extents it has room
     // for.
     let code = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) };
     if code != 0 {

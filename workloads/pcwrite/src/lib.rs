@@ -2,7 +2,7 @@
 //! msync(2) or fdatasync(2).
 //!
 //! A write through a mapping is a store to memory. The kernel notices it only by the fault that
-//! makes a clean page writable (`page_mkwrite`), and no process is told when, or whether, it
+//! makes a clean page writable (`page_mkwrite`), and no process learns when, or whether, it
 //! reaches the disk. The program therefore reads the disk itself, beneath the file system, before
 //! anything else could write the pages back.
 

@@ -1,4 +1,4 @@
-//! What `pcwrite` writes, and that it tells the truth about it.
+//! Tests of `pcwrite`: what it writes, and its report.
 
 use std::path::{Path, PathBuf};
 use testbed::{Run, WorkloadProcess};
