@@ -1,4 +1,4 @@
-"""A checkout in which everything lies that is not as it should be, and what makes a refusal a good one."""
+"""A checkout with every kind of bad file, and the requirements of a good refusal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fixtures.small_runs import FOLDER, unpacked
 from tests.tree import ROOT
 
 GOOD = "20260101T000000Z-smoke-vm"
-"""A whole run, beside those that are not."""
+"""A good run, beside the bad ones."""
 _DEEP = b"[" * 100_000
 _DIGITS = b"9" * 5000
 _PYTHONS = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning)\b|\[Errno|Traceback|<class ")
@@ -66,7 +66,7 @@ CAGES = {
 
 
 class BadCheckout(Checkout):
-    """A checkout whose hosts refuse, with bad files, runs, experiments and cages in it."""
+    """A checkout whose hosts refuse, with bad files, runs, experiments and cages."""
 
     def __init__(self, top: Path) -> None:
         super().__init__(top, "refusing.py")
@@ -122,7 +122,9 @@ class BadCheckout(Checkout):
         (folder.parent / f"latest-{name}").symlink_to(name)
 
     def written(self) -> dict[str, int]:
-        """What is in the checkout, but for what every command leaves: its output, and the guest's cache."""
+        """Return the contents of the checkout without what every command leaves: its output and the
+        guest's cache.
+        """
         parts = ("runs", "experiments", "cgroups", "bad", "docs")
         paths = [path for part in parts for path in (self.top / part).rglob("*")]
         beside = [path for path in self.top.iterdir() if path.name not in ("cache", "told", "build")]
@@ -137,7 +139,9 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BadCheckout]:
 
 
 def complaint(done: Completed) -> str | None:
-    """What is wrong with how a command was refused: it says one sentence, maybe its fix, and nothing of Python's."""
+    """Return what is wrong with a refusal. It must be one sentence, optionally with a fix, and no
+    traceback.
+    """
     told = [line for line in done.stderr.splitlines() if not line.startswith("host: ") and not line.endswith(" ...")]
     if done.status not in (2, 3):
         return f"it ended with {done.status}"

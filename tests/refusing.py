@@ -1,7 +1,7 @@
-"""The command line as tests/preloaded.py has it, where no host serves: nothing is measured, whatever the words are.
+"""The command line of tests/preloaded.py on which no host serves, so that nothing is measured.
 
-What reads words and files is real, the analysis too, which is called instead of started. Only what would take a host,
-a guest, an inventory's machines or a disk refuses.
+Reading of words and files is real, and so is the analysis, which is called instead of started. Only
+code that would use a host, a guest, an inventory's machines or a disk refuses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
-    """What `python -m analysis ...` leaves, in this process."""
+    """Run `python -m analysis ...` in this process; return its result."""
     from analysis.__main__ import main
     from pagecage.process import Completed
 
@@ -50,7 +50,7 @@ def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
 
 
 def arrange() -> None:
-    """Import what verbs import, and take their hosts away."""
+    """Import what verbs import, and replace their hosts by refusals."""
     import analysis.__main__
     import analysis.site.publish
     import analysis.views.render  # noqa: F401 - imported once, for all that are forked

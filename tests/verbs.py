@@ -1,4 +1,4 @@
-"""Every verb of the command line, as cyclopts has it: nothing here is a list that somebody must keep."""
+"""Every verb of the command line, read from cyclopts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pagecage.cli.main import app
 
 
 def verbs(of: App = app, before: str = "") -> Iterator[tuple[str, App]]:
-    """Each verb by its words ("host up") with its part of the command line; a verb that has verbs comes before them."""
+    """Yield each verb by its words ("host up") with its part of the command line; a verb with
+    sub-verbs comes before them.
+    """
     for name in of:
         if not name.startswith("-"):
             words = f"{before} {name}".strip()

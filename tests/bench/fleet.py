@@ -1,7 +1,7 @@
-"""`python -m tests.bench.fleet GROUP`: what a fleet run costs beyond its trials, by hosts and by trials.
+"""The overhead of a fleet run, by hosts and by trials: `python -m tests.bench.fleet GROUP`.
 
-The controller's seconds are from the command's start to its end, less what the agents themselves took: from each host's
-first phase to its last, the longest of them. The report is not made.
+The controller's seconds are from the command's start to its end, less the time of the slowest
+agent, from its first phase to its last. No report is made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_SECONDS_A_HOST = 10.0
 
 
 def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> float:
-    """One fleet run of trials of nothing; what it took beside the agents' own work."""
+    """Run one fleet of empty trials; return its seconds beyond the agents' own work."""
     kit = make_kit(TOP)
     began = time.monotonic()
     stage = make_stage(TOP, kit, TOP / "build" / "fleet")
@@ -85,9 +85,11 @@ def _seconds(name: str, few: float, many: float) -> Figure:
 
 
 def main(group: str) -> int:
-    """Measure with one host and with all, with few trials and with many; figures go to build/bench-fleet.json."""
+    """Measure with one host and with all, with few trials and with many; write
+    build/bench-fleet.json.
+    """
     hosts = fleet.hosts_of(group)
-    controller_seconds(hosts, 1, "w")  # brings the kit, which a host has from then on
+    controller_seconds(hosts, 1, "w")  # copies the agent package, which a host keeps
     one_few = controller_seconds(hosts[:1], FEW, "a")
     one_many = controller_seconds(hosts[:1], MANY, "b")
     more = len(hosts) - 1

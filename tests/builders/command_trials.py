@@ -15,7 +15,11 @@ MEMORY = Cage("memory", {"MemoryMax": 64 * 1024**2, "MemorySwapMax": 0})
 
 
 def carry_out(machine: Machine, script: str, out: io.BytesIO | None = None, **changes: Any) -> Record:
-    """A trial of `sh -c script`; `changes` are the command's, and `timeout_seconds` and `cage` the trial's."""
+    """Run a trial of `sh -c script`; return its record.
+
+    `changes` are fields of the command, except `timeout_seconds cage collectors cache dataset`,
+    which are the trial's.
+    """
     own = {key: changes.pop(key) for key in ("cage", "collectors", "cache", "dataset") if key in changes}
     limit = changes.pop("timeout_seconds", 20.0)
     command = CommandSpec(**{"is_literal": True, **changes})

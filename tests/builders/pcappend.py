@@ -28,7 +28,7 @@ class RunResult:
 
     @property
     def end(self) -> dict[str, Any]:
-        """Its `end` line."""
+        """The `end` line."""
         assert self.lines, self.stderr
         assert self.lines[-1]["type"] == "end"
         return self.lines[-1]

@@ -31,7 +31,7 @@ JSON
 
 
 def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
-    """Run one trial; its record as it stands in the host's file."""
+    """Run one trial; return its record from the host's file."""
     run_trial(bench or make_bench(machine, io.BytesIO(), trial), trial, 1)
     return list(read_records(machine.records))[-1]
 

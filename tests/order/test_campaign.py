@@ -1,4 +1,6 @@
-"""Campaigns over agents that die, lie, wait and answer: every trial gets its answer or a true reason why not."""
+"""Campaigns over agents that die, lie, wait and answer: every trial gets its answer or the true
+reason for its absence.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +172,7 @@ def test_a_host_that_greets_is_told_to_be_silent(three: Run) -> None:
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(three: Run) -> None:
-    """The agent is told by the end of its input, and what it still says is kept."""
+    """The agent notices the end of its input, and its remaining output is kept."""
     three.tell({three.ids[1]: ["waits"]})
 
     def listen(event: Mapping[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""A trial in a cage that came from a cloud: credits are played, requests split as they are counted, latency told."""
+"""A trial in a cage made from a cloud volume: credits enforced, requests split as counted, latency
+recorded.
+"""
 
 from __future__ import annotations
 

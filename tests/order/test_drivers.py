@@ -1,4 +1,4 @@
-"""One trial by each driver on the fake machine: where it runs, where its limits are, and what of them is believed."""
+"""One trial by each driver on the fake machine: its place, its limits, and its verdicts."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that is over at once has no cage left to be read
+    monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that ends at once has no cage left to read
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
@@ -132,7 +132,9 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
 
 
 def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a program that waits at no gate: in the guest the container's cgroup was read while it had no limits yet."""
+    """For a program without a gate: in the guest, the container's cgroup was read before it had
+    limits.
+    """
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
@@ -143,7 +145,7 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, mo
 
 
 def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The guard taken away: what the tests above would not see if it were not there."""
+    """The guard removed, to show that the tests above depend on it."""
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setattr("pagecage.agent.programs.measured_part.confirm_limits", lambda *_: None)
     assert carry_out(machine, by("docker-flags")).outcome == "ok"

@@ -1,4 +1,4 @@
-"""A look at every host before a fleet starts: who answers, who is fit, and whether they are alike."""
+"""The preflight of a fleet: which hosts answer and can serve, and whether they are similar."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
 HOSTS = ("fit", "unfitted", "foreign", "limitless", "greeting", "busy", "gone")
-"""One that can serve, and one for each reason why a host cannot."""
+"""One host that can serve, and one for each reason why a host cannot."""
 
 
 @contextmanager
 def used_by_another(rack: Rack, *names: str) -> Iterator[None]:
-    """The lock that an agent holds, on each of these hosts."""
+    """Hold the lock of an agent on each of these hosts."""
     with ExitStack() as held:
         for name in names:
             fcntl.flock(held.enter_context((rack.top / name / "spool/lock").open("a")), fcntl.LOCK_EX)
@@ -44,7 +44,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
 
 @pytest.fixture(scope="module")
 def found(hosts: Rack) -> Preflight:
-    """What one look finds of all of them."""
+    """The result of one preflight over all hosts."""
     with used_by_another(hosts, "busy"):
         return look(hosts.stage(), "rack", hosts.hosts())
 
@@ -84,7 +84,9 @@ def test_a_host_that_another_run_uses(found: Preflight) -> None:
 
 
 def test_our_own_agent_may_use_it_where_its_kit_is(hosts: Rack, found: Preflight) -> None:
-    """`fit` got its kit at the first look; `busy` has none, and gets none while it is busy."""
+    """`fit` got its agent package in the first preflight; `busy` has none, and gets none while it
+    is busy.
+    """
     working = ["fit", "busy"]
     with used_by_another(hosts, *working):
         again = look(hosts.stage(), "rack", [hosts.host(name) for name in working], working)

@@ -1,4 +1,6 @@
-"""Asked to end, at every point of a trial: nothing stays, a record tells where it was, what was done is not lost."""
+"""Requests to end at every point of a trial: nothing stays, a record names the phase, finished work
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ NO_LIMITS = Cage("uncaged", {})
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    """Listens in this process to what ends an agent, for the time of a test."""
+    """Install the agent's signal handlers in this process for a test."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     made = Interruption()
@@ -42,7 +44,7 @@ def only_record(machine: Machine) -> Record:
 
 
 def run_interrupted(machine: Machine, interruption: Interruption, cage: Cage = CAGE) -> Record:
-    """Run a trial that is expected to be cut short; its only record."""
+    """Run a trial that is expected to be cut short; return its only record."""
     trial = make_trial(cage=cage)
     with pytest.raises(Interrupted):
         run_trial(make_bench(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
@@ -112,7 +114,7 @@ def test_an_error_after_every_phase(
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
-    """Let one phase raise before it began or after it was done."""
+    """Let one phase raise before it begins or after it is done."""
 
     real = TrialRun.announced
 
@@ -131,7 +133,9 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: Ba
 def test_a_signal_during_the_cleanup_loses_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
 ) -> None:
-    """The trial is done when its slice is stopped: it keeps its answer, and only then the agent ends."""
+    """The trial is done when its slice is stopped: it keeps its answer, and only then the agent
+    ends.
+    """
     monkeypatch.setenv("FAKE_SIGNALS", "stop")
     out, trial = io.BytesIO(), make_trial(cage=NO_LIMITS)
     with pytest.raises(Interrupted):

@@ -1,4 +1,6 @@
-"""SIGKILL at every command that the agent waits for: whatever it leaves, the next start takes away."""
+"""SIGKILL at every command for which the agent waits: the next start removes everything that it
+left.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-bef
 
 
 def serve(kit: AgentPackage, machine: Machine) -> tuple[int, bytes]:
-    """One agent from its request to its end: status, and what it streamed."""
+    """Run one agent from its request to its end; return its status and its stream."""
     agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
@@ -42,7 +44,7 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     assert serve(kit, machine)[0] == -9
     assert machine.left() != []
-    time.sleep(0.4)  # what it had just asked of systemd still happens
+    time.sleep(0.4)  # the request to systemd is still carried out
     monkeypatch.delenv("FAKE_SIGNALS")
     status, streamed = serve(kit, machine)
     assert status == 0
@@ -56,7 +58,7 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
 def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
     machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is put back is what was there before the first agent, not what the killed one had set."""
+    """The values before the first agent are restored, not those that the killed one had set."""
     monkeypatch.setenv("FAKE_SIGNALS", "scope")
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     serve(kit, machine)

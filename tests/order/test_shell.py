@@ -1,4 +1,4 @@
-"""A shell in the cage at a real terminal (a pty), the agent being the zipapp that travels."""
+"""A shell in the cage at a real terminal (a pty), with the agent as the copied zipapp."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Terminal:
         agent.write_bytes(agent_bytes())
         order = json.dumps(order_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
         self._master, slave = pty.openpty()
-        # setsid -c: the pty becomes the controlling terminal, as a terminal window's is.
+        # setsid -c: the pty becomes the controlling terminal, as in a terminal window.
         argv = ["setsid", "-cw", sys.executable, "-S", str(ON_FAKES), str(agent), str(machine.root), "shell", order]
         env = {"SHELL": "/bin/bash", "HOME": str(machine.root), "PS1": "$ ", "TERM": "dumb"}
         self.process: Process[bytes] = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
@@ -39,7 +39,7 @@ class Terminal:
         self.said = b""
 
     def wait_for(self, text: str, seconds: float = 20.0) -> None:
-        """Read until this was printed."""
+        """Read until this is printed."""
         deadline = time.monotonic() + seconds
         while text.encode() not in self.said:
             assert time.monotonic() < deadline, self.said.decode()
@@ -49,7 +49,7 @@ class Terminal:
         os.write(self._master, line.encode())
 
     def end(self) -> int:
-        """Its exit status; what it still says is read."""
+        """Read the remaining output; return the exit status."""
         try:
             while piece := os.read(self._master, 4096):
                 self.said += piece

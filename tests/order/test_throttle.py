@@ -1,4 +1,6 @@
-"""A trial behind QEMU's throttling, by controller and real agent together: asked, held, let go of; or refused."""
+"""A trial behind QEMU's throttling, by controller and real agent together: requested, enforced,
+released; or refused.
+"""
 
 from __future__ import annotations
 

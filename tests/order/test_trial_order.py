@@ -1,4 +1,6 @@
-"""One trial through the agent's own phases on a fake machine: what is done, in which order, and what comes of it."""
+"""One trial through the agent's own phases on a fake machine: its steps, their order, and the
+result.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ ORDER = [
 
 
 def without_calibration(lines: list[str]) -> list[str]:
-    """The log without the over-driving, whose units are named for it; tools that begin or end together are sorted."""
+    """Return the log without calibration, whose units have its name. Tools that begin or end
+    together are sorted.
+    """
     kept = [line for line in lines if "calibrate" not in line and line != "fio"]
     for together in ("(iostat|sar) begins", "(iostat|sar) ends|sadf"):
         places = [n for n, line in enumerate(kept) if re.fullmatch(together, line)]
@@ -134,7 +138,9 @@ def test_events_tell_the_controller_when_to_look_around(machine: Machine) -> Non
 def test_a_limit_that_is_not_applied_starts_no_workload(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
 ) -> None:
-    """A manager without a controller drops its limits and says nothing: as `--user` does without `io` delegated."""
+    """A manager without a controller drops its limits silently, as `--user` does without
+    delegated `io`.
+    """
     monkeypatch.setenv("FAKE_FORGETS", file)
     record = carry_out(machine, make_trial())
     assert record.outcome == "requirement_missed"
@@ -147,7 +153,7 @@ def test_a_limit_that_is_not_applied_starts_no_workload(
 
 
 def test_a_limit_that_nobody_asked_for_starts_no_workload(machine: Machine) -> None:
-    """What an earlier run left in a drop-in counts too, as far as systemd is concerned."""
+    """systemd also applies a limit that an earlier run left in a drop-in."""
     drop_in = machine.control / "pagecage-r1_light.1.slice.d"
     drop_in.mkdir()
     (drop_in / "40-left.conf").write_text("MemoryMax=8388608\n")
@@ -213,7 +219,9 @@ def test_what_died_before_it_was_ready_has_totals_alone(machine: Machine) -> Non
 
 
 def test_a_file_that_somebody_holds_is_not_cold(machine: Machine) -> None:
-    """A mapped and touched page cannot be evicted: there is nothing to measure, and nothing is started."""
+    """A mapped and touched page cannot be evicted: nothing can be measured, and nothing is
+    started.
+    """
     with (
         (machine.data / DATASET.file_name).open("rb") as file,
         mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as held,
@@ -268,7 +276,7 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
 
 
 def test_a_user_is_measured_by_his_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same order of things; each command is told --user, and the slice lies below user@UID.service."""
+    """The same steps; each command has --user, and the slice is below user@UID.service."""
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     monkeypatch.setenv("FAKE_PARENT", str(manager / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)

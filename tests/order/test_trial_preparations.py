@@ -1,4 +1,6 @@
-"""What a trial may ask beyond one file on the data disk: many files, a step before, another disk, less memory."""
+"""Trials that need more than one file on the data disk: many files, a step before, another disk,
+less memory.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ UNIT = "pagecage-r1_tight.1"
 
 @pytest.fixture
 def two(machine: Machine) -> Trial:
-    """A trial of two files; the fake workload is given them."""
+    """Return a trial with two files, which the fake workload receives."""
     make_dataset(machine.data, replace(DATASET, seed=2))
     return make_trial(
         workload=Workload("good.py", ("--files", "{files}")), cage=LIGHT, files=2, collectors=("vmtouch",)

@@ -1,4 +1,6 @@
-"""Controller and real agent together, the agent as the zipapp that travels: killed, interrupted, resumed, met."""
+"""Controller and real agent together, the agent as the copied zipapp: killed, interrupted, resumed,
+run twice.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ ONCE = replace(CHOICES, repeats=1)
 
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
-    """One trial for each program, in this order, in the tight cage."""
+    """Return a plan with one trial per program, in this order, in the tight cage."""
     plan = make_plan("20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS)
     trial = make_trial(collectors=collectors, timeout_seconds=20.0)
     trials = tuple(
@@ -73,7 +75,9 @@ def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: AgentPacka
 
 
 def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machine: Machine, kit: AgentPackage) -> None:
-    """SIGKILL leaves slice, limits, queue settings, tools and traces in place until the next agent sweeps."""
+    """SIGKILL leaves slice, limits, queue settings, tools and traces in place until the next agent
+    cleans up.
+    """
     whole = Whole(machine, kit, a_plan("never_ends.py", "good.py"))
     left: list[str] = []
 
@@ -92,7 +96,7 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machin
     told = [(record.attempt, record.outcome) for record in whole.records()]
     assert told == [(1, "interrupted"), (2, "ok"), (1, "ok")]
     assert machine.told().count("iostat begins") == 3
-    assert machine.told().count("iostat ends") == 2  # the first was killed by the sweep, as it had lost its master
+    assert machine.told().count("iostat ends") == 2  # the cleanup killed the first, which had lost its agent
 
 
 def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: AgentPackage) -> None:
@@ -111,7 +115,7 @@ def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: Agent
 
 
 def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: AgentPackage) -> None:
-    """The second is refused, and the first one's slice and workload live on."""
+    """The second is refused, and the slice and workload of the first survive."""
     first = Whole(machine, kit, a_plan("never_ends.py"))
     second = on_fakes(kit.agent, machine)
     refusals: list[HostError] = []
@@ -134,7 +138,9 @@ def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: AgentPackage) -
 
 @pytest.mark.parametrize("program", ["never_ends.py", "floods_for_ever.py"])
 def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: AgentPackage, program: str) -> None:
-    """kill -9 of the controller closes the agent's input: it cleans up, and its record stands on its host's disk."""
+    """kill -9 of the controller closes the agent's input: it cleans up, and its record is on the
+    host's disk.
+    """
     host = on_fakes(kit.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
@@ -190,7 +196,9 @@ def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: Agen
 
 
 def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: AgentPackage) -> None:
-    """The dataset is bigger than any disk: nothing is written, nothing is measured, the next trial runs."""
+    """The dataset is larger than any disk: nothing is written or measured, and the next trial
+    runs.
+    """
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
     whole = Whole(machine, kit, replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))))

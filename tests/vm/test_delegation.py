@@ -1,4 +1,6 @@
-"""A limit that is not applied is no data point: without the io controller an ordinary user's trials are refused."""
+"""Limits that are not applied: without the io controller, trials of an ordinary user are
+refused.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,16 @@ from pagecage.process import run
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 
-pytestmark = [pytest.mark.vm, pytest.mark.long]  # each restarts the systemd of a user, which takes a minute emulated
+pytestmark = [pytest.mark.vm, pytest.mark.long]  # each restarts a user's systemd, which takes a minute under emulation
 _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
 _CONTROLLERS = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/cgroup.controllers"
 _UNDO = f"rm {_DROP_IN} && systemctl daemon-reload && systemctl restart user@1000.service"
 
 
 class Undelegated(VmHost):
-    """The guest's ordinary user as Debian ships it: his systemd hands out memory and cpu, but not io."""
+    """The guest's ordinary user as Debian ships it: its systemd delegates memory and cpu, but
+    not io.
+    """
 
     def start(self) -> MachineState:
         state = super().start()
@@ -57,7 +61,7 @@ def test_without_the_io_controller_every_trial_is_refused(tmp_path: Path) -> Non
 
 
 def test_the_commands_that_are_named_give_io_to_the_users_systemd() -> None:
-    """As they are pasted, but for sudo, which the guest's root has no need of."""
+    """The commands as pasted, without sudo, which the guest's root does not need."""
     running, ended = (delegation_command(1000, is_running=each).replace("sudo ", "") for each in (True, False))
     end = f"rm {_DROP_IN}; loginctl disable-linger bench; systemctl stop user@1000.service"
     host = Undelegated()

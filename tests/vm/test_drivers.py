@@ -1,4 +1,6 @@
-"""Every driver on real limits: the same cage whoever holds it, and a limit that an engine loses is no figure."""
+"""Every driver on real limits: the same cage under each, and no figure if an engine drops a
+limit.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 MIB = 1024 * 1024
-# The customer's cage at a tenth, and memory besides.
+# The customer's cage at a tenth, and a memory limit.
 CAGE = Cage("tenth", {"MemoryMax": 40 * MIB, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000,
                       "IOReadIOPSMax": 500, "IOWriteBandwidthMax": 20_000_000, "IOWriteIOPSMax": 500})  # fmt: skip
 DEEP = Workload("fio", ("rw=randread", "bs=4k", "ioengine=libaio", "direct=1", "iodepth=32", "time_based=1"), "fio")
@@ -88,7 +90,9 @@ def test_dockers_api_puts_its_limits_on_the_container(records: dict[str, Record]
 
 @pytest.mark.parametrize("load", ["deep", "order"])
 def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[str, Record], load: str) -> None:
-    """Debian's 26.1.5 drops them; one that does not has them at the container's own cgroup."""
+    """Debian's 26.1.5 drops them; a version that does not has them at the container's own
+    cgroup.
+    """
     record = records[f"docker-flags_{load}"]
     if record.outcome == "ok":
         assert record.cage.read_back.items() >= record.cage.expected.items()
@@ -107,7 +111,7 @@ def test_qemu_holds_the_disk_from_outside(records: dict[str, Record]) -> None:
 
 
 def test_the_disk_is_let_go_of_after_the_trial(records: dict[str, Record]) -> None:
-    """The trial after QEMU's first one is held by QEMU anew; its calibration on the open disk was not slowed."""
+    """QEMU limits the second trial again; its calibration on the unlimited disk was not slowed."""
     assert records["qemu-throttle_order"].outcome == "ok"
 
 

@@ -1,4 +1,6 @@
-"""The main job on real limits: a run by its command line, for root and for an ordinary user; and its ways to die."""
+"""A run by its command line on real limits, for root and for an ordinary user; and its ways to
+die.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ def test_ctrl_c_keeps_what_was_recorded_and_resume_finishes(tmp_path: Path) -> N
 
 @pytest.mark.long
 def test_killing_controller_and_guest_leaves_a_run_to_finish(tmp_path: Path) -> None:
-    """kill -9 of the controller takes the guest along; then, in the resumed run, the guest dies in the middle."""
+    """kill -9 of the controller also ends the guest. In the resumed run the guest dies in the
+    middle.
+    """
     command_line = CommandLine(tmp_path)
     process = command_line.start(*_SMOKE)
     command_line.wait_until(lambda: (tmp_path / "latest-smoke/records.jsonl").exists(), process)

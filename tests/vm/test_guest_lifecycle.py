@@ -1,4 +1,4 @@
-"""What becomes of guests, locks and files when things end as they should, and when they do not."""
+"""Guests, locks and files after orderly and disorderly ends."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
 
 
 def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
-    """A run beside a guest that is kept up uses that guest, for one run at a time, and refuses what it cannot hold."""
+    """A run beside a guest that is kept up uses that guest, one run at a time, and refuses what it
+    cannot hold.
+    """
     said: list[str] = []
     ours = choose_host("vm", None, said.append)
     assert "the guest that is kept up since" in said[0]
@@ -148,7 +150,7 @@ def test_a_shell_brings_its_guest_and_takes_it_away(monkeypatch: pytest.MonkeyPa
 
 
 def borrow_image(cache: GuestCache) -> Path:
-    """Another cache with the user's image in it, so that it can be spoilt."""
+    """Return another cache with the user's image in it, which a test may damage."""
     host = VmHost()
     try:
         host.prepare(NEED, print)
