@@ -78,8 +78,8 @@ def arrange() -> None:
         (pagecage.hosts.vm.vm_host, "ensure_image", refuse),
         (pagecage.hosts.vm.guest, "ensure_image", refuse),
         (pagecage.fleet.inventory, "inventory_of", lambda *_: INVENTORY),
-        (pagecage.cli.fleet, "look", refuse),
-        (pagecage.fleet.provisioning, "play", refuse),
+        (pagecage.cli.fleet, "check_hosts", refuse),
+        (pagecage.fleet.provisioning, "run_to_end", refuse),
         (pagecage.cli.probe, "spawn", refuse),
         (pagecage.cli.analyse, "run", analysed),
     ]

@@ -38,7 +38,7 @@ def test_a_page_says_how_fast_for_how_long_and_by_whom(top: Path) -> None:
     assert page.splitlines()[0] == "aws-gp3  500 GiB, 6000 IOPS, 250 MiB/s, on m7i.large"
     assert row(page, "IOPS") == ["IOPS", "6000", "aws-gp3", "7 h 35 min from full"]
     assert row(page, "bandwidth") == ["bandwidth", "262.1 MB/s (250 MiB/s)", "aws-gp3", "3 h 14 min from full"]
-    assert row(page, "            81.25") == ["81.25 MB/s (77.49 MiB/s)", "m7i.large", "for good"]
+    assert row(page, "            81.25") == ["81.25 MB/s (77.49 MiB/s)", "m7i.large", "indefinitely"]
     assert row(page, "memory") == ["memory", "8 GiB", "m7i.large"]
     assert "Reads and writes share each limit" in page
     assert "2025-09  https://" in page
@@ -76,7 +76,7 @@ def test_nothing_is_written_over_unasked(top: Path) -> None:
     kept = (top / "cgroups/customer.toml").read_text()
     done = pagecage(top, "cage", "show", *GP3, "--save", "customer")
     assert done.status == 2
-    assert "there is a cage customer already fix: choose another name, or add --force" in " ".join(done.stderr.split())
+    assert "the cage customer already exists fix: choose another name, or add --force" in " ".join(done.stderr.split())
     assert (top / "cgroups/customer.toml").read_text() == kept
     assert pagecage(top, "cage", "show", *GP3, "--save", "customer", "--force").status == 0
     assert (top / "cgroups/customer.toml").read_text() != kept
@@ -147,7 +147,7 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("aws-gp9 --size 1GiB", "there is no type of volume and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?"),
+        ("aws-gp9 --size 1GiB", "there is no volume type and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?"),
         ("gp3", 'fix: did you mean "aws-gp3"?'),
         ("zzz", "fix: pagecage cage list"),
         ("custmer", 'fix: did you mean "customer"?'),
@@ -178,14 +178,13 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
         ("gcp-hyperdisk-balanced --size 1TiB --instance n2-standard-4", "no limits of n2-standard-4 for gcp-hyperdisk"),
         ("digitalocean-volume", "depend on the instance, and none is given fix: --instance standard-droplet"),
         ("gcp-pd-extreme --size 1TiB --iops 100", "fix: --instance n2-standard-64"),
-        ("digitalocean-volume --iops 5 --instance standard-droplet",
-         "does not take --iops, because the instance decides"),
-        ("azure-p10 --size 10GiB", "azure-p10 is a size already fix: leave --size out"),
-        ("customer --scale 0.1", "customer is a cage, with its limits settled fix: pagecage cage show customer"),
-        ("customer --save other", "customer is a cage, with its limits settled"),
-        ("aws-gp3 --size 1TiB --save ../x", "'../x' cannot name a cage fix: use small letters"),
-        ("aws-gp3 --size 1TiB --save uncaged --force", "'uncaged' cannot name a cage"),
-        ("aws-gp3 --size 1TiB --save aws-gp3", "'aws-gp3' is a type of the catalogue"),
+        ("digitalocean-volume --iops 5 --instance standard-droplet", "takes no --iops: the instance sets what it has"),
+        ("azure-p10 --size 10GiB", "azure-p10 has a fixed size fix: remove --size"),
+        ("customer --scale 0.1", "customer is a cage: its limits are fixed fix: pagecage cage show customer"),
+        ("customer --save other", "customer is a cage: its limits are fixed"),
+        ("aws-gp3 --size 1TiB --save ../x", "'../x' is not a valid name for a cage fix: use small letters"),
+        ("aws-gp3 --size 1TiB --save uncaged --force", "'uncaged' is not a valid name for a cage"),
+        ("aws-gp3 --size 1TiB --save aws-gp3", "'aws-gp3' is a volume type of the catalogue"),
         ("aws-sc1 --size 125GiB --scale 0.1 --save x", "less than the kernel can count"),
         ("aws-gp3 --size 1TiB --memory 8G", "--memory: '8G' has no clear unit"),
         ("aws-gp3 --size 1TiB --scale 0", "--scale"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.ansible import HostResult, Playbook, TaskEvent, message_of, play
+from pagecage.ansible import HostResult, Playbook, TaskEvent, message_of, run_to_end
 from pagecage.errors import HostError
 from tests.tree import ROOT
 
@@ -46,7 +46,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     top, told = tmp_path_factory.mktemp("played"), []
     on = {"whole": [IGNORED, CHANGES], "failing": [CHANGES, FAILS], "saying": [COMMAND]}
     tasks = [{**task, "when": f"inventory_hostname == '{host}'"} for host, each in on.items() for task in each]
-    ends = play(playbook(top, *tasks, hosts=tuple(on)), told.append)
+    ends = run_to_end(playbook(top, *tasks, hosts=tuple(on)), told.append)
     return Played(ends, told, top / "log/it.log")
 
 
@@ -72,7 +72,7 @@ def test_a_command_that_fails_is_told_by_its_last_word(played: Played) -> None:
 def test_a_playbook_that_cannot_begin_is_told_by_ansibles_reason(tmp_path: Path) -> None:
     broken = playbook(tmp_path, {"name": "Wrong", "no_such_module": {}})
     with pytest.raises(HostError, match=r"it.yml did not begin: .*no_such_module") as told:
-        play(broken)
+        run_to_end(broken)
     assert "\n" not in told.value.message
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pagecage.checkout import TOP
 from pagecage.cli.run_options import definitions
 from pagecage.cli.run_plan import choose_host, harness
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import COLLECTORS, Dataset, Trial, Workload
@@ -53,7 +53,7 @@ def run_trials(wish: str) -> Mapping[str, Record]:
     """Run the plan on its own host; return the records by trial."""
     host, plan = choose_host(wish, None, say), _plan()
     folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_kit(TOP), tell).run()
+    Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
     return folder.last_records()
 
 

@@ -37,7 +37,7 @@ def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) 
 
 
 @pytest.fixture
-def kit(machine: Machine) -> AgentPackage:
+def package(machine: Machine) -> AgentPackage:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
     programs = shutil.copytree(WORKLOADS, machine.root / "programs", ignore=shutil.ignore_patterns("__pycache__"))

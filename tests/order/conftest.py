@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.system.facts import tool_version
-from tests.builders.trial_runs import kit
+from tests.builders.trial_runs import package
 from tests.conftest import children
 from tests.fake_host.machine import Machine
 from tests.fake_host.rack import HERE, Rack
 from tests.record_schema import breaches_under
 from tests.tree import ROOT
 
-__all__ = ["kit"]
+__all__ = ["package"]
 
 
 @pytest.fixture

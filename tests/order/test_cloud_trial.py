@@ -15,14 +15,14 @@ from pagecage.agent import storage
 from pagecage.agent.session import run_trial
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.cli import execution as carry_out_module
-from pagecage.cli.execution import begun
+from pagecage.cli.execution import create_run
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import need_of
+from pagecage.runner.campaign import resource_needs
 from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_trial
 from tests.record_schema import breaches
 
@@ -131,7 +131,7 @@ def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
 
 def test_a_disk_in_memory_is_room_that_the_guest_must_have() -> None:
     trial = make_trial(cage=LIGHT, dataset=Dataset(4 * 2**30))
-    plain, slow = (need_of(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
+    plain, slow = (resource_needs(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
     assert slow - plain == 4 * 2**30
 
 
@@ -148,11 +148,11 @@ def test_a_setting_of_the_disk_under_the_system_is_asked_for(
     monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "prepare", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "require_programs", lambda *_: None)
-    monkeypatch.setattr(carry_out_module, "make_kit", lambda _: None)
+    monkeypatch.setattr(carry_out_module, "make_agent_package", lambda _: None)
     plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
     if named is None:
-        assert begun(plan, host, False, print).plan is plan
+        assert create_run(plan, host, False, print).plan is plan
     else:
-        with pytest.raises(PagecageError, match=f"set {named} on /dev/sda, which holds /"):
-            begun(plan, host, False, print)
-    assert begun(plan, host, True, print).plan is plan
+        with pytest.raises(PagecageError, match=f"Set {named} of /dev/sda, which holds /"):
+            create_run(plan, host, False, print)
+    assert create_run(plan, host, True, print).plan is plan

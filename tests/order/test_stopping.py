@@ -102,7 +102,7 @@ def test_half_widths(values: list[float], width: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["5", "0%", "%", "-5%", "5 %%", "five%", "100%", "0.0%", ""])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(PagecageError, match="is no share"):
+    with pytest.raises(PagecageError, match="is not a percentage"):
         until_ci(RunOptions(until_ci=text))
 
 

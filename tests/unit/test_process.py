@@ -78,7 +78,7 @@ def test_a_folder_that_is_not_there_is_not_called_a_program(tmp_path: Path) -> N
 
 def test_a_file_that_cannot_be_executed(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("#!/bin/sh\n")
-    with pytest.raises(PagecageError, match="could not start: Permission denied"):
+    with pytest.raises(PagecageError, match="could not be started: Permission denied"):
         run([tmp_path / "plain"])
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.data_disk import plug
 from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.hosts.vm.vm_host import VmHost
@@ -65,7 +65,7 @@ def run_trial(folder: Path, name: str, cage: Cage) -> tuple[Record, Series]:
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     plan = Plan(f"{name}-burst-vm", (one,), {"fresh": "never", "experiment": "burst", "harness": harness})
     run = RunFolder.create(folder, replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []}))
-    Campaign(VmHost(), plan, run, make_kit(ROOT), lambda _: None).run()
+    Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
     record = run.last_records()[name]
     assert record.outcome == "ok", record.error
     rows = (run.path / record.traces["sampler"]).read_text().splitlines()

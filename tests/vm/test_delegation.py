@@ -12,7 +12,7 @@ import pytest
 from pagecage.checkout import TOP
 from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import MachineState, ResourceNeeds
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.vm_host import VmHost
@@ -45,7 +45,7 @@ def run_smoke(host: VmHost, runs: Path) -> list[Record]:
     try:
         plan = build_plan(RunOptions(host="vm", size="smoke"), experiment, host, "a test", print)
         folder = RunFolder.create(runs, plan)
-        Campaign(host, plan, folder, make_kit(TOP), lambda _: None).run()
+        Campaign(host, plan, folder, make_agent_package(TOP), lambda _: None).run()
     finally:
         host.stop()
     return list(read_records(folder.records_path))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
@@ -49,7 +49,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
     plan = Plan("drivers-vm", trials, {"fresh": "never", "experiment": "drivers", "harness": harness})
     document = {**plan.document, "run_id": plan.run_id, "trials": []}
     run = RunFolder.create(tmp_path_factory.mktemp("drivers"), replace(plan, document=document))
-    Campaign(VmHost(), plan, run, make_kit(ROOT), lambda _: None).run()
+    Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
     return run.last_records()
 
 

@@ -110,7 +110,7 @@ def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
     """
     said: list[str] = []
     ours = choose_host("vm", None, said.append)
-    assert "the guest that is kept up since" in said[0]
+    assert "the guest running since" in said[0]
     with pytest.raises(HostError, match=r"memory of 2 GiB, and the plan needs 64 GiB"):
         ours.prepare(ResourceNeeds(64 * GIB, 0), print)
     ours.stop()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
@@ -99,8 +99,8 @@ def watching(host: VmHost) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, int], Record]]:
-    """Each disturbed trial, with its next attempt where it is short."""
-    host, kit = VmHost(), make_kit(ROOT)
+    """Each trial disturbed; and those that take little time once more, as a run tries them again."""
+    host, package = VmHost(), make_agent_package(ROOT)
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     plan = Plan("kept-vm", tuple(map(trial, CASES)), {"fresh": "never", "experiment": "kept", "harness": harness})
     document = {**plan.document, "run_id": plan.run_id, "trials": []}
@@ -113,11 +113,11 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
             disturbed.add(name)
             run(host.command(["sh", "-c", act(host, name)]))
 
-    campaign = Campaign(host, plan, folder, kit, disturb)
+    campaign = Campaign(host, plan, folder, package, disturb)
     try:
         host.prepare(ResourceNeeds(0, 256 * MIB), print)
         state = host.start()
-        host.install(kit)
+        host.install(package)
         with watching(host):
             campaign._serve(plan.trials, state)
         campaign._serve(tuple(one for one in folder.remaining(plan) if one.trial_id in QUICK), state)

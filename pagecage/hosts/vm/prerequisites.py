@@ -1,4 +1,4 @@
-"""Looking before a long step whether it can be finished: the tools, and the room on the disk."""
+"""Checks before a long step: installed programs, and free space."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pagecage.units import format_bytes
 
 
 def require_tools(*names: str) -> None:
-    """Raises HostError naming the programs that are not installed."""
+    """Raise HostError naming the programs that are not installed."""
     missing = [name for name in names if find_tool(name) is None]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise HostError(f"{', '.join(missing)} {verb} not installed, and the vm is made with it", "make setup")
+        raise HostError(f"{', '.join(missing)} {verb} not installed; the vm needs it", "make setup")
 
 
-def require_room(directory: Path, wanted_bytes: int, purpose: str) -> None:
-    """Raises HostError when the disk of `directory` has less than that free."""
+def require_free_space(directory: Path, needed_bytes: int, purpose: str) -> None:
+    """Raise HostError if the disk of `directory` has less free space than needed."""
     free_bytes = shutil.disk_usage(directory).free
-    if free_bytes < wanted_bytes:
+    if free_bytes < needed_bytes:
         raise HostError(
-            f"{directory} has {format_bytes(free_bytes)} free, {purpose} takes {format_bytes(wanted_bytes)}",
-            "free some room there, or set XDG_CACHE_HOME to a directory on a bigger disk",
+            f"{directory} has {format_bytes(free_bytes)} free; {purpose} needs {format_bytes(needed_bytes)}",
+            "free some space, or set XDG_CACHE_HOME to a directory on a larger disk",
         )

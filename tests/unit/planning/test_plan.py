@@ -15,7 +15,7 @@ from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import SetupStep, Workload
 from pagecage.planning.plan import PlanOptions, blocks, make_trials, plan_from_json, plan_to_json
 from pagecage.planning.treatments import covering, selected, treatments
-from pagecage.runner.campaign import need_of
+from pagecage.runner.campaign import resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 
 level_names = st.text(min_size=1, max_size=12)
@@ -226,7 +226,7 @@ def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
 def test_writes_need_disk_space_or_memory_if_the_disk_is_in_memory() -> None:
     sizes = {**SIZES, "smoke": Size(2**20, 5.0, writes_bytes=3 * 2**30)}
     plan, writing = plan_of(), plan_of(replace(BASE, sizes=sizes))
-    assert need_of(writing).data_bytes == need_of(plan).data_bytes + 3 * 2**30
-    assert need_of(writing).memory_bytes == need_of(plan).memory_bytes
+    assert resource_needs(writing).data_bytes == resource_needs(plan).data_bytes + 3 * 2**30
+    assert resource_needs(writing).memory_bytes == resource_needs(plan).memory_bytes
     in_memory = replace(writing, trials=tuple(replace(t, storage="null_blk") for t in writing.trials))
-    assert need_of(in_memory).memory_bytes == 4.75 * 2**30
+    assert resource_needs(in_memory).memory_bytes == 4.75 * 2**30

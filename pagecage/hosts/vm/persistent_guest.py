@@ -1,4 +1,7 @@
-"""The guest that `pagecage host up` or provisioning keeps up, as a host of trials: used as it is and left as it is."""
+"""The guest that `pagecage host up` or provisioning left running, as a host of trials.
+
+It is used in its present state and left running.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +23,17 @@ from pagecage.hosts.vm.running_guest import RunningGuest, read_guest
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.units import format_bytes
 
-_ANOTHER = "pagecage host down vm, then run it again: a guest that fits is started"
+_STOP_HINT = "pagecage host down vm, then run it again: a larger guest is started"
 
 
-def kept_guest(cache: GuestCache | None = None) -> RunningGuest | None:
-    """The guest that stays up until `pagecage host down vm`; None where there is none."""
+def find_persistent_guest(cache: GuestCache | None = None) -> RunningGuest | None:
+    """Return the guest that runs until `pagecage host down vm`, or None."""
     guest = read_guest(cache or GuestCache.of_user())
     return guest if guest is not None and guest.kept else None
 
 
-class KeptGuest(GuestHost):
-    """A guest that somebody else started. Its machine state is no saved state: what it did before, it did."""
+class PersistentGuest(GuestHost):
+    """A guest that an earlier command started. Its machine state is not a saved state."""
 
     def __init__(self, guest: RunningGuest, user: str = "root", cache: GuestCache | None = None) -> None:
         super().__init__(user, cache)
@@ -38,19 +41,20 @@ class KeptGuest(GuestHost):
         self._acceleration: Acceleration | None = None
 
     def is_emulated(self, progress: Progress) -> bool:
-        """Whether the guest's instructions are translated."""
+        """Return whether the guest's instructions are translated."""
         if self._acceleration is None:
             self._acceleration = find_acceleration(self._cache, GuestImage(Path(self._guest.image)), progress)
         return self._acceleration.emulated
 
     def prepare(self, need: ResourceNeeds, progress: Progress) -> None:
-        """Take the lock, connect to the guest's QEMU, and check that the guest is large enough.
+        """Take the lock, connect to QEMU, and check that the guest is large enough.
 
-        Raises PagecageError when another process uses the guest, or when its memory or its data disk is too small.
+        Raises PagecageError if another process uses the guest, or if its memory or its data disk is
+        too small.
         """
         self._lock.acquire()
         if read_guest(self._cache) != self._guest:
-            raise HostDied("the guest that was kept up has ended", "run it again")
+            raise HostDied("the running guest has ended", "run it again")
         self.is_emulated(progress)
         self._qemu = Qemu(self._guest.process_id, sockets_dir(self._cache), self._cache.scratch / "qemu.log")
         self._qemu.connect()
@@ -64,10 +68,10 @@ class KeptGuest(GuestHost):
     def _require(what: str, has_bytes: int, needs_bytes: int) -> None:
         if has_bytes < needs_bytes:
             has, needs = format_bytes(has_bytes), format_bytes(needs_bytes)
-            raise HostError(f"the guest that is kept up has a {what} of {has}, and the plan needs {needs}", _ANOTHER)
+            raise HostError(f"the running guest has a {what} of {has}, but the plan needs {needs}", _STOP_HINT)
 
     def start(self) -> MachineState:
-        """Connect over ssh; the guest is running. Raises HostDied when it has ended."""
+        """Connect by ssh to the running guest. Raises HostDied if it has ended."""
         if self._connection is None:
             self.check()
             target = root_target(GuestImage(Path(self._guest.image)), self._guest.port)
@@ -76,12 +80,15 @@ class KeptGuest(GuestHost):
         return MachineState(None, None, self.is_emulated(lambda _: None), self._details())
 
     def restart(self) -> MachineState:
-        """The same guest once more: there is no saved state to go back to. Raises HostDied when it has ended."""
+        """Return the machine state of the same guest; there is no saved state to restore.
+
+        Raises HostDied if it has ended.
+        """
         self.check()
         return self.start()
 
     def stop(self) -> None:
-        """Disconnect and release the lock; the guest stays up. Safe at any time."""
+        """Disconnect and release the lock; the guest stays running. Safe at any time."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -91,7 +98,7 @@ class KeptGuest(GuestHost):
         self._lock.release()
 
     def _details(self) -> dict[str, Any]:
-        assert self._acceleration is not None, "prepare() finds it out"
+        assert self._acceleration is not None, "prepare() sets it"
         return {
             "image": Path(self._guest.image).name, "accel": self._acceleration.accel, "cpu": self._acceleration.cpu,
             "qemu_version": self._acceleration.qemu_version, "memory_bytes": self._memory_bytes(),
