@@ -137,7 +137,7 @@ class _ClaimScorer:
 
 def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
     """A rule with what its row says and it does not, as a plan has it."""
-    return {"says": row.says, "published": _number_or_text(row.published), "unit": row.unit, **rule}
+    return {"says": row.description, "published": _number_or_text(row.published), "unit": row.unit, **rule}
 
 
 def _number_or_text(text: str) -> float | str:
@@ -165,8 +165,8 @@ def _score(row: PublishedFigure, ground: _ClaimScorer, names: Sequence[str]) -> 
 
 def _unmeasured(row: PublishedFigure, experiment: str, verdict: str, why: str) -> ScoredClaim:
     return ScoredClaim(
-        row.id, experiment, row.says, _number_or_text(row.published), row.unit, None, None, None, 0, verdict, why,
-        row.remark, None,
+        row.id, experiment, row.description, _number_or_text(row.published), row.unit, None, None, None, 0, verdict,
+        why, row.remark, None,
     )  # fmt: skip
 
 

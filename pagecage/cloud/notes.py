@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, phases, reachable
-from pagecage.model.cage import let_through
+from pagecage.model.cage import enforced_limit
 from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
 
 # The kernel's default read-ahead window (VM_READAHEAD_PAGES), in whose steps a plain sequential reader reads.
@@ -103,7 +103,7 @@ def _grain(profile: LimitProfile) -> Iterator[str]:
     """Whole I/Os in slices of 100 ms: much of few I/Os a second, nothing of thousands."""
     layers = profile.limits.read_iops
     base = int(phases(layers)[-1].rate) if layers else 0
-    kept = let_through("IOReadIOPSMax", base)
+    kept = enforced_limit("IOReadIOPSMax", base)
     if kept < WORTH_A_NOTE * base:
         yield f"The kernel lets whole I/Os through ten times a second: {base} a second are {kept:.0f} in the cage."
 

@@ -1,4 +1,4 @@
-"""Everything one trial produced, raw. One JSON line; docs/FORMAT.md defines every key."""
+"""Records of trials: one JSON line each, with raw results. docs/FORMAT.md defines the keys."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ RECORD_VERSION = 2
 OUTCOMES = (
     "ok", "oom_killed", "timed_out", "failed", "wrong_answer", "not_prepared", "requirement_missed", "interrupted",
 )  # fmt: skip
-# A trial with one of these has its answer; the others are tried again by `--resume`.
+# Trials with these outcomes are complete; `--resume` repeats the others.
 FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "requirement_missed"})
 
 
 @dataclass(frozen=True)
 class Record:
-    """One trial's record. Mappings hold kernel counters under the kernel's own keys; None is "not known", never 0."""
+    """One trial's record.
+
+    Mappings have kernel counters under the kernel's keys. None means unknown, never 0.
+    """
 
     run_id: str
     plan_sha256: str
@@ -63,12 +66,12 @@ class Record:
 
     @property
     def is_final(self) -> bool:
-        """Whether the trial need not be tried again: it has its answer, or its program failed by itself."""
+        """True if the trial need not be repeated: it is complete, or its command failed by itself."""
         return self.outcome in FINAL_OUTCOMES or self.is_programs_own_failure
 
     @property
     def is_programs_own_failure(self) -> bool:
-        """Whether somebody else's program ran and failed: that is what there is to tell, and no fault of the host."""
+        """True if a replayed command failed by itself, which is a result and not a host's fault."""
         return self.outcome == "failed" and self.exit.get("ended_by_itself") is True
 
 
@@ -76,31 +79,32 @@ _FIELDS = frozenset(f.name for f in fields(Record))
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """The record as plain data."""
+    """Return the record as JSON data."""
     return asdict(record)
 
 
 def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
-    """The inverse of `record_to_json`; raises PagecageError on an unknown key, outcome or a newer version.
+    """Return the record of JSON data; keys of version 1 are renamed.
 
-    Keys of version 1 are renamed.
+    Raises PagecageError, which names `where`, for an unknown key, an unknown outcome or a newer
+    version.
     """
     if not isinstance(data, dict) or not isinstance(data.get("record_version"), int):
-        raise PagecageError(f"{where} is no pagecage record", "docs/FORMAT.md lists the keys")
+        raise PagecageError(f"{where} is not a pagecage record", _HINT)
     if data["record_version"] == 1:
         data = upgrade_record(data)
     unknown = sorted(set(data) - _FIELDS)
     if data["record_version"] > RECORD_VERSION:
         raise PagecageError(f"{where} has format version {data['record_version']}", "use a newer pagecage to read it")
     if unknown or data.get("outcome") not in OUTCOMES:
-        what = f"unknown key {unknown[0]!r}" if unknown else f"unknown outcome {data.get('outcome')!r}"
-        raise PagecageError(f"{where} is no pagecage record: {what}", "docs/FORMAT.md lists the keys")
-    _check_kinds(data, where)
+        reason = f"unknown key {unknown[0]!r}" if unknown else f"unknown outcome {data.get('outcome')!r}"
+        raise PagecageError(f"{where} is not a pagecage record: {reason}", _HINT)
+    _check_types(data, where)
     lists = {key: tuple(data[key]) for key in ("phases", "samples", "missed_requirements") if key in data}
     try:
         return Record(**{**data, **lists})
     except TypeError as error:
-        raise PagecageError(f"{where} is no pagecage record: {error}", "docs/FORMAT.md lists the keys") from None
+        raise PagecageError(f"{where} is not a pagecage record: {error}", _HINT) from None
 
 
 _TABLES = frozenset({
@@ -115,8 +119,8 @@ _VALUES: Mapping[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def _check_kinds(data: Mapping[str, Any], where: str) -> None:
-    """Refuse a record whose values are of another kind than the agent writes; counters are not looked into."""
+def _check_types(data: Mapping[str, Any], where: str) -> None:
+    """Check the types of a record's values, except for counters. Raises PagecageError."""
     kinds: tuple[tuple[frozenset[str], type], ...] = ((_TABLES, dict), (_LISTS, list), (_NUMBERS, int), (_TEXTS, str))
     wrong = {key for keys, kind in kinds for key in keys & data.keys() if not isinstance(data[key], kind)}
     wrong |= {key for key in _LISTS & data.keys() - wrong if not all(isinstance(one, dict) for one in data[key])}
@@ -128,11 +132,11 @@ def _check_kinds(data: Mapping[str, Any], where: str) -> None:
     if measured is not None and not (isinstance(measured, dict) and all(map(_is_number, map(measured.get, _MEASURED)))):
         wrong.add("measured")
     if wrong:
-        raise PagecageError(f"{where} is no pagecage record: {min(wrong)!r} is of the wrong kind", _KEYS_ARE)
+        raise PagecageError(f"{where} is not a pagecage record: {min(wrong)!r} has the wrong type", _HINT)
 
 
 _MEASURED = ("start_wall_seconds", "start_monotonic_seconds", "seconds")
-_KEYS_ARE = "docs/FORMAT.md lists the keys"
+_HINT = "docs/FORMAT.md lists the keys"
 
 
 def _is_number(value: Any) -> bool:
@@ -140,9 +144,9 @@ def _is_number(value: Any) -> bool:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Append one line and force it to the disk: what was recorded survives whatever ends the harness.
+    """Append one line and sync the file, so that the record survives a crash.
 
-    A line that a killed writer left unfinished is closed first, so it cannot swallow this one.
+    If a killed writer has left an incomplete line, end that line first.
     """
     line = json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":")).encode() + b"\n"
     with path.open("ab+") as file:
@@ -161,7 +165,7 @@ _BEGINNING = b'{"'
 
 
 def _is_text(line: bytes) -> bool:
-    """Whether somebody may have written it; a file system that lost its power leaves other bytes."""
+    """Return whether the line is text. After a power failure, file systems leave other bytes."""
     try:
         return line.decode().isprintable()
     except UnicodeDecodeError:
@@ -169,9 +173,10 @@ def _is_text(line: bytes) -> bool:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Every whole record of a file, in the order written; a line cut off by a kill is skipped.
+    """Yield the complete records of a file, in the order written.
 
-    Raises PagecageError for a line of text that is no beginning of a record: somebody else wrote it.
+    Lines that a kill has cut off are skipped. Raises PagecageError for a line of text that cannot
+    be the beginning of a record.
     """
     if not path.exists():
         return
@@ -185,11 +190,11 @@ def read_records(path: Path) -> Iterator[Record]:
             data = json.loads(line)
         except (ValueError, RecursionError):
             if not line.startswith(_BEGINNING[: len(line)]) and _is_text(line):
-                raise PagecageError(f"{where}:{number} is no pagecage record", _KEYS_ARE) from None
+                raise PagecageError(f"{where}:{number} is not a pagecage record", _HINT) from None
             continue
         yield record_from_json(data, f"{where}:{number}")
 
 
 def with_outer_host(record: Record, outer_host: Mapping[str, Any] | None) -> Record:
-    """The record completed by what only the controller can see: the machine around the guest."""
+    """Return the record with the controller's figures of the machine around the guest."""
     return replace(record, outer_host=outer_host)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagecage.model.cache_proof import asked_bytes, tolerance_bytes, why_broken
+from pagecage.model.cache_proof import broken_reason, requested_bytes, tolerance_bytes
 from pagecage.model.record import Record
 from pagecage.units import MIB, PAGE_BYTES, format_bytes
 from pagecage.verdicts.counters import (
@@ -168,9 +168,9 @@ def _at_go(cache: Mapping[str, Any]) -> str:
 
 
 def _why_broken(record: Record) -> str | None:
-    asked = asked_bytes(record.workload.get("program"), record.workload.get("end") or {})
+    asked = requested_bytes(record.workload.get("program"), record.workload.get("end") or {})
     if record.cache.get("start"):
-        return why_broken(record.cache, asked)
+        return broken_reason(record.cache, asked)
     return _why_not_cold(record, asked) if record.cache["requested"] == "cold" else None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, let_through
+from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.binding import WAITING, bound
@@ -59,7 +59,7 @@ def _is_played(record: Record) -> bool:
 
 def _needed(window: Window, caps: Mapping[str, float]) -> float:
     """The least time in which caps let the window's I/O through."""
-    capped = {name: let_through(name, cap) for name, cap in caps.items() if is_io_cap(name)}
+    capped = {name: enforced_limit(name, cap) for name, cap in caps.items() if is_io_cap(name)}
     return max((window.moved[IO_STAT_KEY[name]] / cap for name, cap in capped.items()), default=0.0)
 
 

@@ -49,7 +49,7 @@ def says(folder, capsys, verb="show"):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("hello", "records.jsonl:37 is no pagecage record"), ("[]", "records.jsonl:37"), ("7", "records.jsonl:37"),
+        ("hello", "records.jsonl:37 is not a pagecage record"), ("[]", "records.jsonl:37"), ("7", "records.jsonl:37"),
         ('{"jsonrpc": "2.0"}', "records.jsonl:37"), ('{"record_version": 9}', "format version 9"),
         ("\xff\xfe", "records.jsonl:37"), ("id,name", "records.jsonl:37"),
     ],
@@ -86,7 +86,7 @@ def changed(folder, **changes):
     [
         ({"experiment": "prefault"}, "mixes experiments"), ({"run_id": "other"}, "another run, other"),
         ({"trial_id": "r9_x"}, "r9_x, which its plan lacks"), ({"treatment": {"cage": "tenth"}}, "another treatment"),
-        ({"response": []}, "'response' is of the wrong kind"), ({"repeat": "two"}, "'repeat'"),
+        ({"response": []}, "'response' has the wrong type"), ({"repeat": "two"}, "'repeat'"),
         ({"measured": {"seconds": "long"}}, "'measured'"), ({"treatment": {"cage": 7}}, "'treatment'"),
         ({"traces": {"sampler": "../../../etc/passwd"}}, "lies outside its run"),
         ({"traces": {"sampler": "/etc/passwd"}}, "lies outside its run"),

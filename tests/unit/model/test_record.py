@@ -99,8 +99,8 @@ def test_what_a_crash_leaves_at_the_end_is_skipped(tmp_path: Path, whole_line: b
         ({"surprise": 1}, "unknown key 'surprise'"),
         ({"outcome": "splendid"}, "unknown outcome 'splendid'"),
         ({"record_version": RECORD_VERSION + 1}, f"format version {RECORD_VERSION + 1}"),
-        ({"record_version": "1"}, "no pagecage record"),
-        ({"record_version": None}, "no pagecage record"),
+        ({"record_version": "1"}, "not a pagecage record"),
+        ({"record_version": None}, "not a pagecage record"),
     ],
 )
 def test_a_stranger_is_refused(change: dict[str, Any], says: str) -> None:
