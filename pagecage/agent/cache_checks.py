@@ -57,7 +57,7 @@ class CacheChecks:
         self._require()
 
     def go_is_start(self) -> None:
-        """Use the check at the start for `go` as well, if the measured part begins with the launch."""
+        """Use the check at start for `go`, if the measured part begins with the launch."""
         if self._is_wanted:
             self._cache["go"] = dict(self._cache["start"])
 
@@ -79,7 +79,7 @@ class CacheChecks:
             raise NotPrepared(reason)
 
     def _check(self, total_bytes: int) -> CacheCheck:
-        """Read the slice's counters after the residency, so that they include all resident pages."""
+        """Read the slice's counters after the residency, so that they cover all resident pages."""
         cgroup, maj_min = self._caged.context.cgroup, self._caged.disk.maj_min
         memory = parse_flat_keyed(read_text(cgroup / "memory.stat") or "")
         io, vmstat = read_text(cgroup / "io.stat"), procfs.read_vmstat() or {}

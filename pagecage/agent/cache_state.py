@@ -94,7 +94,7 @@ def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tu
 
 
 def _footprint(files: tuple[Path, ...], own: Path, of_step: Path) -> dict[str, Any]:
-    """Return the step's resident bytes, and each slice's `file` of memory.stat before the measurement."""
+    """Return the resident bytes after the step, and `file` of each slice's memory.stat."""
     slices = dict.fromkeys([own, of_step])
     charged = {str(path): (cgroupfs.read_counters(path)["memory.stat"] or {}).get("file") for path in slices}
     return {"resident_bytes_after": all_resident_bytes(files), "charged_bytes": charged}

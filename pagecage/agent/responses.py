@@ -144,7 +144,9 @@ _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax
 
 
 def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str, float | None]:
-    """Return a trial's largest excess over each read cap, times the time since the first read.
+    """Return the largest excess of a trial's reads over each read limit.
+
+    The limit grows from the first read: it is the cage's limit times the time since then.
 
     `rows` are the sampler's; `begin` and `end` are in CLOCK_MONOTONIC. None without a cap or
     without a read.

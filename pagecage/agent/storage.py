@@ -16,8 +16,9 @@ from pagecage.model.requirements import Requirement
 
 @dataclass(frozen=True)
 class Storage:
-    """`is_own` is true for a disk other than the data directory's, which every trial of the session shares.
+    """The disk and data directory of a trial.
 
+    `is_own` is False for the data directory's disk, which all trials of the session share.
     `no_floor_reason` is why the cage's latency floor is not provided; empty if it is, or if the
     cage has none.
     """

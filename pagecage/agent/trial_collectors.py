@@ -28,7 +28,7 @@ own."""
 
 
 class TrialCollectors:
-    """The collectors of a trial, the sampler, and the controller of io.max if the cage needs one."""
+    """The collectors of a trial, with the sampler and, if needed, the controller of io.max."""
 
     def __init__(self, run: TrialRun, context: LaunchContext, files: tuple[Path, ...]) -> None:
         self._run, self._files, self._disk = run, files, context.disk

@@ -38,7 +38,7 @@ IOPS_GRAIN = 10
 
 
 def enforced_limit(name: str, cap: float) -> float:
-    """Return the limit that the kernel enforces: IOPS are rounded down (38 to 30), bytes are exact."""
+    """Return the limit that the kernel enforces: IOPS are rounded down (38 to 30)."""
     return cap // IOPS_GRAIN * IOPS_GRAIN if "IOPS" in name and cap >= IOPS_GRAIN else cap
 
 
@@ -146,8 +146,9 @@ def property_arguments(cage: Cage, device_node: str) -> list[str]:
 
 
 def expected_read_back(cage: Cage) -> dict[str, str]:
-    """Return the expected cgroup files: {"memory.max": "...", "io.max.rbps": "...", "cpu.max": "..."}.
+    """Return the expected content of cgroup files.
 
+    The keys are those of the cage: {"memory.max": "...", "io.max.rbps": "...", "cpu.max": "..."}.
     The kernel rounds memory limits down to a page; CPUQuota is a share of systemd's default 100 ms
     period.
     """

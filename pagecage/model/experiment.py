@@ -95,7 +95,7 @@ class Experiment:
     driver: str | None = None
 
     def cage_names(self) -> set[str]:
-        """Return the cages that levels name at any size, in a table or as a level of the factor `cage`."""
+        """Return the cages of all levels at any size: in a table, or as a level of `cage`."""
         in_tables = {level.cage for levels in self.levels.values() for level in levels.values() if level.cage}
         own = {size.filled(cage) for cage in in_tables for size in self.sizes.values()}
         tables = self.levels.get("cage", {})

@@ -101,17 +101,3 @@ def rules_of(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str
         for claim in definition.get("claims", []):
             found.setdefault(claim["id"], {})[name] = claim
     return found
-
-
-def complaints(rows: list[PublishedFigure], definitions: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is wrong between rows and rules: a rule without its row, a row with both or with neither."""
-    rules, known = rules_of(definitions), {row.id: row for row in rows}
-    strange = [f"{name}: no article has {id_}" for id_, by in rules.items() for name in by if id_ not in known]
-    foreign = [
-        f"{name}: {id_} belongs to {' '.join(known[id_].experiments)}"
-        for id_, by in rules.items() for name in by if id_ in known and name not in known[id_].experiments
-    ]  # fmt: skip
-    both = [f"{row.id}: a rule and a reason why it is untestable" for row in rows if row.untestable and row.id in rules]
-    neither = [f"{row.id}: no rule and no reason" for row in rows if not row.untestable and row.id not in rules]
-    missing = {name for row in rows if not row.untestable for name in row.experiments if name not in definitions}
-    return [*strange, *foreign, *both, *neither, *(f"there is no experiment {name}" for name in sorted(missing))]

@@ -39,7 +39,7 @@ class TokenBucket:
 
     @property
     def cap(self) -> int:
-        """The limit to set now: the burst rate while credits cover it, then steps down to the base."""
+        """The limit to set now: the burst rate while credits last, then steps down to the base."""
         covered = self.base + max(0.0, self.credits) / HORIZON_SECONDS
         if covered >= self.rate:
             return round(self.rate)

@@ -66,7 +66,7 @@ class Record:
 
     @property
     def is_final(self) -> bool:
-        """True if the trial need not be repeated: it is complete, or its command failed by itself."""
+        """True if the trial is not repeated: it is complete or its command failed by itself."""
         return self.outcome in FINAL_OUTCOMES or self.is_programs_own_failure
 
     @property

@@ -30,7 +30,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def socket_of(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the engine's socket: DOCKER_HOST, else the user's own if it exists, else the system's."""
+    """Return the engine's socket: DOCKER_HOST, else the user's if it exists, else the system's."""
     named = environment.get("DOCKER_HOST", "")
     if named.startswith("unix://"):
         return Path(named.removeprefix("unix://"))

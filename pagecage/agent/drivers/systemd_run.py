@@ -22,7 +22,7 @@ class SystemdScopeDriver(SliceDriver):
 
 
 class SystemdServiceDriver(ClientDriver):
-    """`systemd-run --pipe --wait`: a child of systemd with the agent's pipes as standard streams."""
+    """`systemd-run --pipe --wait`: a child of systemd with pipes as its standard streams."""
 
     name = "systemd-service"
 

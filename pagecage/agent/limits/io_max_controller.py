@@ -1,10 +1,10 @@
-"""A thread that enforces burst credits and shared read/write limits by rewriting io.max, which supports neither.
+"""A thread that enforces burst credits and shared read/write limits by rewriting io.max.
 
-Usage is read from the slice's io.stat, so that all I/O that blk-throttle admits is charged. io.max
-is written only if a limit changes by a step, because each write starts a new throttling slice of
-100 ms (tg_conf_updated in block/blk-throttle.c). systemd rewrites its own values when a scope
-starts in the slice, so io.max is read back at each tick. Before Linux 6.1, a rewrite could block
-throttled I/O forever (commit a880ae93e5b5).
+io.max itself supports neither. Usage is read from the slice's io.stat, so that all I/O that
+blk-throttle admits is charged. io.max is written only if a limit changes by a step, because each
+write starts a new throttling slice of 100 ms (tg_conf_updated in block/blk-throttle.c). systemd
+rewrites its own values when a scope starts in the slice, so io.max is read back at each tick.
+Before Linux 6.1, a rewrite could block throttled I/O forever (commit a880ae93e5b5).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class IoMaxController:
         return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the buckets, each change of io.max, the number of foreign changes, and the error."""
+        """Return buckets, changes of io.max, the number of foreign changes, and the error."""
         return {
             "buckets": self._buckets_json, "changes": list(self._changes), "overwritten": self._overwritten,
             "error": self._error,

@@ -94,7 +94,7 @@ def meters(cage: Cage) -> Iterator[LimitMeter]:
 
 
 def shares(cage: Cage, kind: str) -> bool:
-    """Return whether reads and writes share the cage's limit of this kind (`iops` or `bandwidth`)."""
+    """Return whether reads and writes share the cage's limit of `kind`, iops or bandwidth."""
     caps = {cage.properties.get(prop) for prop in SHARED_PROPERTIES[kind]}
     return bool(cage.accounting and cage.accounting.combined) and len(caps) == 1 and None not in caps
 

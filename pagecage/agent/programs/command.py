@@ -33,7 +33,7 @@ _STDERR_LINES = 10
 
 @dataclass
 class CommandObservation:
-    """Events of a program (CLOCK_MONOTONIC), and its processes that survived it or left the cage."""
+    """Times of a program (CLOCK_MONOTONIC), and processes that survived it or left the cage."""
 
     began_at: float
     ready_at: float | None = None
@@ -86,7 +86,7 @@ class CommandProgram:
         return [own.program, *fill_all(own.arguments, values, caged.files)]
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:
-        """Start the program, open its gate, and watch it until it exits or serves, or to the deadline."""
+        """Start the program, open its gate, and watch it until it exits or serves."""
         part, argv, spec = MeasuredPart(run, caged), self.argv(run, caged), _spec(run)
         run.keep("workload", argv=argv)
         part.before_launch()

@@ -60,7 +60,7 @@ def _require_free_port(command: CommandSpec) -> None:
     """Refuse a port that another process listens on: it would serve before the program does."""
     port = command.ready_port
     if port is not None and listens(port, ("self",)):
-        reason = f"port {port} is in use already, so that nobody could tell when the program serves"
+        reason = f"port {port} is already in use, so pagecage could not detect when the program serves"
         raise RequirementMissed.of(Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another")
 
 

@@ -117,9 +117,9 @@ def job_text(files: Sequence[Path], options: Sequence[str], directory: Path, max
 
 
 def fio_command(job: str, directory: Path) -> list[str]:
-    """Write the job file and give the command that runs it.
+    """Write the job file; return the command that runs it.
 
-    `--readonly` refuses every write (fio(1)).
+    With `--readonly` fio refuses to write (fio(1)).
     """
     (directory / JOB).write_text(job)
     fio = find_tool("fio") or "fio"
@@ -135,16 +135,15 @@ def missing_engine(options: Iterable[str]) -> str | None:
     return None if engine in listed else f"this fio has no ioengine {engine}"
 
 
-# EPERM, ENOSYS, EOPNOTSUPP: an engine that this kernel does not let anybody use, as io_uring behind
-# seccomp.
-_REFUSALS = {1: "not permitted", 38: "not there", 95: "not supported"}
+# EPERM, ENOSYS, EOPNOTSUPP: an engine that this kernel refuses, such as io_uring behind seccomp.
+_REFUSALS = {1: "not permitted", 38: "not implemented", 95: "not supported"}
 _PERCENTILES = {"fio_p50_us": 0.5, "fio_p99_us": 0.99, "fio_p999_us": 0.999}
 
 
 def read_report(directory: Path) -> dict[str, Any]:
-    """fio's JSON without the notes that it may print before.
+    """Return fio's JSON report, without the notes that fio may print before it.
 
-    Empty where there is none, or only a part.
+    Returns an empty mapping if the report is missing or incomplete.
     """
     try:
         text = (directory / REPORT).read_text()
@@ -155,10 +154,11 @@ def read_report(directory: Path) -> dict[str, Any]:
 
 
 def end_of(report: Mapping[str, Any], arguments: Iterable[str], size_bytes: int) -> dict[str, Any]:
-    """The keys of an `end` line (workloads/README.md) from fio's jobs; empty without a report.
+    """Return the keys of an `end` line (workloads/README.md) from fio's jobs.
 
-    `seconds` is the runtime of the longest job. `covered_fraction` is None where jobs may read the
-    same bytes: then `covered_times` says how often the files' size was read.
+    Returns an empty value without a report. `seconds` is the runtime of the longest job.
+    `covered_fraction` is None if jobs may read the same bytes; `covered_times` is then the number
+    of bytes read divided by the files' size.
     """
     jobs = report.get("jobs", [])
     if not jobs:
@@ -179,10 +179,10 @@ def end_of(report: Mapping[str, Any], arguments: Iterable[str], size_bytes: int)
 
 
 def may_overlap(arguments: Iterable[str]) -> bool:
-    """Whether the jobs may read bytes twice: several without parts of their own, or one that goes round and round.
+    """Return whether jobs may read bytes twice: several jobs without separate parts, or loops.
 
-    With mmap there are no such parts: fio 3.33 and 3.39 map the file from its beginning whatever
-    the offset, as the pages that are resident afterwards show.
+    With mmap there are no separate parts: fio 3.33 and 3.39 map the file from its beginning and
+    ignore the offset, as the resident pages show.
     """
     options = options_of(arguments)
     parts = "offset_increment" in options and options.get("ioengine") != "mmap"

@@ -46,7 +46,7 @@ def read_counters(cgroup: Path) -> dict[str, Any]:
 
 
 def read_limits(cgroup: Path, maj_min: str) -> dict[str, str]:
-    """Return the limits in force, {"memory.max": text, "io.max.rbps": text}, without missing files."""
+    """Return limits in force, {"memory.max": text, "io.max.rbps": text}, without missing files."""
     limits: dict[str, str] = {}
     for name in _LIMIT:
         text = read_text(cgroup / name)

@@ -95,7 +95,7 @@ def measure_residency(path: Path) -> Residency:
         if pages is not None:
             return Residency(pages * PAGE_BYTES, size_bytes, "cachestat")
         if not os.access(path, os.W_OK):
-            raise PermissionError(f"{path} is not ours to write, so mincore(2) would call it resident")
+            raise PermissionError(f"{path} is not writable, so mincore(2) would report it as resident")
         return Residency(mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore")
 
 

@@ -93,7 +93,7 @@ class DirtyLimits:
 
 
 def chosen(text: str | None) -> str | None:
-    """Return the chosen value in a list of choices ("none" of "[none] mq-deadline"), else the text."""
+    """Return the chosen value of a list ("none" of "[none] mq-deadline"), else the text."""
     return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
 
 
@@ -128,15 +128,15 @@ class QueueSettingsJournal:
 
         Failed entries are dropped, so that a missing disk cannot block later runs.
         """
-        told = []
+        failures = []
         for name, settings in self._saved().items():
             for setting, value in settings.items():
                 try:
                     write_queue_setting(Disk(name, "", f"/dev/{name}", "", ""), setting, value)
                 except HostError as error:
-                    told.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
+                    failures.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
         self._path.unlink(missing_ok=True)
-        return told
+        return failures
 
     def _saved(self) -> dict[str, dict[str, str]]:
         try:

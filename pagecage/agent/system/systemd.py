@@ -115,7 +115,7 @@ def stop_slice(systemd: Systemd, unit: str) -> None:
 
 
 def left_over_units(systemd: Systemd) -> list[str]:
-    """Return the slices left by a killed agent: those with a cgroup, and those with only a drop-in."""
+    """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
     cgroups = (path.name for path in systemd.parent_cgroup().glob("pagecage-*.slice"))
     drop_ins = (path.name.removesuffix(".d") for path in systemd.control_directory().glob("pagecage-*.slice.d"))
     return sorted({*cgroups, *drop_ins})
