@@ -137,7 +137,7 @@ class _ClaimScorer:
 
 def _completed(row: PublishedFigure, rule: Mapping[str, Any]) -> dict[str, Any]:
     """Return a rule with the statement, figure and unit of its row, as plans have them."""
-    return {"says": row.says, "published": _number_or_text(row.published), "unit": row.unit, **rule}
+    return {"says": row.description, "published": _number_or_text(row.published), "unit": row.unit, **rule}
 
 
 def _number_or_text(text: str) -> float | str:
@@ -165,8 +165,8 @@ def _score(row: PublishedFigure, scorer: _ClaimScorer, names: Sequence[str]) -> 
 
 def _without_measurement(row: PublishedFigure, experiment: str, verdict: str, reason: str) -> ScoredClaim:
     return ScoredClaim(
-        row.id, experiment, row.says, _number_or_text(row.published), row.unit, None, None, None, 0, verdict, reason,
-        row.remark, None,
+        row.id, experiment, row.description, _number_or_text(row.published), row.unit, None, None, None, 0, verdict,
+        reason, row.remark, None,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from pagecage.cloud.profile import LimitProfile
 from pagecage.cloud.volume_limits import LimitLayer, rate_periods, reachable
-from pagecage.model.cage import let_through
+from pagecage.model.cage import enforced_limit
 from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
 
 _READ_AHEAD_BYTES = 128 * KIB
@@ -102,7 +102,7 @@ def _whole_ios(profile: LimitProfile) -> Iterator[str]:
     """Yield a note if much is lost because the kernel allows whole I/Os in slices of 100 ms."""
     layers = profile.limits.read_iops
     base = int(rate_periods(layers)[-1].rate) if layers else 0
-    kept = let_through("IOReadIOPSMax", base)
+    kept = enforced_limit("IOReadIOPSMax", base)
     if kept < WORTH_A_NOTE * base:
         yield f"The kernel allows whole I/Os ten times per second: {base} per second are {kept:.0f} in the cage."
 

@@ -1,4 +1,4 @@
-"""Everything one trial produced, raw. One JSON line; docs/FORMAT.md defines every key."""
+"""Records of trials: one JSON line each, with raw results. docs/FORMAT.md defines the keys."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ RECORD_VERSION = 2
 OUTCOMES = (
     "ok", "oom_killed", "timed_out", "failed", "wrong_answer", "not_prepared", "requirement_missed", "interrupted",
 )  # fmt: skip
-# A trial with one of these has its answer; the others are tried again by `--resume`.
+# Trials with these outcomes are complete; `--resume` repeats the others.
 FINAL_OUTCOMES = frozenset({"ok", "oom_killed", "timed_out", "wrong_answer", "requirement_missed"})
 
 
 @dataclass(frozen=True)
 class Record:
-    """One trial's record. Mappings hold kernel counters under the kernel's own keys; None is "not known", never 0."""
+    """One trial's record.
+
+    Mappings have kernel counters under the kernel's keys. None means unknown, never 0.
+    """
 
     run_id: str
     plan_sha256: str
@@ -77,7 +80,7 @@ class Record:
 
     @property
     def is_final(self) -> bool:
-        """Whether the trial need not be tried again: it has its answer, or its program failed by itself."""
+        """True if the trial is not repeated: it is complete or its command failed by itself."""
         return self.outcome in FINAL_OUTCOMES or self.is_programs_own_failure
 
     @property
@@ -114,9 +117,9 @@ def record_from_json(data: Mapping[str, Any], where: str = "record") -> Record:
 
 
 def append_record(path: Path, record: Record) -> None:
-    """Append one line and force it to the disk: what was recorded survives whatever ends the harness.
+    """Append one line and sync the file, so that the record survives a crash.
 
-    A line that a killed writer left unfinished is closed first, so it cannot swallow this one.
+    If a killed writer has left an incomplete line, end that line first.
     """
     line = json.dumps(record_to_json(record), sort_keys=True, separators=(",", ":")).encode() + b"\n"
     with path.open("ab+") as file:
@@ -135,7 +138,7 @@ _BEGINNING = b'{"'
 
 
 def _is_text(line: bytes) -> bool:
-    """Whether somebody may have written it; a file system that lost its power leaves other bytes."""
+    """Return whether the line is text. After a power failure, file systems leave other bytes."""
     try:
         return line.decode().isprintable()
     except UnicodeDecodeError:
@@ -143,9 +146,10 @@ def _is_text(line: bytes) -> bool:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Every whole record of a file, in the order written; a line cut off by a kill is skipped.
+    """Yield the complete records of a file, in the order written.
 
-    Raises PagecageError for a line of text that is no beginning of a record: somebody else wrote it.
+    Lines that a kill has cut off are skipped. Raises PagecageError for a line of text that cannot
+    be the beginning of a record.
     """
     if not path.exists():
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import BOTH_WAYS, IO_STAT_KEY
+from pagecage.model.cage import IO_STAT_KEY, SHARED_PROPERTIES
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import io_difference, measured_seconds
@@ -153,7 +153,7 @@ def _shared_buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[st
     for bucket in shared:
         yield bucket["kind"], bucket_of(bucket), tuple(bucket["properties"]), True
     caps, known = requested_caps(record), {bucket["kind"] for bucket in shared}
-    for kind, both in BOTH_WAYS.items():
+    for kind, both in SHARED_PROPERTIES.items():
         if kind not in known and all(prop in caps for prop in both):
             base = min(caps[prop] for prop in both)
             yield kind, TokenBucket(base, base, 0.0, 0.0), both, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagecage.model.cache_proof import asked_bytes, tolerance_bytes, why_broken
+from pagecage.model.cache_proof import broken_reason, requested_bytes, tolerance_bytes
 from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record
 from pagecage.model.record_sections import CacheEvidence
@@ -188,9 +188,9 @@ def _residency_at_go(cache: CacheEvidence) -> str:
 
 def _contradiction(record: Record) -> str | None:
     """Return the evidence that the state did not last or was not what the trial read; None without any."""
-    asked = asked_bytes(record.workload.program, record.workload.end or {})
+    asked = requested_bytes(record.workload.program, record.workload.end or {})
     if record.cache.start:
-        return why_broken(to_json(record.cache), asked)
+        return broken_reason(to_json(record.cache), asked)
     return _contradicting_counters(record, asked) if record.cache.requested == "cold" else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, let_through
+from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.binding import WAITING, binding_limit
@@ -63,7 +63,7 @@ def _caps_varied(record: Record) -> bool:
 
 def _needed_seconds(window: Window, caps: Mapping[str, float]) -> float:
     """Return the least time in which caps let the window's I/O through."""
-    kernel_caps = {name: let_through(name, cap) for name, cap in caps.items() if is_io_cap(name)}
+    kernel_caps = {name: enforced_limit(name, cap) for name, cap in caps.items() if is_io_cap(name)}
     return max((window.moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0)
 
 

@@ -98,8 +98,8 @@ def test_the_trials_own_reading_is_believed(machine: Machine, data: Path) -> Non
 
 @pytest.mark.parametrize(
     ("moment", "says", "is_started"),
-    [("start", "before the program started another process had read", False),
-     ("scope", "before `go` another process had read", True)],
+    [("start", "before the program started, another process had read", False),
+     ("scope", "before `go`, another process had read", True)],
 )  # fmt: skip
 def test_what_is_read_before_go_lets_nothing_go(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, says: str, is_started: bool
@@ -127,7 +127,7 @@ def test_what_is_read_while_it_runs_is_found_at_the_end(
     """The workload did nothing wrong, but its figures are the work of another process."""
     monkeypatch.setenv("FAKE_READS", "go")
     record = carry_out(machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}"))))
-    refused(record, "of the files, as it is charged for these pages")
+    refused(record, "of the files, since it is charged for these pages")
     assert record.measured is not None
     assert record.workload.end["checksum_ok"] is True
     assert machine.left() == []
@@ -138,7 +138,7 @@ def test_what_is_read_and_dropped_again_while_it_runs_is_missing_from_the_disk(m
     requested.
     """
     workload = Workload("pcread", ("--file", "{file}", "--direct", "--short"))
-    refused(carry_out(machine, reads(workload=workload)), "that it asked for were not in the page cache")
+    refused(carry_out(machine, reads(workload=workload)), "that the workload read were not in the page cache")
 
 
 @pytest.mark.parametrize("serves", [{}, {"ready_when": "serving"}], ids=["command", "service"])
@@ -146,8 +146,8 @@ def test_what_is_read_and_dropped_again_while_it_runs_is_missing_from_the_disk(m
     ("moment", "script", "says"),
     [
         ("start", HONEST, "before the program started"), ("scope", HONEST, "before `go`"),
-        ("", READS, "as it is charged for these pages"), ("", HONEST, None),
-        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the disk delivered 0 B to the slice"),
+        ("", READS, "since it is charged for these pages"), ("", HONEST, None),
+        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the slice read only 0 B from the disk"),
     ],
 )  # fmt: skip
 def test_a_command_and_a_service(

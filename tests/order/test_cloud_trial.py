@@ -23,7 +23,7 @@ from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import resource_needs
-from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 from tests.record_schema import breaches
 
 BURSTING = replace(
@@ -33,9 +33,9 @@ SLOW = replace(LIGHT, latency=LatencyFloor(1000, 1000))
 
 
 def carry_out(machine: Machine, trial: Trial, out: io.BytesIO | None = None, **facts: object) -> Record:
-    bench = make_bench(machine, out or io.BytesIO(), trial)
-    bench.facts.update(facts)
-    run_trial(bench, trial, 1)
+    session = make_session(machine, out or io.BytesIO(), trial)
+    session.facts.update(facts)
+    run_trial(session, trial, 1)
     return list(read_records(machine.records))[-1]
 
 
@@ -102,7 +102,7 @@ def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch:
         made.append(asked)
         return TrialStorage(phases_disk, machine.data)
 
-    phases_disk = make_bench(machine, io.BytesIO(), make_trial()).disk
+    phases_disk = make_session(machine, io.BytesIO(), make_trial()).disk
     monkeypatch.setattr(storage, "OF_OURS", machine.root)
     monkeypatch.setattr(storage, "make_storage", make)
     monkeypatch.setattr(storage, "remove_storage", lambda *_: [])

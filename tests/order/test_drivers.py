@@ -21,7 +21,7 @@ from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.fake_host.docker_api import docker_api
-from tests.fake_host.machine import CAGE, NODE, Machine, make_bench, make_trial
+from tests.fake_host.machine import CAGE, NODE, Machine, make_session, make_trial
 from tests.record_schema import breaches
 
 UNIT = "pagecage-r1_tight.1.slice"
@@ -29,12 +29,12 @@ RUN = "pagecage-run-r1_tight.1"
 DOCKER_UNITS = "docker.socket docker.service containerd.service"
 
 
-def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
-    bench = bench or make_bench(machine, io.BytesIO(), trial)
+def carry_out(machine: Machine, trial: Trial, session: HostSession | None = None) -> Record:
+    session = session or make_session(machine, io.BytesIO(), trial)
     try:
-        run_trial(bench, trial, 1)
+        run_trial(session, trial, 1)
     finally:
-        bench.engines.stop()
+        session.engines.stop()
     assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
     assert machine.left() == []
     return list(read_records(machine.records))[-1]
@@ -178,7 +178,7 @@ def test_a_refusal_of_the_api_is_told_in_its_words(machine: Machine, monkeypatch
 
 
 def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "resolve_disk", lambda _: make_bench(machine, io.BytesIO()).disk)
+    monkeypatch.setattr(storage, "resolve_disk", lambda _: make_session(machine, io.BytesIO()).disk)
     folder = machine.docker_root / "pagecage-data"
     folder.mkdir()
     for path in machine.data.iterdir():
@@ -203,22 +203,23 @@ DOCKER_INFO = {"ServerVersion": "26", "Driver": "overlay2", "CgroupDriver": "sys
                "DockerRootDir": "/var/lib/docker"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("driver", "info", "why"), [
+@pytest.mark.parametrize(("driver", "info", "reason"), [
     ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"], "Warnings": ["WARNING: No io.max (rbps) support"]},
      "rootless docker has no io controller and discards limits on I/O with a warning"),
-    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"]}, "docker is a user's own and this is root's"),
+    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"]},
+     "docker runs as a user, so it cannot put a container into a slice of root's systemd"),
     ("docker", {**DOCKER_INFO, "CgroupDriver": "cgroupfs"}, "docker makes its cgroups itself (cgroupfs)"),
     ("docker", {**DOCKER_INFO, "CgroupVersion": "1"}, "docker uses cgroup v1"),
     ("podman", {**PODMAN_INFO, "host": {**PODMAN_INFO["host"], "cgroupControllers": ["memory"]}},
      "podman has no io controller"),
 ])  # fmt: skip
 def test_an_engine_that_cannot_serve_is_refused(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, info: dict[str, Any], why: str
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, info: dict[str, Any], reason: str
 ) -> None:
     monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(info))
     record = carry_out(machine, by(driver))
     assert record.outcome == "requirement_missed"
-    assert why in (record.error or "")
+    assert reason in (record.error or "")
     assert record.missed_requirements[0].hint
     assert not [line for line in machine.told() if line.startswith("container")]
 
@@ -227,7 +228,7 @@ def test_no_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FAKE_FAILS", "engine")
     record = carry_out(machine, by("docker"))
     assert record.outcome == "requirement_missed"
-    assert "there is no Docker engine here: Failed to start docker.service" in (record.error or "")
+    assert "the Docker engine cannot be started: Failed to start docker.service" in (record.error or "")
 
 
 def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +243,7 @@ def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> N
     burst = Cage("b", {"IOReadIOPSMax": 500}, burst=BurstCredits("full", iops=CreditBucket(1000, 10)))
     record = carry_out(machine, by("docker-flags", cage=burst))
     assert record.outcome == "requirement_missed"
-    assert "docker-flags keeps its limits elsewhere" in (record.error or "")
+    assert "docker-flags sets them elsewhere" in (record.error or "")
 
 
 class Answering(FrameStream):
@@ -264,8 +265,8 @@ class Answering(FrameStream):
 
 def with_qemu(machine: Machine, trial: Trial, answer: dict[str, Any] | None = None) -> tuple[Record, Answering]:
     inbox = AnswerQueue()
-    stream, bench = Answering(inbox, answer), make_bench(machine, io.BytesIO(), trial, inbox=inbox)
-    return carry_out(machine, trial, HostSession(**{**vars(bench), "stream": stream})), stream
+    stream, session = Answering(inbox, answer), make_session(machine, io.BytesIO(), trial, inbox=inbox)
+    return carry_out(machine, trial, HostSession(**{**vars(session), "stream": stream})), stream
 
 
 def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:

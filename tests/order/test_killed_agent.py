@@ -17,7 +17,7 @@ from pagecage.model.record import read_records
 from pagecage.process import PIPE, spawn
 from tests.builders.trial_runs import package
 from tests.fake_host.hosts import on_fakes
-from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_request, make_trial
+from tests.fake_host.machine import LIGHT, Machine, frames_of, make_request, make_session, make_trial
 
 __all__ = ["package"]
 EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]
@@ -66,5 +66,5 @@ def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
     assert machine.read_ahead_kb() == "128"
     serve(package, machine)
     trial = make_trial(cage=LIGHT, read_ahead_kb=None)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
-    assert list(read_records(machine.records))[-1].device.queue_settings["read_ahead_kb"] == "256"
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
+    assert list(read_records(machine.records))[-1].device["queue_settings"]["read_ahead_kb"] == "256"

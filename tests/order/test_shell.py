@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import ShellRequest, order_to_json
+from pagecage.agent.protocol.request import ShellRequest, shell_request_to_json
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.requirements import may_rewrite_io_max
@@ -29,7 +29,7 @@ class Terminal:
     def __init__(self, machine: Machine, cage: Cage = CAGE) -> None:
         agent = machine.root / "agent.pyz"
         agent.write_bytes(agent_bytes())
-        order = json.dumps(order_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
+        order = json.dumps(shell_request_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
         self._master, slave = pty.openpty()
         # setsid -c: the pty becomes the controlling terminal, as in a terminal window.
         argv = ["setsid", "-cw", sys.executable, "-S", str(ON_FAKES), str(agent), str(machine.root), "shell", order]

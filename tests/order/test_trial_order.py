@@ -21,7 +21,7 @@ from pagecage.agent.system.page_cache import evict, load
 from pagecage.agent.system.systemd import Systemd
 from pagecage.model.json_codec import to_json
 from tests.builders.trial_runs import carry_out
-from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_session, make_trial
 
 VERIFYING_SECONDS = 0.4  # of verifies.py
 UNIT = "pagecage-r1_tight.1.slice"
@@ -112,7 +112,7 @@ def test_counters_stand_around_the_measured_part(machine: Machine) -> None:
 
 def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
-    carry_out(machine, trial, make_bench(machine, out, trial))
+    carry_out(machine, trial, make_session(machine, out, trial))
     frames = frames_of(out.getvalue())
     kinds = [frame["frame"] for frame in frames]
     assert kinds.index("record") > max(n for n, kind in enumerate(kinds) if kind == "trace")
@@ -126,7 +126,7 @@ def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None
 
 def test_events_tell_the_controller_when_to_look_around(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
-    carry_out(machine, trial, make_bench(machine, out, trial))
+    carry_out(machine, trial, make_session(machine, out, trial))
     events = [f["event"] for f in frames_of(out.getvalue()) if f["frame"] == "event" and f["event"] != "phase"]
     assert events == ["trial", "go", "end"]
 
@@ -159,7 +159,7 @@ def test_a_limit_that_nobody_asked_for_starts_no_workload(machine: Machine) -> N
     (drop_in / "40-left.conf").write_text("MemoryMax=8388608\n")
     record = carry_out(machine, make_trial(cage=LIGHT, trial_id="r1_light"))
     assert record.outcome == "requirement_missed"
-    assert "memory.max is 8388608, unasked" in record.missed_requirements[0].reason
+    assert "memory.max is 8388608, which was not requested" in record.missed_requirements[0].reason
     assert not any(line.startswith("workload") for line in machine.told())
     assert machine.left() == []
 
@@ -267,9 +267,9 @@ def test_without_a_dataset_there_is_no_cache_to_speak_of(machine: Machine) -> No
 
 
 def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None:
-    bench = make_bench(machine, io.BytesIO(), make_trial())
-    bench.facts["cgroup"]["controllers"].remove("io")
-    record = carry_out(machine, make_trial(), bench)
+    session = make_session(machine, io.BytesIO(), make_trial())
+    session.facts["cgroup"]["controllers"].remove("io")
+    record = carry_out(machine, make_trial(), session)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
     assert record.missed_requirements[0].requirement == "io_controller"
     assert machine.told() == []
@@ -280,9 +280,9 @@ def test_a_user_is_measured_by_his_own_manager(machine: Machine, monkeypatch: py
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     monkeypatch.setenv("FAKE_PARENT", str(manager / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)
-    bench = make_bench(machine, io.BytesIO(), trial)
-    own = replace(bench, systemd=Systemd(True, 257), calibrator=Calibrator(
-        Systemd(True, 257), bench.disk, machine.data, bench.interruption))  # fmt: skip
+    session = make_session(machine, io.BytesIO(), trial)
+    own = replace(session, systemd=Systemd(True, 257), calibrator=Calibrator(
+        Systemd(True, 257), session.disk, machine.data, session.interruption))  # fmt: skip
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
     assert record.cage.slice.startswith(str(manager))

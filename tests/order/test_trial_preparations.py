@@ -22,7 +22,7 @@ from pagecage.errors import HostError
 from pagecage.model.json_codec import to_json
 from pagecage.model.trial import SetupStep, Trial, Workload
 from tests.builders.trial_runs import FIO, carry_out
-from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
+from tests.fake_host.machine import DATASET, LIGHT, Machine, make_dataset, make_session, make_trial
 
 UNIT = "pagecage-r1_tight.1"
 
@@ -168,9 +168,9 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     ],
 )
 def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str, object]) -> None:
-    bench = make_bench(machine, io.BytesIO(), make_trial())
-    bench.facts["uid"] = 1000
-    record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), bench)
+    session = make_session(machine, io.BytesIO(), make_trial())
+    session.facts["uid"] = 1000
+    record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), session)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
     assert record.missed_requirements[0].reason.startswith("only root may")
 

@@ -60,8 +60,8 @@ CASES: Mapping[str, tuple[Workload, str, str, str]] = {
     "workload": (pcread(), "cold", "proven", "another process had read"),
     "command": (sh("cat {file} >/dev/null"), "cold", "proven", "another process had read"),
     "service": (SERVICE, "cold", "proven", "another process had read"),
-    "command-runs": (WAITS, "cold", "go", "as it is charged for these pages"),
-    "workload-runs": (pcread(*SLOWLY), "cold", "go", "as it is charged for these pages"),
+    "command-runs": (WAITS, "cold", "go", "since it is charged for these pages"),
+    "workload-runs": (pcread(*SLOWLY), "cold", "go", "since it is charged for these pages"),
     "dropped": (pcread(), "resident", "proven", "left the page cache before"),
     "dropped-runs": (pcread(*SLOWLY), "resident", "go", "had to be read again"),
 }

@@ -81,11 +81,11 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
     [
         (
             {"start": CacheCheck(4096, 0, 0, 0, 0).to_json()},
-            "before the program started another process had read 4 KiB",
+            "before the program started, another process had read 4 KiB",
         ),
-        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go` another process had read 8 MiB"),
+        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go`, another process had read 8 MiB"),
         ({"end": ALL_READ | {"charged_bytes": 0}, "came_bytes": 0}, "another process has read 128 MiB"),
-        ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files came into the page"),
+        ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files entered the page"),
     ],
 )
 def test_checks_that_contradict_the_state(checks: dict[str, Any], message: str) -> None:

@@ -14,7 +14,7 @@ from pagecage.model.record import read_records
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
 from tests.builders.command_trials import carry_out
-from tests.fake_host.machine import Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import Machine, frames_of, make_session, make_trial
 
 SERVER = """
 import socket, sys, time
@@ -218,7 +218,7 @@ def test_without_input_it_finds_the_end_of_it(machine: Machine) -> None:
 
 def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> None:
     trial = make_trial(workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=())
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements
