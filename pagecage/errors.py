@@ -66,7 +66,7 @@ def why_unreadable(error: Exception) -> str:
         case UnicodeDecodeError():
             return "it is not text"
         case json.JSONDecodeError():
-            return f"line {error.lineno} is not JSON: {error.msg}"
+            return f"line {error.lineno}: {error.msg}"
         case KeyError():
             return f"it lacks {error.args[0]!r}"
         case ValueError():

@@ -1,4 +1,4 @@
-"""How cargo is called for tests and linters: one folder for what it builds, the target that workloads are built for."""
+"""Cargo commands of tests and linters, with one build folder and the target of the workloads."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ TARGET = f"{platform.machine()}-unknown-linux-gnu"
 
 
 def cargo(verb: str) -> list[str]:
-    """The words of a cargo command over the whole workspace."""
+    """Return the words of a cargo command over the whole workspace."""
     return ["cargo", verb, "--workspace", "--locked", "--target", TARGET, "--target-dir", "build/cargo"]

@@ -1,4 +1,4 @@
-"""A copy of the checkout that a test may spoil, and its command line."""
+"""A copy of the checkout that a test may damage, and its command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ print("analysis", *sys.argv[1:])
 
 
 class Checkout:
-    """The harness and its definitions in a folder of their own, and its command line as `program` of tests/ has it."""
+    """The harness and its definitions in a folder of their own, with a command line from
+    tests/preloaded.py.
+    """
 
     def __init__(self, top: Path, program: str = "preloaded.py") -> None:
         self.top = top
@@ -47,7 +49,7 @@ class Checkout:
         (self.top / "analysis/__main__.py").write_text(ANALYSIS)
 
     def renew(self) -> None:
-        """Restore every file that a test changed and remove every file that it made."""
+        """Restore every file that a test changed, and remove every file that it made."""
         found = set(_files(self.top))
         for path in found - self._stamps.keys():
             path.unlink()
@@ -59,7 +61,7 @@ class Checkout:
                 self._stamps[path] = _stamp(path)
 
     def run(self, *words: str) -> Completed:
-        """A command in a process that has its imports behind it."""
+        """Run a command in a process that has already imported its modules."""
         assert self.preloaded.stdin is not None
         assert self.preloaded.stdout is not None
         out, err = self.top / "told/stdout", self.top / "told/stderr"
@@ -77,7 +79,7 @@ class Checkout:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files, pipes and links below a folder; no link is followed."""
+    """Yield files, pipes and links below a folder without following links."""
     for where, folders, names in os.walk(folder):
         yield from (Path(where, name) for name in names)
         yield from (path for name in folders if (path := Path(where, name)).is_symlink())
@@ -101,7 +103,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 @pytest.fixture
 def top(copy: Checkout) -> Path:
-    """The folder of a checkout that a test may spoil."""
+    """The folder of a checkout that a test may damage."""
     copy.renew()
     return copy.top
 
@@ -116,13 +118,15 @@ def pagecage(top: Path, *words: str) -> Completed:
 
 
 def freshly(top: Path, *words: str) -> Completed:
-    """The same with an interpreter of its own, as a shell would start it."""
+    """Run the same in a new interpreter, as a shell would start it."""
     argv = [sys.executable, "-m", "pagecage.cli.main", *words]
     return run(argv, check=False, cwd=top, env=environment(top), timeout_seconds=60)
 
 
 def refused(top: Path, *words: str, status: int = 2) -> str:
-    """What is said of bad input: it ends with 2, shows no traceback, prints no data and starts nothing."""
+    """Return the error for bad input. The command must exit with 2, print neither traceback nor
+    data, and start nothing.
+    """
     done = pagecage(top, *words)
     assert done.status == status, done.stderr
     assert done.stdout == ""

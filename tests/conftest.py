@@ -1,4 +1,4 @@
-"""What holds for every test: the linters first, the guest's tests last, and no process left when they have ended."""
+"""Settings of all tests: linters first, the guest's tests last, and no process left at the end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from hypothesis import settings
 from tests.checkout import copy, top
 
 __all__ = ["copy", "top"]
-PR_SET_CHILD_SUBREAPER = 36  # prctl(2): whoever loses its parent below us becomes ours, so it can be counted
+PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphaned descendants become children of this process, so they can be counted
 
 
 FEW_EXAMPLES, MANY_EXAMPLES = 25, 200
-"""How often hypothesis tries a property: in `make test`, and in `make test-long` (which also runs `-m hypothesis`)."""
+"""The number of examples that hypothesis tries: in `make test`, and in `make test-long` (which also
+runs `-m hypothesis`).
+"""
 
 
 def pytest_configure() -> None:
@@ -25,13 +27,15 @@ def pytest_configure() -> None:
     settings.register_profile("few", deadline=None, max_examples=FEW_EXAMPLES)
     settings.register_profile("many", deadline=None, max_examples=MANY_EXAMPLES)
     settings.load_profile(os.environ.get("PAGECAGE_EXAMPLES", "few"))
-    # A shell that starts us with `&` has SIGINT ignored, and whoever ignores a signal hands that on to its children.
+    # A shell that starts pytest with `&` ignores SIGINT, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest tests first, lest a processor wait for them at the end; a file's order stays."""
+    """Put the longest tests first, so that no processor waits for them at the end; the order within
+    a file stays.
+    """
     items.sort(key=_place)
 
 
@@ -45,13 +49,13 @@ def _place(item: pytest.Item) -> int:
 
 
 def children() -> dict[int, str]:
-    """Living children of this process, by id, with their command lines."""
+    """Return living children of this process: command lines by pid."""
     pids = (int(pid) for task in Path("/proc/self/task").iterdir() for pid in _children_of(task))
     return {pid: line for pid in pids if (line := command_line(pid))}
 
 
 def _children_of(task: Path) -> list[str]:
-    """The children of one of our threads; none for a thread that has just ended."""
+    """Return the children of one thread of this process; none for a thread that has just ended."""
     try:
         return (task / "children").read_text().split()
     except OSError:
@@ -59,7 +63,7 @@ def _children_of(task: Path) -> list[str]:
 
 
 def command_line(pid: int) -> str:
-    """How a process was started; nothing for one that has ended."""
+    """Return the command line of a process; empty for one that has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
@@ -68,7 +72,7 @@ def command_line(pid: int) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail the session when a test left a process behind, and name it."""
+    """Fail the session if a test left a process behind, and name it."""
     left = {} if hasattr(session.config, "workerinput") else children()
     for pid, line in left.items():
         print(f"\nleft behind: process {pid}: {line}")

@@ -1,6 +1,7 @@
-"""The command line with its imports done once: each command is a process of its own, forked from one that waits.
+"""The command line with its imports done once: each command is forked from a waiting process.
 
-`python preloaded.py` reads JSON lines {argv, cwd, stdout, stderr} and answers each with the exit status.
+`python preloaded.py` reads JSON lines {argv, cwd, stdout, stderr} and answers each with the exit
+status.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 
 def become(asked: dict[str, Any]) -> int:
-    """Be the command: its words, its folder, its output."""
+    """Turn this process into the command: its arguments, folder and output."""
     from pagecage.cli.main import main
 
     os.chdir(asked["cwd"])
@@ -31,7 +32,7 @@ def become(asked: dict[str, Any]) -> int:
 
 
 def import_everything() -> None:
-    """Import every module, those that only one verb needs too: imports are most of what a command takes."""
+    """Import every module, also those of a single verb: imports are most of a command's time."""
     import pagecage
 
     for module in pkgutil.walk_packages(pagecage.__path__, "pagecage."):

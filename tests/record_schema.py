@@ -1,4 +1,4 @@
-"""docs/schema/record.schema.json as a check that every test can make of the records it caused."""
+"""docs/schema/record.schema.json as a check of the records that a test caused."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def validator() -> Draft202012Validator:
 
 
 def breaches(record: dict[str, Any]) -> list[str]:
-    """What of a record the schema does not allow."""
+    """Return the violations of the schema in a record."""
     return [f"{error.json_path}: {error.message[:300]}" for error in validator().iter_errors(record)]
 
 
 def breaches_under(folder: Path) -> list[str]:
-    """The same of every whole record in every records file under a folder."""
+    """Return the violations of every complete record in every records file under a folder."""
     found = []
     for path in [*folder.rglob("records.jsonl"), *folder.rglob("host-records.jsonl")]:
         for line in path.read_bytes().splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
-                continue  # what a kill cut off, by way of test
+                continue  # cut off on purpose, by a kill
             found += breaches(record)
     return found

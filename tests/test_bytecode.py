@@ -1,4 +1,6 @@
-"""The environment holds compiled what every start and every report imports: PYTHONDONTWRITEBYTECODE may be set."""
+"""Compiled modules in the environment: starts and reports stay fast if PYTHONDONTWRITEBYTECODE is
+set.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def write(top: Path, **changes: str) -> None:
         ('"64MiB" -> "64M"', "sizes.emulated.dataset: '64M' has no clear unit", "MiB"),
         ('"64MiB" -> "lots"', "sizes.emulated.dataset: 'lots' is not a size", "edit"),
         ('"--file", "{file}" -> "--file", "{flie}"', "there is no placeholder {flie}", "edit"),
-        ('question = "Does -> question = Does', "asked.toml: Invalid value", "toml.io"),
+        ('question = "Is -> question = Is', "asked.toml: Invalid value", "toml.io"),
     ],
 )
 def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str, hint: str) -> None:

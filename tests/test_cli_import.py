@@ -94,7 +94,7 @@ def test_standard_input_is_read(files: Path) -> None:
     ("words", "says"),
     [
         (("nowhere.json",), "nowhere.json cannot be read"),
-        (("README.md",), "what can be read is kubectl get pod"),
+        (("README.md",), "pagecage can read the output of kubectl get pod"),
         (("pod.yaml",), "2 containers: db, exporter"),
         (("probe.json", "--instance", "m7i.large"), "applies only to a cloud volume"),
         (("probe.json", "--save", "aws-gp3"), "is a volume type of the catalogue"),

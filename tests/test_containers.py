@@ -1,4 +1,6 @@
-"""Images: recipes that build without a registry, nobody in them is root, and the same input gives the same bytes."""
+"""Container images: recipes that build without a registry and without root, and reproducible
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ BIN = Path(sys.prefix) / "bin"
 
 
 def stages(recipe: Path) -> list[str]:
-    """The text of each stage, from its FROM on."""
+    """Return the text of each stage, from its FROM on."""
     return re.split(r"^(?=FROM )", recipe.read_text(), flags=re.MULTILINE)[1:]
 
 
@@ -124,7 +126,7 @@ def test_the_programs_in_rust_bring_their_crates(sbom: dict[str, Any], tmp_path:
 
 
 def built(name: str, folder: Path) -> str:
-    """Build an image anew in a store of its own; the hash over every file in it, and over who may do what with it."""
+    """Build an image in a store of its own; return the hash of all files, owners and modes."""
     for part in ("store", "run"):
         shutil.rmtree(ROOT / "build/images" / part, ignore_errors=True)
     run([ROOT / "tools/build-images", name], env={"ENGINE": "buildah", "PROGRAMS": "prebuilt"}, timeout_seconds=1800)
@@ -136,7 +138,7 @@ def built(name: str, folder: Path) -> str:
 
 
 def contents(archive: Path) -> str:
-    """The hash over the layers: their tars hold every byte, owner, mode and date."""
+    """Return the hash of the layers: their tars have every byte, owner, mode and date."""
     with tarfile.open(archive) as outer:
         layers = sorted(name for name in outer.getnames() if name.endswith(".tar"))
         sums = [hashlib.sha256(member.read()).hexdigest() for name in layers if (member := outer.extractfile(name))]

@@ -1,4 +1,4 @@
-"""What the documents say is so: commands exist, formats are those of the code, paths lead somewhere."""
+"""Statements of the documents: commands exist, formats are those of the code, paths exist."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATHS = re.compile(r"`((?:[\w.-]+/)+[\w.-]*)`")
 
 
 def shown(text: str) -> Iterator[str]:
-    """Lines of a document's blocks of commands, without prompts, comments and continuations."""
+    """Yield lines of a document's code blocks, without prompts, comments and continuations."""
     for block in [*FENCED.findall(text), *INDENTED.findall(text)]:
         for line in block.replace("\\\n", " ").splitlines():
             yield line.strip().removeprefix("$ ")
@@ -60,7 +60,7 @@ def make_variables() -> set[str]:
 
 
 def complaint(command: str) -> str | None:
-    """What is wrong with a command that a document shows; nothing is run."""
+    """Return what is wrong with a command in a document, or None. Nothing is run."""
     program, *words = shlex.split(command, comments=True)
     return _make_complaint(words) if program == "make" else _pagecage_complaint(words)
 
@@ -114,7 +114,9 @@ def test_blocks_of_either_kind_are_read() -> None:
 
 @pytest.mark.parametrize("document", GUIDES, ids=lambda path: path.name)
 def test_every_path_that_is_named_is_there(document: Path) -> None:
-    """Paths from the top of the project; what a run or a build makes is told by its first folder."""
+    """Paths are relative to the project. Paths that a run or a build makes are known by their first
+    folder.
+    """
     top = {path.name for path in ROOT.iterdir()}
     named = {
         match for match in PATHS.findall(document.read_text()) if match.split("/")[0] in top and "NAME" not in match
@@ -125,7 +127,7 @@ def test_every_path_that_is_named_is_there(document: Path) -> None:
 
 
 def table(heading: str) -> dict[str, str]:
-    """The first table under a heading of FORMAT.md: first cell -> the rest."""
+    """Return the first table under a heading of FORMAT.md: first cell -> the rest."""
     section = FORMAT.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
     rows = [line.strip("|").split("|", 1) for line in section.splitlines() if line.startswith("| `")]
     return {first.strip(): rest for first, rest in rows}
@@ -198,7 +200,7 @@ def test_the_disks_fields_are_the_kernels() -> None:
 
 @pytest.mark.parametrize("name", sorted(schemas()))
 def test_the_stored_schemas_are_those_of_the_code(name: str) -> None:
-    """Mended by `pagecage schema`."""
+    """`pagecage schema` updates them."""
     assert json.loads((ROOT / "docs/schema" / name).read_text()) == schemas()[name]
 
 

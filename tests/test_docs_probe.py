@@ -1,4 +1,4 @@
-"""What docs/FORMAT.md says of a probe's JSON is what a real one holds."""
+"""Keys of a probe's JSON in docs/FORMAT.md, compared with a real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image of the harness: what it starts with, and, in the long run, that it is built and measures."""
+"""The image of the harness: its start script and, in the long run, its build and a measurement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ SOMEBODY = 1234
 
 @pytest.fixture
 def work() -> Iterator[Path]:
-    """A folder like /work of the image, with a Makefile that tells its words; others than we may go there."""
+    """A folder like /work of the image, with a Makefile that prints its arguments; other users may
+    enter it.
+    """
     with TemporaryDirectory() as folder:
         work = Path(folder)
         work.chmod(0o755)
@@ -34,7 +36,7 @@ def work() -> Iterator[Path]:
 
 
 def start(work: Path) -> Completed:
-    """The script by a user who is not root, since root may write anywhere."""
+    """Run the script as a user who is not root, because root may write anywhere."""
     nobody = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"] if os.geteuid() == 0 else []
     return run([*nobody, work / "containers/start-harness", "list", "NAME=x"], check=False, cwd=work)
 
@@ -66,12 +68,15 @@ def test_the_packed_guest_gets_into_the_image_where_it_is_looked_for() -> None:
 
 
 STORE = ["--root", ROOT / "build/images/store", "--runroot", ROOT / "build/images/run", "--storage-driver", "vfs"]
-# crun knows either cgroup v1 or v2. Where both are mounted the container is shown v2, in a mount namespace of its own.
+# crun supports either cgroup v1 or v2. If both are mounted, the container sees v2, in its own mount
+# namespace.
 V2_ALONE = ["unshare", "--mount", "sh", "-c", 'mount --bind /sys/fs/cgroup/unified /sys/fs/cgroup && exec "$@"', "sh"]
 
 
 def engine() -> list[str | Path]:
-    """`docker run` or its like, on what tools/build-images made. Fails where there is none."""
+    """Return `docker run` or its equivalent, with the images of tools/build-images. Fails if there
+    is none.
+    """
     if shutil.which("docker") and run(["docker", "info"], check=False).ok:
         return ["docker", "run", "--rm"]
     if not shutil.which("podman"):

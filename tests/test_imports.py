@@ -1,4 +1,4 @@
-"""Who may import whom: one direction, and an agent that needs nothing installed."""
+"""The order of imports, and an agent that needs nothing installed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ANALYSIS_ORDER = (
 LAYERS = {"pagecage": ORDER, "pagecage.agent": AGENT_ORDER, "analysis": ANALYSIS_ORDER}
 AGENT_MAY = {"errors", "units", "process", "model", "agent"}
 ANALYSIS_MAY = {"errors", "units", "checkout", "process", "report", "model", "verdicts", "bundle"}
-# What may be installed for a part of pagecage; the longest name that fits counts.
+# Installed packages that a part of pagecage may import; the longest matching name counts.
 INSTALLED_MAY = {
     "pagecage": {"rich", "cyclopts"},
     "pagecage.definitions": {"pydantic", "pydantic_core"},
@@ -66,7 +66,7 @@ STARTS_PROCESSES = {"system", "popen", "fork", "forkpty", "posix_spawn", "posix_
 
 @dataclass(frozen=True)
 class Import:
-    """One import: which module does it, on which line, and what it names."""
+    """One import: the importing module, its line, and the imported name."""
 
     by: str
     line: int
@@ -97,17 +97,17 @@ def all_imports(root: Path) -> list[Import]:
 
 
 def layer_of(part: str, order: Sequence[str]) -> int | None:
-    """The line of `order` on which a part stands, or None."""
+    """Return the line of `order` that has a part, or None."""
     return next((line for line, parts in enumerate(order) if part in parts.split()), None)
 
 
 def part_below(name: str, package: str) -> str:
-    """The module or folder directly below `package` that a dotted name means; "" for none."""
+    """Return the module or folder directly below `package` in a dotted name; "" for none."""
     return name.removeprefix(f"{package}.").split(".")[0] if name.startswith(f"{package}.") else ""
 
 
 def against_order(found: Import) -> str | None:
-    """Why an import of one part of a package by another breaks the package's order, or None."""
+    """Return why an import between parts of a package breaks the package's order, or None."""
     for package, order in LAYERS.items():
         importer, imported = part_below(found.by, package), part_below(found.name, package)
         if not importer or not imported or importer == imported:
@@ -122,7 +122,9 @@ def against_order(found: Import) -> str | None:
 
 
 def against_agent(found: Import) -> str | None:
-    """Why an import by the agent, which is shipped to hosts with few other parts, breaks the rule, or None."""
+    """Return why an import by the agent, which is copied to hosts with few other parts, breaks the
+    rule, or None.
+    """
     imported = part_below(found.name, "pagecage")
     if part_below(found.by, "pagecage") != "agent" or not imported or imported in AGENT_MAY:
         return None
@@ -130,7 +132,7 @@ def against_agent(found: Import) -> str | None:
 
 
 def against_analysis(found: Import) -> str | None:
-    """Why an import between the harness and the analysis breaks the rule, or None."""
+    """Return why an import between harness and analysis breaks the rule, or None."""
     top = found.name.split(".")[0]
     if found.by.startswith("pagecage") and top == "analysis":
         return "nothing in pagecage imports the analysis"
@@ -140,7 +142,7 @@ def against_analysis(found: Import) -> str | None:
 
 
 def against_installed(found: Import) -> str | None:
-    """Why an import of something installed breaks the rule, or None."""
+    """Return why an import of an installed package breaks the rule, or None."""
     top = found.name.split(".")[0]
     if not found.by.startswith("pagecage") or top in {*sys.stdlib_module_names, "pagecage", "analysis"}:
         return None
@@ -149,7 +151,7 @@ def against_installed(found: Import) -> str | None:
 
 
 def against_process(found: Import) -> str | None:
-    """Why an import of something that starts processes breaks the rule, or None."""
+    """Return why an import of something that starts processes breaks the rule, or None."""
     starts = found.name.split(".")[0] in {"subprocess", "multiprocessing", "pty"}
     return "only pagecage/process.py starts processes" if starts and found.by != "pagecage.process" else None
 
@@ -158,13 +160,13 @@ RULES = (against_order, against_agent, against_analysis, against_installed, agai
 
 
 def violations(root: Path) -> list[str]:
-    """Every import that breaks a rule, as `module:line imports name: why`."""
+    """Return every import that breaks a rule, as `module:line imports name: reason`."""
     pairs = ((found, rule(found)) for found in all_imports(root) for rule in RULES)
     return [f"{found.by}:{found.line} imports {found.name}: {why}" for found, why in pairs if why]
 
 
 def process_starts(root: Path) -> list[str]:
-    """Every call by which a process is started past pagecage/process.py."""
+    """Return every call that starts a process without pagecage/process.py."""
     found = []
     for path in [*files(root / "pagecage", ".py"), *files(root / "analysis", ".py")]:
         for node in ast.walk(ast.parse(path.read_text(), str(path))):

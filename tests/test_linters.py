@@ -1,4 +1,6 @@
-"""Every linter as an ordinary test, and each seen to fail on a file it should refuse. A missing tool is a failure."""
+"""Every linter as an ordinary test, and each on a file that it must refuse. A missing tool is a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,26 @@ BIN = Path(sys.prefix) / "bin"
 ANSIBLE_BIN = ROOT / ".venv-ansible" / "bin"
 ANSIBLE_LINT = (ANSIBLE_BIN / "ansible-lint", "--offline", "--profile", "production")
 MYPY_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage/mypy"
-"""Shared by all checkouts: mypy goes by the content of a file, so that a new clone is checked in two seconds."""
+"""Shared by all checkouts: mypy compares contents, so a new clone is checked in two seconds."""
 UTF8 = {"LC_ALL": "C.UTF-8"}  # ansible-lint refuses any other locale
 
 
 def refused(argv: Sequence[str | Path], cwd: Path = ROOT) -> str:
-    """What a linter says against the files it is given; nothing where it accepts them."""
+    """Return what a linter reports about its files; empty if it accepts them."""
     paths = ":".join(map(str, (BIN, ANSIBLE_BIN, os.environ["PATH"], Path.home() / ".cargo" / "bin")))
     done = run(argv, check=False, timeout_seconds=600, cwd=cwd, env={**UTF8, "PATH": paths, "NO_COLOR": "1"})
     return "" if done.ok else f"{done.stdout}{done.stderr}\nexit status {done.status}"
 
 
 def check(argv: Sequence[str | Path]) -> None:
-    """Fails with what the linter says, and nothing around it."""
+    """Fail with the linter's report and nothing else."""
     said = refused(argv)
     if said:
         pytest.fail(said, pytrace=False)
 
 
 def schema_pairs(root: Path) -> list[tuple[Path, list[Path]]]:
-    """Which schema holds for which files."""
+    """Return each schema with its files."""
     schemas = root / "docs" / "schema"
     kinds = (("experiment", "experiments"), ("cage", "cgroups"))
     return [(schemas / f"{kind}.schema.json", sorted((root / folder).glob("*.toml"))) for kind, folder in kinds]
@@ -65,7 +67,9 @@ def test_yamllint() -> None:
 
 
 def test_ansible_lint() -> None:
-    """Every file but Molecule's. Roles are given as files, lest each has a syntax check beyond that of its playbook."""
+    """All files except Molecule's. Roles are passed as files, so that only playbooks have syntax
+    checks.
+    """
     check([*ANSIBLE_LINT, *(path for path in files(ROOT / "ansible", ".yml") if "molecule" not in path.parts)])
 
 
@@ -99,7 +103,9 @@ def test_definitions_follow_their_schema(schema: Path, definitions: list[Path]) 
 
 
 def test_locks_answer_their_requests(tmp_path: Path) -> None:
-    """Each *.txt is pinned and hashed throughout, names no index, and holds every package its *.in asks for."""
+    """Each *.txt is pinned and hashed throughout, names no index, and has every package of its
+    *.in.
+    """
     for request in files(ROOT / "requirements", ".in"):
         lock = request.with_suffix(".txt").read_text()
         pinned = {line.split("==")[0] for line in lock.splitlines() if line[:1].isalnum()}
@@ -112,7 +118,7 @@ def test_locks_answer_their_requests(tmp_path: Path) -> None:
         assert lock.count("==") <= lock.count("--hash=sha256:")
 
 
-# --- each guard seen red -----------------------------------------------------------------------------------------
+# --- each linter refuses a bad file ---------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Small functions, small files, names that say what a thing is."""
+"""Limits on the size of functions and files, and on empty names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHELL_FUNCTION = re.compile(r"^()(\w+)\(\) \{")
 
 @dataclass(frozen=True)
 class Function:
-    """A function as it stands in a file."""
+    """A function in a file."""
 
     name: str
     line: int
@@ -36,7 +36,9 @@ def python_functions(text: str) -> Iterator[Function]:
 
 
 def braced_functions(text: str, start: re.Pattern[str]) -> Iterator[Function]:
-    """Functions of a formatted source: each ends at the first brace that stands as far in as it began."""
+    """Yield functions of a formatted source: each ends at the first brace with its own
+    indentation.
+    """
     lines = text.splitlines()
     for number, line in enumerate(lines):
         match = start.match(line)
@@ -71,7 +73,7 @@ def long_files(root: Path) -> list[str]:
 
 
 def empty_names(root: Path) -> list[str]:
-    """Modules and classes whose name does not say what they are."""
+    """Return modules and classes whose names say nothing."""
     found = [str(p.relative_to(root)) for p in sources(root) if SAY_NOTHING.match(p.stem) or _in_empty_folder(p, root)]
     for path in files(root, ".py"):
         classes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
@@ -83,7 +85,7 @@ def empty_names(root: Path) -> list[str]:
 def _in_empty_folder(path: Path, root: Path) -> bool:
     folders = path.relative_to(root).parts[:-1]
     if path.suffix == ".rs" and folders[-2:] == ("tests", "common"):
-        return False  # cargo's own name for what integration tests share
+        return False  # cargo's own name for code shared by integration tests
     return any(SAY_NOTHING.match(part) for part in folders)
 
 

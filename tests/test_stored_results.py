@@ -1,4 +1,4 @@
-"""Tables, verdicts and claims of every stored run, against what they were when the results were stored."""
+"""Tables, verdicts and claims of every stored run, compared with their stored results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", [*NAMES, "scorecard"])
 def test_results_of_stored_runs_stay_as_they_are(computed: dict[str, str], name: str) -> None:
-    """`python -m tests.fixtures.stored_results` stores them anew; the change's message says why they changed."""
+    """`python -m tests.fixtures.stored_results` stores them again; the commit message gives the
+    reason.
+    """
     stored = (FOLDER / f"{name}.json").read_text()
     changed = [
         pair for pair in zip(stored.splitlines(), computed[name].splitlines(), strict=False) if pair[0] != pair[1]

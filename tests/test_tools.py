@@ -1,4 +1,4 @@
-"""The scripts of tools/: what a step shows, what is compiled for one experiment, what a set-up takes."""
+"""The scripts of tools/: output of a step, compilation for one experiment, cost of a set-up."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_step_that_has_no_sentence_shows_its_end(tmp_path: Path) -> None:
 
 
 def shown(cwd: Path, script: str, **settings: str) -> str:
-    """What a script shows on a terminal."""
+    """Return what a script shows on a terminal."""
     master, slave = os.openpty()
     with os.fdopen(slave, "rb+", buffering=0) as end:
         process = spawn(["sh", "-c", script], stdin=end, stdout=end, stderr=end, cwd=cwd, env=settings)
@@ -84,7 +84,7 @@ def test_a_dumb_terminal_is_shown_lines_alone(tmp_path: Path) -> None:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """What the workloads are compiled from, and a cargo that only notes what it is asked for."""
+    """The sources of the workloads, and a cargo that only records its arguments."""
     for name in ("tools", "workloads", "experiments"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("target"))
     shutil.copy(ROOT / "Cargo.toml", tmp_path)
@@ -95,7 +95,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 def built(sources: Path, *experiment: str) -> set[str]:
-    """The programs that are there afterwards."""
+    """Build; return the resulting programs."""
     path = f"{sources}/bin:{os.environ['PATH']}"
     run([sources / "tools/build-workloads", "TARGET", *experiment], cwd=sources, env={"PATH": path})
     return {program.name for program in (sources / "build/host/bin").iterdir()}
@@ -116,7 +116,7 @@ def test_workloads_in_every_language_are_found(sources: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.toml")), ids=lambda path: path.stem)
 def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path) -> None:
-    """build-workloads looks for names in the text."""
+    """build-workloads searches the text for names."""
     from pagecage.definitions.reader import Definitions
 
     programs = known_programs(ROOT)
@@ -126,7 +126,9 @@ def test_every_workload_that_an_experiment_starts_stands_in_its_file(path: Path)
 
 @pytest.mark.parametrize(("target", "compiles"), [("replay", "pcgen"), ("shell", "pcgen"), ("experiment", "smoke")])
 def test_a_replay_compiles_only_what_its_limits_are_driven_against(tmp_path: Path, target: str, compiles: str) -> None:
-    """It runs the user's program, and compiling all takes longer than everything else that its set-up does."""
+    """It runs the user's program, and compiling everything takes longer than the rest of its
+    set-up.
+    """
     shutil.copy(ROOT / "Makefile", tmp_path)
     for tool in ("preflight", "bootstrap", "build-workloads"):
         (tmp_path / "tools").mkdir(exist_ok=True)

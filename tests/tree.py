@@ -1,4 +1,4 @@
-"""The project's own files, and none that was installed, built or measured beside them."""
+"""The project's own files, without installed, built and measured ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ HIDDEN_BUT_OURS = frozenset({".ci", ".cargo"})
 
 
 def files(root: Path, *suffixes: str) -> Iterator[Path]:
-    """Every file of ours under `root` with one of `suffixes` (all files where none is given), in a fixed order."""
+    """Return every file of the project under `root` with one of `suffixes` (all files if there are
+    none), in a fixed order.
+    """
     for path in sorted(root.iterdir()):
         if path.is_dir() and not path.is_symlink():
             if _is_ours(path.name):
@@ -26,18 +28,20 @@ def _is_ours(folder: str) -> bool:
 
 
 def shell_scripts(root: Path) -> list[Path]:
-    """Every shell script, by its suffix or its first line."""
+    """Return every shell script, by its suffix or its first line."""
     shells = {b"sh", b"bash", b"dash"}
     return [path for path in files(root) if path.suffix in {".sh", ".bash"} or _interpreter(path) in shells]
 
 
 def python_scripts(root: Path) -> list[Path]:
-    """Every Python script without a suffix, by its first line."""
+    """Return every Python script without a suffix, by its first line."""
     return [path for path in files(root) if _interpreter(path).startswith(b"python")]
 
 
 def _interpreter(path: Path) -> bytes:
-    """The program that the first line of a file without a suffix names, without its folder; empty for no such line."""
+    """Return the program in the first line of a file without a suffix, without its folder; empty if
+    there is none.
+    """
     if path.suffix:
         return b""
     with path.open("rb") as file:

@@ -10,9 +10,7 @@ from pagecage.cli.main import app
 
 
 def verbs(of: App = app, before: str = "") -> Iterator[tuple[str, App]]:
-    """Yield each verb by its words ("host up") with its app; a verb with nested verbs precedes
-    them.
-    """
+    """Yield each verb by its words ("host up") with its app. A verb precedes its nested verbs."""
     for name in of:
         if not name.startswith("-"):
             words = f"{before} {name}".strip()

@@ -1,4 +1,4 @@
-"""Excluded trials that the user includes by the name of the trial or of the verdict that excludes it."""
+"""Excluded trials that the user includes by the name of the trial or of a verdict."""
 
 from __future__ import annotations
 

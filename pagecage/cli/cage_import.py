@@ -106,7 +106,7 @@ def _save(imported: ImportResult, instance: str | None, name: str, force: bool) 
             providers, imported.volume.name, _volume_options(imported.volume, instance), []
         )
         return save_profile(profile, description, name, CAGES)
-    if not imported.carried:
+    if not imported.limits:
         raise PagecageError("the file has no limit to save", "run the command without --save to see its contents")
     return save(cage_of_tables(name, imported.cage()), CAGES)
 
@@ -126,8 +126,9 @@ def _to_json(imported: ImportResult, instance: str | None, path: Path | None) ->
     volume = imported.volume
     volume_json = asdict(volume) | {"command": _show_command(volume, instance)} if volume else None
     return {
-        "origin": imported.origin, "cage": imported.cage(), "understood": [asdict(item) for item in imported.carried],
-        "not_carried_over": [asdict(item) for item in imported.lost], "ignored": list(imported.ignored),
+        "origin": imported.origin, "cage": imported.cage(),
+        "understood": [{"key": item.key, "value": item.value, "said": item.basis} for item in imported.limits],
+        "not_carried_over": [asdict(item) for item in imported.unsupported], "ignored": list(imported.ignored),
         "volume": volume_json, "saved": str(path) if path else None,
     }  # fmt: skip
 
@@ -136,7 +137,7 @@ def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> I
     """Yield three lists; an empty one is shown as "nothing"."""
     yield imported.origin
     yield from _section("imported", _imported_lines(imported))
-    yield from _section("not imported", [f"{item.what}: {item.why}" for item in imported.lost])
+    yield from _section("not imported", [f"{item.what}: {item.reason}" for item in imported.unsupported])
     yield from _section("ignored, not limits", _ignored_lines(imported.ignored))
     if path:
         yield f"\nsaved: {path.relative_to(TOP)}; show it: pagecage cage show {path.stem}"
@@ -145,12 +146,12 @@ def _lines(imported: ImportResult, instance: str | None, path: Path | None) -> I
 
 
 def _imported_lines(imported: ImportResult) -> list[str]:
-    width = max((len(item.key) for item in imported.carried), default=0)
-    values = [item.value if isinstance(item.value, str) else json.dumps(item.value) for item in imported.carried]
+    width = max((len(item.key) for item in imported.limits), default=0)
+    values = [item.value if isinstance(item.value, str) else json.dumps(item.value) for item in imported.limits]
     value_width = max(map(len, values), default=0)
     lines = [
-        f"{item.key:<{width}}  {value:<{value_width}}  {item.said}"
-        for item, value in zip(imported.carried, values, strict=True)
+        f"{item.key:<{width}}  {value:<{value_width}}  {item.basis}"
+        for item, value in zip(imported.limits, values, strict=True)
     ]
     return [*lines, _describe(imported.volume)] if imported.volume else lines
 

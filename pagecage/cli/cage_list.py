@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from rich.markup import escape
 
 from pagecage.cli.cage_page import console, plain_table, print_table
-from pagecage.cloud.formulas import Formula, greatest
+from pagecage.cloud.catalogue import BurstRule, Provider, VolumeType
+from pagecage.cloud.formulas import Formula
 from pagecage.cloud.instances import instance_names
-from pagecage.cloud.offers import BurstRule, Provider, VolumeType
 from pagecage.cloud.profile import LimitProfile, profile_of_cage
 from pagecage.cloud.volume_request import in_unit
 from pagecage.definitions.reader import Definitions
@@ -68,7 +68,7 @@ def _most_iops(kind: VolumeType) -> Fraction | None:
 
 
 def _with_burst(formula: Formula | None, rule: BurstRule | None) -> Fraction | None:
-    base, burst = greatest(formula), greatest(rule.rate) if rule else None
+    base, burst = formula.greatest if formula else None, rule.rate.greatest if rule else None
     return base if base is None or burst is None else max(base, burst)
 
 
@@ -139,11 +139,11 @@ def to_json(listing: CatalogueListing) -> dict[str, Any]:
 def _type_json(kind: VolumeType) -> dict[str, Any]:
     return {
         "name": kind.name, "provider": kind.provider, "type": kind.type, "about": kind.about,
-        "size": asdict(kind.size) if kind.size else None,
-        **{f"most_{name}": _number(greatest(getattr(kind, name)))
+        "size": kind.size.model_dump() if kind.size else None,
+        **{f"most_{name}": _greatest(getattr(kind, name))
            for name in ("read_iops", "write_iops", "read_throughput", "write_throughput")},
-        "most_burst_iops": _number(greatest(kind.iops_burst.rate)) if kind.iops_burst else None,
-        "tiers": [tier.name for tier in kind.tiers], "sources": [asdict(source) for source in kind.sources],
+        "most_burst_iops": _greatest(kind.iops_burst.rate) if kind.iops_burst else None,
+        "tiers": list(kind.tiers), "sources": [source.model_dump() for source in kind.sources],
     }  # fmt: skip
 
 
@@ -154,6 +154,10 @@ def _cage_json(cage: LimitProfile) -> dict[str, Any]:
         "memory_dataset_fraction": cage.memory_share,
         **{name: bases[0] if bases else None for name, bases in limits.items()},
     }  # fmt: skip
+
+
+def _greatest(formula: Formula | None) -> float | None:
+    return _number(formula.greatest) if formula else None
 
 
 def _number(value: Fraction | None) -> float | None:

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cli.numbers import Positive
+from pagecage.cloud.catalogue import Provider, VolumeType
 from pagecage.cloud.instances import find_instance
-from pagecage.cloud.offers import Provider, VolumeType
 from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.errors import PagecageError, nearest
@@ -72,9 +72,9 @@ def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry
     """
     kinds = [(provider, kind) for provider in providers for kind in provider.types]
     sizes = {
-        f"{provider.name}-{tier.name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
+        f"{provider.name}-{tier_name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
         for provider, kind in reversed(kinds)
-        for tier in kind.tiers
+        for tier_name, tier in kind.tiers.items()
     }
     return {**sizes, **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds}}
 
@@ -103,7 +103,7 @@ def profile_for(
     memory = None if volume.memory is None else _parse_memory(volume.memory)
     cage_options = CageOptions(volume.start, Fraction(str(volume.scale)), memory, volume.latency_us)
     profile = profile_of(entry.provider, kind, request, instance, cage_options)
-    tiers = [tier.name for tier in kind.tiers if tier.size_bytes >= (request.size_bytes or 0)]
+    tiers = [tier_name for tier_name, tier in kind.tiers.items() if tier.size_bytes >= (request.size_bytes or 0)]
     return profile, describe_volume(profile.volume, tiers[0] if tiers else "")
 
 

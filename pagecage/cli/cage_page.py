@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import LimitProfile, cage_of
-from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, phases
+from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
 from pagecage.errors import PagecageError
 from pagecage.model.cage import cage_to_json
 from pagecage.units import format_both_rates, format_bytes, format_hours
@@ -90,7 +90,7 @@ def _speeds(
     """Yield one row per rate in force: that of a burst, then the one after it."""
     if not layers:
         yield name, "no limit", "", ""
-    for period in phases(layers, start):
+    for period in rate_periods(layers, start):
         yield name, _rate(period.rate, quantity), period.by, _lasts(period, start)
         name = ""
 
@@ -112,9 +112,9 @@ def to_json(profile: LimitProfile) -> dict[str, Any]:
         "name": profile.name, "about": profile.about, "start": profile.start,
         "limits": {name: _limit(layers, profile.start) for name, layers in vars(profile.limits).items()},
         "memory_bytes": profile.memory_bytes, "memory_dataset_fraction": profile.memory_share,
-        "published_latency": asdict(profile.published) if profile.published else None,
+        "published_latency": profile.published.model_dump() if profile.published else None,
         "notes": list(notes(profile)), "remarks": list(profile.remarks),
-        "sources": [{"of": cited.of, **asdict(cited.source)} for cited in profile.sources],
+        "sources": [{"of": cited.of, **cited.source.model_dump()} for cited in profile.sources],
         "cage": _cage(profile),
     }  # fmt: skip
 
@@ -129,7 +129,9 @@ def _cage(profile: LimitProfile) -> dict[str, Any] | None:
 def _limit(layers: tuple[LimitLayer, ...], start: str) -> dict[str, Any]:
     return {
         "layers": [{key: _number(value) for key, value in asdict(layer).items()} for layer in layers],
-        "phases": [{key: _number(value) for key, value in asdict(phase).items()} for phase in phases(layers, start)],
+        "phases": [
+            {key: _number(value) for key, value in asdict(phase).items()} for phase in rate_periods(layers, start)
+        ],
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.cli.cage_options import catalogue_names
-from pagecage.cloud.offers import Provider
+from pagecage.cloud.catalogue import Provider
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.errors import PagecageError

@@ -109,11 +109,11 @@ def resume_run(name: str, options: RunOptions, yes: bool, notify: Notify) -> Pre
     refuse_plan_options(options)
     folder = find_run(RUNS, name)
     plan = folder.plan()
-    if plan.document.get("replay") is None:
-        require_same_definition(plan)
     if options.host not in ("auto", plan.document["host"]):
         message = f"{plan.run_id} is a run on {plan.document['host']}, not on {options.host}"
         raise PagecageError(message, "remove --host, or start a new run")
+    if plan.document.get("replay") is None:
+        require_same_definition(plan)
     host = choose_host(plan.document["host"], options.data_dir, notify)
     try:
         if folder.remaining(plan):
@@ -249,7 +249,7 @@ def exit_code(prepared: PreparedRun, status: int, notify: Notify) -> int:
         return status
     if not prepared.streams_output:
         notify(f"{prepared.plan.document['experiment']}: the program failed in {len(failed)} of {len(records)} trials")
-    return shell_status(failed[0].exit["status"]) or status
+    return shell_status(failed[0].exit.status or 0) or status
 
 
 def shell_status(status: int) -> int:
@@ -259,11 +259,11 @@ def shell_status(status: int) -> int:
 
 def _raise_for(record: Record) -> None:
     for missed in record.missed_requirements:
-        code = EXIT_USAGE if missed["requirement"] in _REQUIREMENTS_OF_COMMAND else EXIT_HOST
-        raise PagecageError(missed["reason"], missed.get("hint", ""), code)
-    if record.exit.get("escaped"):
+        code = EXIT_USAGE if missed.requirement in _REQUIREMENTS_OF_COMMAND else EXIT_HOST
+        raise PagecageError(missed.reason, missed.hint, code)
+    if record.exit.escaped:
         raise PagecageError(record.error or "", "start those processes in the cage by hand: pagecage shell CAGE")
-    if record.exit.get("left_behind") and record.outcome == "failed":
+    if record.exit.left_behind and record.outcome == "failed":
         hint = "run it in the foreground, or measure until it is ready: --ready-port, --ready-when"
         raise PagecageError(record.error or "", hint)
 

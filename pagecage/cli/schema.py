@@ -7,7 +7,7 @@ from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.cli.paths import Folder, writing
-from pagecage.cloud.catalogue_tables import ProviderFile
+from pagecage.cloud.catalogue import Provider
 from pagecage.definitions.cage_file import CageFile
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.errors import EXIT_OK
@@ -34,5 +34,5 @@ def schemas() -> dict[str, dict[str, Any]]:
     """Return the JSON Schemas of docs/schema/ by file name."""
     return {
         f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", ProviderFile))
+        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", Provider))
     }

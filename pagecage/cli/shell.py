@@ -10,7 +10,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.protocol.request import ShellRequest, order_to_json
+from pagecage.agent.protocol.request import ShellRequest, shell_request_to_json
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
 from pagecage.cli.output import notify
@@ -70,7 +70,7 @@ def shell(
 
 def _run(machine: Host, cage: Cage) -> int:
     """Hand the terminal to the agent, which starts the shell; return the shell's exit status."""
-    request = json.dumps(order_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user)))
+    request = json.dumps(shell_request_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user)))
     argv = machine.interactive(["python3", agent_path(machine.spool_dir), "shell", request])
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
     previous = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is meant for the program in the shell

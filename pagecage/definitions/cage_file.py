@@ -23,7 +23,7 @@ class DatasetFraction(StrictTable):
 
 
 class VolumeTable(StrictTable):
-    """The volume from which the limits were derived; `scale` is the factor that was applied to them."""
+    """The volume from which the limits were derived; `scale` is a factor applied to them."""
 
     provider: str | None = None
     type: str | None = None
@@ -35,21 +35,27 @@ class VolumeTable(StrictTable):
 
 
 class IopsBucket(StrictTable):
-    """A token bucket of I/Os. It allows `rate` per second while its `credits` last and refills at the base rate."""
+    """A token bucket of I/Os.
+
+    It allows `rate` per second while its `credits` last and refills at the base rate.
+    """
 
     rate: Count
     credits: Count
 
 
 class BandwidthBucket(StrictTable):
-    """A token bucket of bytes. It allows `rate` per second while its `credits` last and refills at the base rate."""
+    """A token bucket of bytes.
+
+    It allows `rate` per second while its `credits` last and refills at the base rate.
+    """
 
     rate: SizeBytes
     credits: SizeBytes
 
 
 class BurstTable(StrictTable):
-    """Burst credits above the limits, which are then the base rates; `start` is the fill level when a trial begins."""
+    """Burst credits above the limits; `start` is their fill level when a trial begins."""
 
     start: Literal["full", "half", "drained"] = "full"
     iops: IopsBucket | None = None
@@ -63,7 +69,7 @@ class BurstTable(StrictTable):
 
 
 class AccountingTable(StrictTable):
-    """The provider's way of counting I/Os, which io.max does not follow; a missing key is unknown."""
+    """The provider's way of counting I/Os, unlike that of io.max; a missing key is unknown."""
 
     io_size: SizeBytes | None = Field(None, description="a larger I/O counts as several")
     merged: bool | None = Field(None, description="I/Os are counted after adjacent ones are merged, not before")
@@ -78,7 +84,10 @@ class LatencyTable(StrictTable):
 
 
 class CageFile(StrictTable):
-    """One file of cgroups/. Limits are systemd properties (systemd.resource-control(5)); a missing one is no limit."""
+    """One file of cgroups/.
+
+    Limits are systemd properties (systemd.resource-control(5)); a missing one is no limit.
+    """
 
     about: str
     MemoryMax: SizeBytes | DatasetFraction | None = None
@@ -96,7 +105,7 @@ class CageFile(StrictTable):
 
     @model_validator(mode="after")
     def _check_bursts(self) -> CageFile:
-        """Refuse a bucket without a limit, at which it would refill, or with a rate that is not above it."""
+        """Refuse a bucket without a limit, or with a rate that is not above the limit."""
         for key, bases in (
             ("iops", (self.IOReadIOPSMax, self.IOWriteIOPSMax)),
             ("bandwidth", (self.IOReadBandwidthMax, self.IOWriteBandwidthMax)),
@@ -135,7 +144,8 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
         if limits["MemoryMax"] == 0:
             share = f"{table.MemoryMax.dataset_fraction:g} of {format_bytes(dataset_bytes)}"
             raise PagecageError(f"{path.name}: MemoryMax would be {share}, less than a page", "give more data")
-    # With swap, anonymous memory would spill instead of being killed, and io.max does not throttle swap-in.
+    # With swap, anonymous memory would spill instead of being killed, and io.max does not throttle
+    # swap-in.
     if limits.get("MemorySwapMax") == "infinity":
         del limits["MemorySwapMax"]
     elif name != UNCAGED:
@@ -150,7 +160,10 @@ def resolve_cage(name: str, table: CageFile, dataset_bytes: int | None, path: Pa
 
 
 def cage_of_tables(name: str, tables: Mapping[str, Any]) -> Cage:
-    """Return the cage of tables that a program made. Raises PagecageError if they are not a valid cage."""
+    """Return the cage of tables that a program made.
+
+    Raises PagecageError if they are not a valid cage.
+    """
     try:
         return resolve_cage(name, CageFile.model_validate(dict(tables)), None, Path(f"{name}.toml"))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The tables of an experiment for its report: claims on published figures, findings, and further tables."""
+"""The tables of an experiment for its report: claims, findings, and further tables."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ClaimTable(StrictTable):
 
 
 class FindingTable(StrictTable):
-    """A sentence with {value} for a measured figure, its unit and interval; `over` makes it a ratio."""
+    """A sentence with {value} for a measured figure and its interval; `over` makes it a ratio."""
 
     question: str = Field("", description="an open question, Q01 to Q38; empty for none")
     says: str
@@ -75,9 +75,10 @@ class FindingTable(StrictTable):
 
 
 class ReportTable(StrictTable):
-    """A further table of the report: one row per treatment of `where`, published beside measured figures.
+    """A further table of the report, with one row per treatment of `where`.
 
-    `columns` maps headings to responses. `title` and `about` may contain placeholders of the size.
+    It shows published beside measured figures. `columns` maps headings to responses. `title` and
+    `about` may contain placeholders of the size.
     """
 
     title: str
@@ -105,7 +106,10 @@ def _is_number(value: Any) -> bool:
 
 
 def complete_claim(claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str) -> dict[str, Any]:
-    """Return the claim, completed from its row. Raises PagecageError naming the key that is wrong."""
+    """Return the claim, completed from its row.
+
+    Raises PagecageError naming the key that is wrong.
+    """
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
     defaults = _defaults(row) if row else {"remark": ""}

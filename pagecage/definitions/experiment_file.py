@@ -128,7 +128,8 @@ class SetupStepTable(StrictTable):
 class LevelTable(StrictTable):
     """The changes that one level makes to a trial.
 
-    A `workload` replaces the experiment's. The `arguments` of all levels follow those of the workload.
+    A `workload` replaces the experiment's. The `arguments` of all levels follow those of the
+    workload.
     """
 
     arguments: list[str] = []
@@ -165,7 +166,7 @@ class LevelTable(StrictTable):
 
 
 class ExperimentFile(StrictTable):
-    """One file of experiments/: a question, the factors that are varied, the sizes and the claims."""
+    """One file of experiments/: a question, the varied factors, the sizes and the claims."""
 
     question: str
     story: str = ""

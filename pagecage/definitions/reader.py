@@ -94,7 +94,8 @@ class Definitions:
     def experiment(self, name: str) -> Experiment:
         """Return one experiment, checked.
 
-        Raises PagecageError with file and key, or with the nearest name if there is no such experiment.
+        Raises PagecageError with file and key, or with the nearest name if there is no such
+        experiment.
         """
         path = self._path(self._experiments, name, "experiment", self.experiment_names())
         data = _read_toml(path)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from pagecage.errors import PagecageError
 
 T = TypeVar("T")
-_HINT = "docs/FORMAT.md lists the keys"
+KEYS_HINT = "docs/FORMAT.md lists the keys"
 _SCALARS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
 
 
@@ -26,9 +26,10 @@ class Section:
         return bool(self.present)
 
 
-def from_json(kind: Any, data: Any, where: str) -> Any:
+def from_json(kind: Any, data: Any, where: str = "") -> Any:
     """Return data as a value of `kind`: a dataclass, mapping, tuple, union with None, or scalar.
 
+    `where` is the key path of the data in messages. Unknown keys of a section are ignored: older versions wrote some.
     Raises PagecageError naming the key for an unknown or missing key, or for a value of another type.
     """
     return _reader(kind)(data, where)
@@ -50,7 +51,7 @@ def to_json(value: Any) -> Any:
 
 def wrong_kind(where: str) -> PagecageError:
     """Return the error for a value of another type than its key has."""
-    return PagecageError(f"{where} is of the wrong kind", _HINT)
+    return PagecageError(f"{where!r} is of the wrong kind", KEYS_HINT)
 
 
 Reader = Callable[[Any, str], Any]
@@ -103,7 +104,7 @@ def _mapping_reader(inner: Reader) -> Reader:
     def read(data: Any, where: str) -> Mapping[str, Any]:
         if not isinstance(data, Mapping):
             raise wrong_kind(where)
-        return {key: inner(item, f"{where}.{key}") for key, item in data.items()}
+        return {key: inner(item, _below(where, key)) for key, item in data.items()}
 
     return read
 
@@ -122,12 +123,13 @@ def _dataclass_reader(kind: type) -> Reader:
     def read(data: Any, where: str) -> Any:
         if not isinstance(data, Mapping):
             raise wrong_kind(where)
-        if unknown := sorted(data.keys() - readers.keys()):
-            raise PagecageError(f"{where} has an unknown key {unknown[0]!r}", _HINT)
-        if missing := sorted(required - data.keys()):
-            raise PagecageError(f"{where} lacks the key {missing[0]!r}", _HINT)
-        values = {key: readers[key](item, f"{where}.{key}") for key, item in data.items()}
-        return kind(**values, present=frozenset(data)) if is_section else kind(**values)
+        unknown, missing = sorted(data.keys() - readers.keys()), sorted(required - data.keys())
+        if unknown and not is_section:
+            raise PagecageError(f"unknown key {_below(where, unknown[0])!r}", KEYS_HINT)
+        if missing:
+            raise PagecageError(f"{_below(where, missing[0])!r} is missing", KEYS_HINT)
+        values = {key: readers[key](item, _below(where, key)) for key, item in data.items() if key in readers}
+        return kind(**values, present=frozenset(values)) if is_section else kind(**values)
 
     return read
 
@@ -135,3 +137,7 @@ def _dataclass_reader(kind: type) -> Reader:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if one.name != "present")
+
+
+def _below(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key

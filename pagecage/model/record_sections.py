@@ -19,7 +19,7 @@ class CageEvidence(Section):
     """The limits that were requested, and the evidence that they were in force."""
 
     name: str | None = None
-    requested: Mapping[str, int] | None = None
+    requested: Mapping[str, Any] | None = None
     read_back: Mapping[str, str] | None = None
     expected: Mapping[str, str] | None = None
     ancestors: Mapping[str, Mapping[str, str]] | None = None
@@ -154,7 +154,7 @@ class MissedEntry:
 
     requirement: str
     reason: str
-    hint: str
+    hint: str = ""
 
 
 @dataclass(frozen=True)

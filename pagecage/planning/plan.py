@@ -108,7 +108,7 @@ def _last(levels: list[Level], key: str) -> Any:
 
 
 def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
-    """Return the last level's workload, or the experiment's, followed by the arguments of all levels."""
+    """Return the last level's workload, or the experiment's, with the arguments of all levels."""
     default = Workload(
         experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes,
         experiment.command,
@@ -120,7 +120,7 @@ def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Worklo
 
 
 def _timeout_seconds(workload: Workload, size: Size) -> float:
-    """Return the command's timeout, or else the longest measured part plus the time to get ready."""
+    """Return the command's timeout, or the longest measured part and the time to get ready."""
     own = workload.command.timeout_seconds if workload.command else None
     return own or (size.max_seconds or 600.0) + _SETUP_SECONDS
 
@@ -193,7 +193,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
-    """Return the plan from plan.json, without a check of the hash; the inverse of `plan_to_json`."""
+    """Return the plan from plan.json, without a check of the hash."""
     document = {key: value for key, value in data.items() if key != "plan_sha256"}
     return Plan(document["run_id"], tuple(map(trial_from_json, document["trials"])), document)
 

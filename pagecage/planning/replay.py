@@ -36,7 +36,7 @@ class ReplaySpec:
 
     @property
     def name(self) -> str:
-        """`replay-` and the program's name, by which `pagecage show` and `--resume` find the run."""
+        """`replay-` and the program's name; `pagecage show` and `--resume` find the run by it."""
         slug = re.sub(r"[^a-z0-9]+", "-", PurePath(self.typed[0]).name.lower()).strip("-")
         return f"replay-{slug}" if slug else "replay"
 
@@ -47,7 +47,7 @@ class ReplaySpec:
 
 
 def make_experiment(replay: ReplaySpec) -> Experiment:
-    """Return the replay as an experiment, with the definition that a file of experiments/ would hold."""
+    """Return the replay as an experiment, with the definition that a file would hold."""
     definition = _definition(replay)
     levels = {cage: Level(cage=cage, cache=replay.cache) for cage in replay.cages}
     return Experiment(

@@ -1,4 +1,4 @@
-"""The experiment of a sweep: one limit of a cage takes several values, and all else stays the same."""
+"""The experiment of a sweep: one limit of a cage takes several values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class LimitVariation:
 def parse_vary(text: str, cage: Cage) -> LimitVariation:
     """Parse the value of `--vary`, such as `IOReadIOPSMax=500,1000`, for this cage.
 
-    Raises PagecageError if the property cannot be varied, or if there are too few or too many values.
+    Raises PagecageError if the property cannot be varied, or if there are too few or too many
+    values.
     """
     prop, equals, listed = text.partition("=")
     if not equals or prop not in VARIED:

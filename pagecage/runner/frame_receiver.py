@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import MachineState, ObservedHost
-from pagecage.model.record import Record, record_from_json
+from pagecage.model.record import Record, record_from_json, with_outer_host
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
 
@@ -175,7 +175,7 @@ class FrameReceiver:
 
     def _append(self, record: Record) -> None:
         outer_host = self._outer if self._outer.get("before") and self._outer.get("after") else None
-        complete = replace(record, traces=self._traces, outer_host=outer_host)
+        complete = with_outer_host(replace(record, traces=self._traces), outer_host)
         self._traces, self._outer, self.open_trial = {}, {}, None
         if (record.trial_id, record.attempt) in self._known:
             return

@@ -1,4 +1,4 @@
-"""The sentences of a diagnosis: the limit, its figures, and the changes that would help or would not."""
+"""The sentences of a diagnosis: the limit, its figures, and the changes that would help."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _wasted_bytes(evidence: Evidence) -> str:
 
 
 def _memory_limit(record: Record) -> str:
-    limit = (record.cage.get("requested") or {}).get("MemoryMax")
+    limit = (record.cage.requested or {}).get("MemoryMax")
     return f"MemoryMax of {format_bytes(limit)}" if isinstance(limit, int) else "memory limit"
 
 
@@ -147,7 +147,7 @@ def _device(evidence: Evidence) -> str:
 def _cpu(evidence: Evidence) -> str:
     share = format_percent(evidence.share)
     if evidence.time_share("throttled") >= WAITING:
-        quota = (evidence.record.cage.get("requested") or {}).get("CPUQuota")
+        quota = (evidence.record.cage.requested or {}).get("CPUQuota")
         named = f"The CPUQuota of {quota} %" if quota else "A CPU quota"
         return f"{named} held the program back for {share} of the time. More CPU helps. A faster disk does not."
     slack = ", and no cap was full" if requested_caps(evidence.record) else ""
@@ -208,7 +208,7 @@ def _merged_requests(evidence: Evidence) -> str:
 
 def _drained_credits(evidence: Evidence) -> str:
     """Return when the burst credits ran out, or that the trial began without any."""
-    burst = evidence.record.cage.get("burst") or {}
+    burst = evidence.record.cage.burst or {}
     if burst.get("start") == "drained":
         return "The trial began without burst credits. They refill while the program uses less than the base rate."
     if evidence.drained_seconds is None:
@@ -235,7 +235,7 @@ def _format_limit(limit: SharedLimit) -> str:
 
 def _memory_as_well(evidence: Evidence) -> str:
     """Return that memory is a second cause if a cap was full of bytes that had been read before."""
-    is_limited = "MemoryMax" in (evidence.record.cage.get("requested") or {})
+    is_limited = "MemoryMax" in (evidence.record.cage.requested or {})
     if not is_limited or evidence.binding.verdict not in ("iops", "bandwidth") or evidence.reread_share < REREAD:
         return ""
     return f"{_reread_sentence(evidence)} More memory helps as well."
@@ -250,8 +250,8 @@ def _sequential_reading(evidence: Evidence) -> str:
     seconds = evidence.sequential_seconds
     if seconds is None or evidence.direction != "read" or evidence.binding.verdict not in _READ_LIMITS:
         return ""
-    limit, size = (evidence.record.cage.get("requested") or {}).get("MemoryMax"), evidence.record.cache["file_bytes"]
+    limit, size = (evidence.record.cage.requested or {}).get("MemoryMax"), evidence.record.cache.file_bytes
     memory = ""
-    if isinstance(limit, int) and limit < size:
+    if isinstance(limit, int) and size is not None and limit < size:
         memory = f", but they do not fit into {format_bytes(limit)} of memory"
     return f"Reading the files once, sequentially, would take about {format_seconds(seconds)}{memory}."

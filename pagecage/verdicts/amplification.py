@@ -15,7 +15,7 @@ from pagecage.verdicts.verdict import Amplification, TimeFloor
 
 def amplification(record: Record) -> Amplification:
     """Return the bytes that the disk delivered per requested byte and per distinct byte."""
-    moved, end = io_difference(record, "rbytes"), record.workload.get("end") or {}
+    moved, end = io_difference(record, "rbytes"), record.workload.end or {}
     requested, distinct = end.get("bytes"), end.get("distinct_bytes")
     if moved is None or not (requested or distinct):
         return Amplification("unknown", "The workload or the disk did not report how much was read.")
@@ -27,7 +27,7 @@ def amplification(record: Record) -> Amplification:
 
 
 def time_floor(record: Record) -> TimeFloor:
-    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, with burst credits spent first.
+    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, after burst credits.
 
     The verdict is `unknown` without caps.
     """
@@ -58,5 +58,5 @@ def _least_seconds_of_all(record: Record, name: str, moved: Mapping[str, float |
 
 
 def _bucket_section(record: Record, name: str) -> Mapping[str, Any] | None:
-    buckets = (record.cage.get("credits") or {}).get("buckets") or ()
+    buckets = (record.cage.credits or {}).get("buckets") or ()
     return next((bucket for bucket in buckets if name in bucket["properties"]), None)

@@ -58,7 +58,7 @@ def judge_binding_limit(record: Record, windows: Sequence[Window]) -> BindingVer
         return BindingVerdict("memory", sentence, {"memory": 1.0})
     if not windows:
         return BindingVerdict("none", "The limit is not known, because the measured part did not end.", {})
-    requested = record.cage.get("requested") or {}
+    requested = record.cage.requested or {}
     found = [(binding_limit(window, requested), window.seconds) for window in windows]
     shares = _shares([(limit.name, seconds) for limit, seconds in found])
     name = max(NAMES, key=lambda n: shares.get(n, 0.0))

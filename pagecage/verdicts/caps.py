@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import BOTH_WAYS, IO_STAT_KEY
+from pagecage.model.cage import IO_STAT_KEY, SHARED_PROPERTIES
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import io_difference, measured_seconds
@@ -21,7 +21,7 @@ def is_io_cap(name: str) -> bool:
 
 def requested_caps(record: Record) -> dict[str, float]:
     """Return the I/O caps that the cage requests, by property; with burst credits, the base rates."""
-    requested = record.cage.get("requested") or {}
+    requested = record.cage.requested or {}
     caps = {name: requested.get(name) for name in IO_STAT_KEY}
     return {name: cap for name, cap in caps.items() if isinstance(cap, int | float) and cap}
 
@@ -31,12 +31,12 @@ def cap_changes(record: Record) -> Sequence[CapChange]:
 
     A change is {"t": CLOCK_MONOTONIC seconds, property: cap}.
     """
-    return (record.cage.get("credits") or {}).get("changes") or ()
+    return (record.cage.credits or {}).get("changes") or ()
 
 
 def credits_error(record: Record, name: str) -> str | None:
     """Return the error that ended the rewriting of one property's cap early; None without one."""
-    credits_section = record.cage.get("credits") or {}
+    credits_section = record.cage.credits or {}
     has_bucket = any(name in bucket["properties"] for bucket in credits_section.get("buckets") or ())
     return credits_section.get("error") if has_bucket else None
 
@@ -51,16 +51,16 @@ def measured_caps(record: Record) -> dict[str, float]:
     """Return the average of each cap in the measured part; the requested caps if it never began."""
     if not record.measured:
         return requested_caps(record)
-    start = record.measured["start_monotonic_seconds"]
-    return caps_between(record, start, start + record.measured["seconds"])
+    start = record.measured.start_monotonic_seconds
+    return caps_between(record, start, start + record.measured.seconds)
 
 
 def cap_change_count(record: Record, name: str) -> int:
     """Return how many times the cap of one property changed within the measured part."""
     if not record.measured:
         return 0
-    start = record.measured["start_monotonic_seconds"]
-    end = start + record.measured["seconds"]
+    start = record.measured.start_monotonic_seconds
+    end = start + record.measured.seconds
     return sum(name in change and start < change["t"] < end for change in cap_changes(record))
 
 
@@ -92,7 +92,7 @@ def drained_after_seconds(record: Record) -> float | None:
     """
     if not record.measured:
         return None
-    start, base = record.measured["start_monotonic_seconds"], requested_caps(record)
+    start, base = record.measured.start_monotonic_seconds, requested_caps(record)
     above_base: set[str] = set()
     for change in cap_changes(record):
         for name in change.keys() & base.keys():
@@ -128,7 +128,7 @@ class SharedLimit:
 def shared_limits(record: Record) -> Iterator[SharedLimit]:
     """Yield each shared limit of a trial that both read and wrote."""
     seconds = measured_seconds(record)
-    if not seconds or not (record.cage.get("accounting") or {}).get("combined"):
+    if not seconds or not (record.cage.accounting or {}).get("combined"):
         return
     for kind, bucket, properties, was_split in _shared_buckets(record):
         moved = [io_difference(record, IO_STAT_KEY[prop]) or 0.0 for prop in properties]
@@ -148,12 +148,12 @@ def _shared_buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[st
     Older records have no bucket for a shared limit, because pagecage did not yet divide it. Their
     buckets follow from the caps.
     """
-    buckets = (record.cage.get("credits") or {}).get("buckets") or ()
+    buckets = (record.cage.credits or {}).get("buckets") or ()
     shared = [bucket for bucket in buckets if len(bucket["properties"]) > 1]
     for bucket in shared:
         yield bucket["kind"], bucket_of(bucket), tuple(bucket["properties"]), True
     caps, known = requested_caps(record), {bucket["kind"] for bucket in shared}
-    for kind, both in BOTH_WAYS.items():
+    for kind, both in SHARED_PROPERTIES.items():
         if kind not in known and all(prop in caps for prop in both):
             base = min(caps[prop] for prop in both)
             yield kind, TokenBucket(base, base, 0.0, 0.0), both, False

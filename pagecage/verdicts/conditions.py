@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pagecage.model.cache_proof import asked_bytes, tolerance_bytes, why_broken
+from pagecage.model.cache_proof import broken_reason, requested_bytes, tolerance_bytes
+from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record
+from pagecage.model.record_sections import CacheEvidence
 from pagecage.units import MIB, PAGE_BYTES, format_bytes
 from pagecage.verdicts.counters import (
     counter,
@@ -21,21 +23,21 @@ from pagecage.verdicts.counters import (
 from pagecage.verdicts.verdict import Verdict
 
 FOREIGN_IO_SHARE = 0.02
-"""Disk traffic of other processes, as a share of the slice's, that moves a figure less than repeats differ."""
+"""Foreign disk traffic, as a share of the slice's, that matters less than repeats differ."""
 LEAST_FOREIGN_IO_BYTES = 1_000_000
-"""Less traffic than this is a journal commit or an inode, even beside a trial that reads nothing."""
+"""Less traffic than this is a journal commit or an inode, even if the trial reads nothing."""
 FLUSH_BYTES = 16_384
 """Bytes that a file system may write by itself for each flush of the disk.
 
-For a sync, ext4 writes a journal descriptor, some metadata and a commit (filesystems/ext4/journal.rst).
-No cgroup is charged for them. 6 to 12 KiB per flush were seen.
+For a sync, ext4 writes a journal descriptor, some metadata and a commit
+(filesystems/ext4/journal.rst). No cgroup is charged for them. 6 to 12 KiB per flush were seen.
 """
 STEAL_SHARE = 0.05
 """CPU time that a hypervisor took, as a share of the measured time."""
 CPU_PRESSURE_SHARE = 0.20
 """Time in which a runnable task of the slice waited for a CPU, as a share of the measured time."""
 OUTER_CPUS = 0.5
-"""CPUs of the outer host that anything but the guest kept busy; pagecage itself needs a few hundredths."""
+"""CPUs of the outer host busy with anything but the guest; pagecage needs a few hundredths."""
 SHORTEST_SECONDS = 0.2
 """In less time, counters with ticks of 10 ms cannot distinguish 5 % from nothing."""
 LEAST_LOST_SECONDS = 0.05
@@ -51,7 +53,8 @@ Finding = tuple[bool | None, str]
 def judge_host_quiet(record: Record) -> Verdict:
     """Return `quiet`, `not_quiet` or `unknown`.
 
-    The verdict rests on disk traffic, stolen time, waits for a CPU, foreign CPU limits and the outer host.
+    The verdict rests on disk traffic, stolen time, waits for a CPU, foreign CPU limits and the
+    outer host.
     """
     seconds = measured_seconds(record)
     if not seconds:
@@ -92,10 +95,10 @@ def _stolen_time(record: Record, seconds: float) -> Finding | None:
 
 
 def _cpu_wait(record: Record, seconds: float) -> Finding | None:
-    """Check the slice's waits for a CPU; CPUQuota or many threads of its own cause them by design."""
+    """Check the slice's waits for a CPU, unless CPUQuota or its own threads cause them."""
     waited = stalled_seconds(record, "cpu")
     used = difference(record, "cgroup", "cpu.stat", "usage_usec")
-    has_quota = "CPUQuota" in (record.cage.get("requested") or {})
+    has_quota = "CPUQuota" in (record.cage.requested or {})
     has_many_threads = used is not None and used / 1e6 > ONE_THREAD * seconds
     if waited is None or has_quota or has_many_threads:
         return None
@@ -106,7 +109,7 @@ def _cpu_wait(record: Record, seconds: float) -> Finding | None:
 def _foreign_cpu_limit(record: Record) -> Finding | None:
     """Check for throttling although the cage has no CPUQuota: then an ancestor has one."""
     throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec")
-    if not throttled or "CPUQuota" in (record.cage.get("requested") or {}):
+    if not throttled or "CPUQuota" in (record.cage.requested or {}):
         return None
     sentence = f"a CPU limit that the cage does not request held the trial for {throttled / 1e6:.2f} s"
     return throttled / 1e6 <= LEAST_LOST_SECONDS, sentence
@@ -116,7 +119,7 @@ def _outer_host(record: Record) -> Finding | None:
     """Check the CPUs that other processes kept busy on the outer host, which a guest cannot see."""
     if not record.outer_host:
         return None
-    before, after = record.outer_host.get("before") or {}, record.outer_host.get("after") or {}
+    before, after = record.outer_host.before or {}, record.outer_host.after or {}
     used, seconds = _foreign_cpu_seconds(before, after), _growth(before, after, "unix_seconds")
     if used is None or not seconds:
         return None, "the outer host's CPU time was not counted"
@@ -157,18 +160,18 @@ def judge_cache_state(record: Record) -> Verdict:
     A state that was not measured is not reached.
     """
     cache = record.cache
-    requested = cache.get("requested") or "any"
+    requested = cache.requested or "any"
     if requested == "any":
         return Verdict("not_applicable", "The experiment requests no cache state.")
-    before, size = cache.get("resident_bytes_before"), cache.get("file_bytes")
+    before, size = cache.resident_bytes_before, cache.file_bytes
     if before is None or size is None:
         return Verdict("not_reached", f"The state {requested} was requested, but residency was not measured.")
     wanted = 0 if requested == "cold" else -(-size // PAGE_BYTES) * PAGE_BYTES
     is_reached = before == 0 if requested == "cold" else before >= wanted
     if is_reached and (contradiction := _contradiction(record)):
         return Verdict("not_reached", f"{requested}: {contradiction}.")
-    charged = f", charged to {cache['charged_to']}" if wanted and cache.get("charged_to") else ""
-    method = cache.get("method") or "an unnamed method"
+    charged = f", charged to {cache.charged_to}" if wanted and cache.charged_to else ""
+    method = cache.method or "an unnamed method"
     reason = f"{requested}: {_residency(before, wanted, size)} by {method}{_residency_at_go(cache)}{charged}."
     return Verdict("reached" if is_reached else "not_reached", reason)
 
@@ -178,32 +181,32 @@ def _residency(before: int, wanted: int, size: int) -> str:
     return f"{format_bytes(before)} of {format_bytes(size)} resident{exact}"
 
 
-def _residency_at_go(cache: Mapping[str, Any]) -> str:
-    go = cache.get("go")
+def _residency_at_go(cache: CacheEvidence) -> str:
+    go = cache.go
     return f", {format_bytes(go['resident_bytes'])} at `go`" if go else ""
 
 
 def _contradiction(record: Record) -> str | None:
     """Return the evidence that the state did not last or was not what the trial read; None without any."""
-    asked = asked_bytes(record.workload.get("program"), record.workload.get("end") or {})
-    if record.cache.get("start"):
-        return why_broken(record.cache, asked)
-    return _contradicting_counters(record, asked) if record.cache["requested"] == "cold" else None
+    asked = requested_bytes(record.workload.program, record.workload.end or {})
+    if record.cache.start:
+        return broken_reason(to_json(record.cache), asked)
+    return _contradicting_counters(record, asked) if record.cache.requested == "cold" else None
 
 
 def _contradicting_counters(record: Record, asked: int | None) -> str | None:
     """Return the evidence from the counters alone, for a record older than the cache checks."""
     cache = record.cache
-    step = cache.get("step") or {}
+    step, size = cache.step or {}, cache.file_bytes or 0
     read, missing = io_at(record, "after", "rbytes"), (asked or 0) - step.get("resident_bytes_after", 0)
-    if read is not None and missing - read > tolerance_bytes(cache["file_bytes"]):
+    if read is not None and missing - read > tolerance_bytes(size):
         return (
             f"{format_bytes(missing)} were not resident, but the disk delivered only {format_bytes(read)} to the trial"
         )
-    charged, resident = counter(record, "totals", "cgroup", "memory.stat", "file"), cache.get("resident_bytes_after")
+    charged, resident = counter(record, "totals", "cgroup", "memory.stat", "file"), cache.resident_bytes_after
     if charged is None or resident is None:
         return None
     foreign = resident - charged - step.get("resident_bytes_after", 0)
-    if foreign > max(COARSE_BYTES, COARSE_SHARE * cache["file_bytes"]):
+    if foreign > max(COARSE_BYTES, COARSE_SHARE * size):
         return f"another process read {format_bytes(foreign)} of the files, because these pages are charged to it"
     return None

@@ -11,19 +11,19 @@ from typing import Any
 from pagecage.model.record import Record
 
 SECTOR_BYTES = 512
-"""Unit of the sectors in /proc/diskstats, whatever the disk's sector (Documentation/block/stat.rst)."""
+"""Unit of the sectors in /proc/diskstats, for every disk (Documentation/block/stat.rst)."""
 USER_HZ = 100
 """Ticks per second of /proc/stat if the record has no value (100 on every common architecture)."""
 
 
 def measured_seconds(record: Record) -> float | None:
     """Return the length of the measured part; None unless it began and ended."""
-    return record.measured.get("seconds") if record.measured else None
+    return record.measured.seconds if record.measured else None
 
 
 def counter(record: Record, moment: str, *path: str) -> Any:
     """Return one counter at `before`, `after` or `totals`; None if any key of the path is missing."""
-    value: Any = record.counters.get(moment)
+    value: Any = getattr(record.counters, moment)
     for key in path:
         if not isinstance(value, Mapping):
             return None
@@ -43,7 +43,7 @@ def io_at(record: Record, moment: str, key: str) -> float | None:
     0 if the line is missing, because io.stat has no line for a disk that the cgroup never touched.
     """
     table = counter(record, moment, "cgroup", "io.stat")
-    disk = record.device.get("maj_min")
+    disk = record.device.maj_min
     if not isinstance(table, Mapping) or disk is None:
         return None
     line = table.get(disk) or {}
@@ -51,7 +51,7 @@ def io_at(record: Record, moment: str, key: str) -> float | None:
 
 
 def io_difference(record: Record, key: str) -> float | None:
-    """Return the slice's I/O on the measured disk in the measured part (`rbytes wbytes rios wios`)."""
+    """Return the slice's I/O on the measured disk (`rbytes wbytes rios wios`)."""
     before, after = io_at(record, "before", key), io_at(record, "after", key)
     return None if before is None or after is None else after - before
 
@@ -70,7 +70,7 @@ def io_and_seconds(record: Record, key: str) -> tuple[float, float] | None:
 
 def phase_seconds(record: Record, name: str) -> float | None:
     """Return the length of one phase of the trial."""
-    return next((phase["seconds"] for phase in record.phases if phase.get("name") == name), None)
+    return next((phase.seconds for phase in record.phases if phase.name == name), None)
 
 
 def final_counter(record: Record, *path: str) -> Any:

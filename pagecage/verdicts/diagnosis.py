@@ -48,7 +48,7 @@ def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window])
     if not windows or not binding.shares:
         sentence = oom_kill_sentence(record) or binding.reason
         return Diagnosis(binding.verdict, sentence, share=binding.shares.get(binding.verdict))
-    requested = record.cage.get("requested") or {}
+    requested = record.cage.requested or {}
     prop = _longest_cap(binding, windows, requested)
     held = [window for window in windows if binding_limit(window, requested).name == binding.verdict]
     evidence = Evidence(
@@ -74,10 +74,10 @@ def sequential_seconds(record: Record) -> float | None:
 
     None if the cage has no cap on reads.
     """
-    size, caps = record.cache.get("file_bytes"), requested_caps(record)
+    size, caps = record.cache.file_bytes, requested_caps(record)
     if not size:
         return None
-    window_kb = (record.device.get("queue_settings") or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
+    window_kb = (record.device.queue_settings or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
     ios = size / (KIB * max(4, int(window_kb)))
     needs = {"IOReadBandwidthMax": size, "IOReadIOPSMax": ios}
     return max((least_seconds(record, name, need) for name, need in needs.items() if name in caps), default=None)

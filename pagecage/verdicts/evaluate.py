@@ -23,7 +23,8 @@ DATA_POINTS = frozenset({"ok", "oom_killed", "timed_out"})
 class Verdicts:
     """The verdicts on one trial.
 
-    `reasons` are the sentences that exclude the trial. An excluded trial is shown, but not averaged.
+    `reasons` are the sentences that exclude the trial. An excluded trial is shown, but not
+    averaged.
     """
 
     limits: tuple[LimitVerdict, ...]
@@ -40,7 +41,7 @@ class Verdicts:
 
 
 def evaluate(record: Record, series: Sequence[Mapping[str, Any]] = ()) -> Verdicts:
-    """Return all verdicts on a record and its sampler series (rows of `sampler.jsonl`; may be empty).
+    """Return all verdicts on a record and its sampler series (`sampler.jsonl`; may be empty).
 
     The result depends on the arguments alone. docs/METHODOLOGY.md has the rules.
     """

@@ -69,5 +69,5 @@ class Evidence:
         return min(1.0, (total("refault_pages", self.held_windows) or 0.0) * PAGE_BYTES / read) if read else 0.0
 
     def time_share(self, figure: str) -> float:
-        """Return a window's figure, in seconds, as a share of the held time; 0 if it is not known."""
+        """Return a figure in seconds as a share of the held time; 0 if it is not known."""
         return (total(figure, self.held_windows) or 0.0) / sum(window.seconds for window in self.held_windows)

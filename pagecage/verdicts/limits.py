@@ -14,7 +14,7 @@ from pagecage.verdicts.counters import difference, final_counter, io_and_seconds
 from pagecage.verdicts.verdict import LimitVerdict
 
 FIRST_SLICE_SECONDS = 0.1
-"""blk-throttle passes the first slice at full speed (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
+"""The first slice of blk-throttle has no limit (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
 GRACE = 1.03
 """Deep-queue direct I/O was seen 1.4 % above its cap over 6 s. Up to twice that is not a leak."""
 CHARGE_BATCH_BYTES = 64 * 4096
@@ -33,7 +33,7 @@ _FILE = {**MEMORY_FILE, **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.ite
 
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
     """Return a verdict on each requested property and on each limit that only an ancestor imposes."""
-    requested = record.cage.get("requested") or {}
+    requested = record.cage.requested or {}
     verdicts = [_judge(record, name, cap) for name, cap in requested.items()]
     return (*verdicts, *_unrequested(record, set(requested)))
 
@@ -41,7 +41,7 @@ def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
 def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
     if not isinstance(cap, int):
         return LimitVerdict("not_applicable", f"The cage does not limit {name} ({cap}).", name)
-    if not record.cage.get("read_back") and not record.measured:
+    if not record.cage.read_back and not record.measured:
         return LimitVerdict("not_applicable", "The trial ended before the slice's limits were read back.", name, cap)
     observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
     leaks = (
@@ -65,17 +65,17 @@ def amount(name: str, value: float) -> str:
 
 
 def _calibration(record: Record, name: str) -> Mapping[str, Any]:
-    return (record.cage.get("calibration") or {}).get(name) or {}
+    return (record.cage.calibration or {}).get(name) or {}
 
 
 def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
     """Return a sentence if the kernel, or QEMU, holds another value than requested."""
-    external = record.cage.get("external")
+    external = record.cage.external
     if external and name in IO_MAX_KEY:
         held = external["read_back"].get(name)
         return None if held == cap else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
     expected = expected_read_back(Cage("", {name: cap}))[_FILE[name]]
-    held = (record.cage.get("read_back") or {}).get(_FILE[name])
+    held = (record.cage.read_back or {}).get(_FILE[name])
     if held == expected:
         return None
     return f"The kernel holds {_FILE[name]} = {held or 'nothing'} instead of {expected}."
@@ -88,7 +88,7 @@ def _credits_failure(record: Record, name: str) -> str | None:
 
 
 def _in_force(record: Record, name: str, cap: float) -> float:
-    """Return the cap's average over the measured part, which differs from the cap with burst credits."""
+    """Return the cap's average over the measured part; burst credits may change it."""
     return measured_caps(record).get(name, cap)
 
 
@@ -101,14 +101,14 @@ def _limit_value(name: str, text: str | None) -> float | None:
 
 
 def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
-    for cgroup, files in (record.cage.get("ancestors") or {}).items():
+    for cgroup, files in (record.cage.ancestors or {}).items():
         value = _limit_value(name, files.get(_FILE[name]))
         if value is not None:
             yield cgroup, value
 
 
 def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
-    """Return a sentence if an ancestor holds a tighter limit, which is then the one that was measured."""
+    """Return a sentence if an ancestor holds a tighter limit, which was measured instead."""
     tighter = [(cgroup, value) for cgroup, value in _ancestor_limits(record, name) if value < cap]
     if not tighter:
         return None
@@ -177,7 +177,7 @@ def _overrun(record: Record, name: str, cap: float) -> str | None:
 
 
 def _shared_overrun(record: Record, name: str) -> str | None:
-    """Return a sentence if reads and writes together exceeded a limit that was divided between them."""
+    """Return a sentence if reads and writes together exceeded their divided limit."""
     for limit in shared_limits(record):
         if limit.was_split and name in limit.properties and limit.least_seconds > _tolerated_seconds(limit.seconds):
             used = f"{format_seconds(limit.least_seconds)} of it in {format_seconds(limit.seconds)}"
@@ -194,14 +194,14 @@ def _tolerated_seconds(seconds: float) -> float:
 
 
 def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
-    """Return `enforced` or `never_reached` with its reason, for a limit that is in force and kept."""
+    """Return `enforced` or `never_reached` and the reason, for a limit that was kept."""
     if name == "MemorySwapMax" and cap == 0:
         return "enforced", "Swap is off: memory.swap.max reads back 0, which needs no further proof."
     calibration = _calibration(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
-        reached = f"{amount(name, driven)} of {amount(name, cap)}"
-        return "enforced", f"Calibration ({calibration.get('method')}) was held to {reached}."
+        held = f"was held to {amount(name, driven)}; the limit is {amount(name, cap)}"
+        return "enforced", f"Calibration ({calibration.get('method')}) {held}."
     evidence = _reached(record, name, cap)
     if evidence:
         return "enforced", evidence

@@ -18,7 +18,7 @@ FEWEST = 6
 
 
 def ranks_left_out(n: int) -> int:
-    """Return how many of `n` values to drop at each end for an interval of 95 %; `n` is at least six."""
+    """Return how many of `n` values (six or more) to drop at each end for an interval of 95 %."""
     tail, k = 0.5**n, 0
     while True:
         next_tail = tail + math.comb(n, k + 1) * 0.5**n

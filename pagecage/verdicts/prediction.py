@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import IO_STAT_KEY, let_through
+from pagecage.model.cage import IO_STAT_KEY, enforced_limit
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.binding import WAITING, binding_limit
@@ -22,7 +22,7 @@ from pagecage.verdicts.windows import Window, windows_and_remainder
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time of the whole pass under other caps; `seconds` is None if the trial does not allow one.
+    """The predicted time of the whole pass under other caps; None if there is no prediction.
 
     `reason` explains the value. `held_share` is the share of that time in which a cap would hold
     the program back. The rest is the program's own time, which is uncertain under a tight cap.
@@ -55,7 +55,7 @@ def predict(record: Record, series: Sequence[Mapping[str, Any]], caps: Mapping[s
 
 def _caps_varied(record: Record) -> bool:
     """Return whether credits could raise a cap, or a cap changed while the trial ran."""
-    buckets = (record.cage.get("credits") or {}).get("buckets") or ()
+    buckets = (record.cage.credits or {}).get("buckets") or ()
     return any(bucket["rate"] > bucket["base"] for bucket in buckets) or any(
         cap_change_count(record, name) for name in IO_STAT_KEY
     )
@@ -63,12 +63,12 @@ def _caps_varied(record: Record) -> bool:
 
 def _needed_seconds(window: Window, caps: Mapping[str, float]) -> float:
     """Return the least time in which caps let the window's I/O through."""
-    kernel_caps = {name: let_through(name, cap) for name, cap in caps.items() if is_io_cap(name)}
+    kernel_caps = {name: enforced_limit(name, cap) for name, cap in caps.items() if is_io_cap(name)}
     return max((window.moved[IO_STAT_KEY[name]] / cap for name, cap in kernel_caps.items()), default=0.0)
 
 
 def _is_capped(record: Record, window: Window) -> bool:
-    return binding_limit(window, record.cage.get("requested") or {}).property is not None
+    return binding_limit(window, record.cage.requested or {}).property is not None
 
 
 def _used_share(record: Record, windows: Sequence[Window]) -> float:

@@ -41,7 +41,7 @@ class BindingVerdict(Verdict):
 
 @dataclass(frozen=True)
 class Amplification(Verdict):
-    """Bytes that the disk delivered per requested byte and per distinct byte; `known` or `unknown`."""
+    """Bytes delivered per requested byte and per distinct byte; `known` or `unknown`."""
 
     per_requested_byte: float | None = None
     per_distinct_byte: float | None = None

@@ -87,13 +87,13 @@ def _measured_rows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[
     """Return the rows between `go` and `end`."""
     if not record.measured:
         return []
-    start = record.measured["start_monotonic_seconds"]
-    end = start + record.measured["seconds"]
+    start = record.measured.start_monotonic_seconds
+    end = start + record.measured.seconds
     return [row for row in series if start <= row["t"] <= end]
 
 
 def _window_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield the first and last row of each window; rows after the last whole window are left out."""
+    """Yield the first and last row of each whole window."""
     first: Mapping[str, Any] | None = None
     for row in rows:
         if first is None:
@@ -117,7 +117,7 @@ def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]
     """Return the window between two rows. `io` is empty until the slice touches the disk."""
     assert record.measured is not None
     return Window(
-        start_seconds=first["t"] - record.measured["start_monotonic_seconds"],
+        start_seconds=first["t"] - record.measured.start_monotonic_seconds,
         seconds=last["t"] - first["t"],
         caps=caps_between(record, first["t"], last["t"]),
         moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in IO_STAT_KEY.values()},

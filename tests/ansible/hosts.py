@@ -1,4 +1,4 @@
-"""A root file system to try the roles on, and a blank disk: real ones, made and removed by the test."""
+"""Real root file systems and blank disks for the roles, made and removed by the test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOR_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="chroot, mount and loop 
 
 @contextmanager
 def root_file_system(suite: str) -> Iterator[Path]:
-    """A fresh one of a distribution's release."""
+    """Yield a fresh one of a distribution's release."""
     place = Path(tempfile.mkdtemp(prefix="pagecage-", dir=MEMORY))
     try:
         run([ROOTFS, "make", suite, place / "root"], timeout_seconds=900)
@@ -36,7 +36,7 @@ def root_file_system(suite: str) -> Iterator[Path]:
 
 @contextmanager
 def disk(directory: Path, mebibytes: int = 160) -> Iterator[str]:
-    """A blank disk: a sparse file behind a loop device; its name."""
+    """Yield the name of a blank disk: a sparse file behind a loop device."""
     image = directory / "disk"
     with image.open("wb") as file:
         file.truncate(mebibytes << 20)
@@ -49,7 +49,7 @@ def disk(directory: Path, mebibytes: int = 160) -> Iterator[str]:
 
 
 def by_chroot(root: Path, **settings: Any) -> dict[str, Any]:
-    """The variables of a host that is a folder here."""
+    """Return the variables of a host that is a folder of this machine."""
     return {
         "ansible_connection": "community.general.chroot", "ansible_host": str(root), "ansible_user": "root",
         "pagecage_data_dir": "/srv/pagecage", "inspection_running": False, **settings,
@@ -57,14 +57,14 @@ def by_chroot(root: Path, **settings: Any) -> dict[str, Any]:
 
 
 def played(scratch: Path, variables: dict[str, Any], playbook: str = "site.yml", *words: str) -> HostResult:
-    """How one of our playbooks ended on one host."""
+    """Run a playbook of the project; return how it ended on one host."""
     inventory = scratch / "hosts.json"
     inventory.write_text(json.dumps({"all": {"hosts": {HOST: variables}}}))
     return run_to_end(Playbook(ROOT, playbook, inventory, scratch, words))[HOST]
 
 
 def refusal(scratch: Path, variables: dict[str, Any], *words: str) -> tuple[str, str]:
-    """The sentence and the fix with which provisioning is refused."""
+    """Return the sentence and the fix with which provisioning is refused."""
     end = played(scratch, variables, "site.yml", *words)
     assert end.changed == 0
     error = end.error(scratch / "site.log")

@@ -1,4 +1,6 @@
-"""What this machine lacks, by the script that looks; and the names that every family of systems has for it."""
+"""The script that lists what this machine lacks, and the package names of every family of
+systems.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ TOOLS = ("sh", "id", "uname", "grep", "sort", "head", "cut", "cat")
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A folder that is all of PATH: what the script itself needs."""
+    """A folder that is all of PATH: the programs that the script itself needs."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in TOOLS:

@@ -1,4 +1,4 @@
-"""What HOST= may name: the groups of ansible/inventory, as Ansible reads them."""
+"""The values of HOST=: the groups of ansible/inventory, as Ansible reads them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ all:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with one inventory of its own beside those that are shipped, and no guest."""
+    """A project with one more inventory than the shipped ones, and without a guest."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     shutil.copytree(ROOT / "ansible", tmp_path / "ansible")
     for name in (".venv", ".venv-ansible", "pagecage"):

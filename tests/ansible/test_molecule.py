@@ -1,4 +1,6 @@
-"""The roles on whole systems: made fit twice, verified, put back, and compared with what was there before."""
+"""The roles on whole systems: provisioned twice, verified, unprovisioned, and compared with the
+state before.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ SUITES = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04")
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Where root file systems are made: in memory, where packages unpack ten times as fast."""
+    """The folder of root file systems: in memory, where packages unpack ten times as fast."""
     place = Path(tempfile.mkdtemp(prefix="pagecage-molecule-", dir=MEMORY))
     yield place
-    place.rmdir()  # and nothing below it: what a scenario left behind may be mounted
+    place.rmdir()  # without its contents: file systems of a failed scenario may still be mounted
 
 
 def molecule(place: Path, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""What a playbook's events become: Ansible itself runs, on this machine, and changes nothing."""
+"""Events of a playbook as results: Ansible runs on this machine and changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def playbook(top: Path, *tasks: dict[str, Any], hosts: tuple[str, ...] = ("here"
 
 @dataclass(frozen=True)
 class Played:
-    """How a playbook ended on each host, what was told of it meanwhile, and its log."""
+    """How a playbook ended on each host, its events, and its log."""
 
     ends: Mapping[str, HostResult]
     told: list[TaskEvent]
@@ -42,7 +42,7 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """One playbook that each of three hosts leaves in its own way."""
+    """One playbook that ends differently on each of three hosts."""
     top, told = tmp_path_factory.mktemp("played"), []
     on = {"whole": [IGNORED, CHANGES], "failing": [CHANGES, FAILS], "saying": [COMMAND]}
     tasks = [{**task, "when": f"inventory_hostname == '{host}'"} for host, each in on.items() for task in each]

@@ -1,4 +1,4 @@
-"""Hosts that do not let us in, or not become root: in the long run a real sshd in a root file system, and sudo."""
+"""Hosts that refuse the login or sudo; the long tests have a real sshd in a root file system."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def wait_for(port: int) -> None:
 
 
 def project(tmp_path: Path, port: int, key: Path, **settings: Any) -> Path:
-    """A project whose inventory holds what listens at a port of this machine as the group `rack`."""
+    """Return a project whose inventory has a port of this machine as the group `rack`."""
     shutil.copytree(ROOT / "ansible", tmp_path / "ansible")
     for name in (".venv", ".venv-ansible", "pagecage", "build", "cgroups"):
         (tmp_path / name).symlink_to(ROOT / name)

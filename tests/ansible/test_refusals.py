@@ -1,4 +1,4 @@
-"""What is refused before anything is changed, on a real root file system and real disks."""
+"""Refusals before anything is changed, on a real root file system and real disks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def device(tmp_path: Path) -> Iterator[str]:
 
 
 def tree(root: Path) -> list[str]:
-    """Everything there but what Ansible itself keeps while it is at work."""
+    """Return all files except those that Ansible keeps while it runs."""
     listed = run(["find", root, "-xdev", "-not", "-path", "*/root/.ansible*", "-printf", "%p %m %s %l\n"]).stdout
     return sorted(line for line in listed.splitlines() if not line.startswith(f"{root}/root "))
 
 
 def surveyed(root: Path, device: str, data_dir: str = PLACE, *users: str) -> list[str]:
-    """What the survey has against it."""
+    """Return the survey's reasons for a refusal."""
     words = ["sh", "-s", LABEL, data_dir, device, *users]
     said = run(["chroot", root, *words], input_text=SURVEY).stdout.splitlines()
     assert all(line.startswith("+ ") for line in said)
@@ -150,7 +150,7 @@ def test_ansible_stops_there_and_nothing_was_changed(root: Path, device: str, tm
 
 
 def test_ansible_goes_on_where_nothing_is_against_it(root: Path, device: str, tmp_path: Path) -> None:
-    """Only the survey is asked for: nothing is installed."""
+    """Only the survey runs: nothing is installed."""
     wishes = by_chroot(root, pagecage_data_device=device)
     assert played(tmp_path, wishes, "site.yml", "--tags", "always").stopped_by is None
 

@@ -1,4 +1,4 @@
-"""What can be said of the roles without a host: names of packages, documented variables, scripts of one voice."""
+"""Checks of the roles without a host: package names, documented variables, ways to undo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.tree import ROOT
 
 ROLES = sorted(path for path in (ROOT / "ansible/roles").iterdir() if path.is_dir())
 VARS = ROOT / "ansible/roles/base/vars"
-# What brings a program is called otherwise in the other family.
+# Package names that differ in the other family.
 IN_FEDORA = {
     "default-jre-headless": "java-latest-openjdk-headless", "dmsetup": "device-mapper", "procps": "procps-ng",
     "python3.11": "python3",

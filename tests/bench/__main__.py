@@ -1,6 +1,7 @@
-"""`python -m tests.bench [HOST [PART...]]`: what the harness costs and how well its limits hold, as ratios.
+"""Benchmark of the harness: `python -m tests.bench [HOST [PART...]]`.
 
-Asserts nothing: a figure that misses its aim is marked. Figures are printed as they come and kept in build/bench.json.
+Prints its overhead and the accuracy of its limits as ratios. Nothing is asserted: a figure that
+misses its aim is marked. Figures are printed at once and kept in build/bench.json.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def main(wish: str, names: Sequence[str]) -> int:
 
 
 def measure(parts: Sequence[Part], session: Session, results: Results) -> int:
-    """Measure these parts in their order; the exit status. An interruption and a failure keep what was measured."""
+    """Measure the parts in order; return the exit status. An interruption or a failure keeps the
+    finished figures.
+    """
     try:
         with session:
             _measure(parts, session, results)
@@ -60,7 +63,9 @@ def _measure(parts: Sequence[Part], session: Session, results: Results) -> None:
 
 
 def time_left(done: Sequence[Part], lacking: Sequence[Part], seconds: float) -> float:
-    """Minutes that the parts still take, as much longer or shorter than expected as those that are done took."""
+    """Return the minutes for the remaining parts, scaled by how the finished parts compared with
+    their estimates.
+    """
     expected = sum(part.minutes for part in done)
     pace = seconds / 60 / expected if expected else 1.0
     return pace * sum(part.minutes for part in lacking)

@@ -1,4 +1,4 @@
-"""A host to measure on, and the form in which every figure is told: as a ratio, with what it is held against."""
+"""The host of the benchmark, and its figures as ratios."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATASET_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the result: a ratio, what it divides by what, and the aim that it was given."""
+    """One line of the result: a ratio, its numerator and denominator, and its aim."""
 
     name: str
     ratio: float
@@ -37,18 +37,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bed:
-    """A started host with the workloads and one dataset on it."""
+    """A started host with the workloads and one dataset."""
 
     host: Host
     dataset: str
     emulated: bool
 
     def run(self, *argv: str) -> Completed:
-        """Run to the end on the host; raises PagecageError when it fails."""
+        """Run a command to its end on the host. Raises PagecageError if it fails."""
         return run(self.host.command(argv), timeout_seconds=300)
 
     def program(self, name: str) -> str:
-        """Where a workload lies on the host."""
+        """Return the path of a workload on the host."""
         return f"{self.host.spool_dir}/bin/{name}"
 
 
@@ -68,9 +68,11 @@ def started(wish: str) -> Iterator[Bed]:
 
 
 def ratio_of_pairs(numerators: list[float], denominators: list[float]) -> tuple[float, float, float]:
-    """Median of the pairwise ratios with the range that holds the true median in 95 of 100 cases.
+    """Return the median of the pairwise ratios, with the range that contains the true median in 95
+    of 100 cases.
 
-    Order statistics, which assume no shape: for n pairs the k-th smallest and largest, k by the binomial distribution.
+    The range follows from order statistics, which assume no distribution: for n pairs the k-th
+    smallest and largest, k by the binomial distribution.
     """
     ratios = sorted(a / b for a, b in zip(numerators, denominators, strict=True))
     k = ranks_left_out(len(ratios))
@@ -78,5 +80,7 @@ def ratio_of_pairs(numerators: list[float], denominators: list[float]) -> tuple[
 
 
 def scratch() -> Path:
-    """Where the benchmark's own runs go: beside what was built, not among the user's runs."""
+    """Return the folder of the benchmark's own runs: in the build folder, not among the user's
+    runs.
+    """
     return TOP / "build" / "bench"

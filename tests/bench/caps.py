@@ -1,4 +1,4 @@
-"""A deep queue of direct reads under each cap: how close the kernel holds it to what was asked."""
+"""The accuracy of caps against a deep queue of direct reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.bench.bed import Bed, Figure
 from tests.bench.say import say
 
 SECONDS = 10
-# property, value, and the reading that goes past it
+# property, value, and the read that exceeds it
 CAPS = (
     ("IOReadBandwidthMax", 20_000_000, "read", "256k", 16),
     ("IOReadBandwidthMax", 200_000_000, "read", "256k", 16),
@@ -19,7 +19,9 @@ CAPS = (
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
-    """One figure a cap: achieved / cap over ten seconds. It is 1 at best: the first slice of 0.1 s is free."""
+    """Measure one figure per cap: achieved / cap over ten seconds. The best is 1, because the first
+    slice of 0.1 s passes freely.
+    """
     return (_held(bed, *cap) for cap in CAPS)
 
 

@@ -1,4 +1,4 @@
-"""The newcomer's time: the first command of the README, in a new clone and with nothing in the cache."""
+"""The time of the README's first command in a new clone with an empty cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST = "constrained-random"
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """Clone what is committed, and take the clone and its cache away again."""
+    """Clone the committed state, measure, and remove the clone and its cache."""
     session.leave()
     place = scratch() / "clone"
     shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A command as it is typed, with the times at which it said something, and the records of its run."""
+"""A command with the times of its output lines and the records of its run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
 
 @dataclass(frozen=True)
 class Timed:
-    """A command that has ended: seconds since the epoch of its start, each of its lines, and its end; its records."""
+    """A command that has ended: its start, lines and end in seconds since the epoch, and its
+    records.
+    """
 
     began: float
     lines: tuple[tuple[float, str], ...]
@@ -27,16 +29,16 @@ class Timed:
 
     @property
     def seconds(self) -> float:
-        """From its start to its end."""
+        """Seconds from its start to its end."""
         return self.ended - self.began
 
     @property
     def starts(self) -> list[float]:
-        """When each trial began, by the clock of its host, which the harness sets."""
+        """The start of each trial by the clock of its host, which the harness sets."""
         return [float(record.phases[0]["start_wall_seconds"]) for record in self.records]
 
     def said(self, words: str) -> float:
-        """When it first said these words. Raises PagecageError when it never did."""
+        """Return when it first printed these words. Raises PagecageError if it did not."""
         for moment, line in self.lines:
             if words in line:
                 return moment
@@ -44,9 +46,9 @@ class Timed:
 
 
 def timed(name: str, runs: Path, wish: str, cwd: Path, env: Mapping[str, str], *, aloud: bool = False) -> Timed:
-    """Type `make experiment` for an experiment. Raises PagecageError when it fails.
+    """Run `make experiment` for an experiment. Raises PagecageError if it fails.
 
-    `runs` is where its run is kept; with `aloud` it is heard as it goes.
+    `runs` is the folder of its run. With `aloud` its output is also printed.
     """
     argv = ["make", "experiment", f"NAME={name}", f"HOST={wish}", "ARGS=--yes"]
     inherited = dict.fromkeys(_OF_MAKE, "") | {"PAGECAGE_RUNS": str(runs), **env}

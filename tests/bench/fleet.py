@@ -1,7 +1,7 @@
-"""`python -m tests.bench.fleet GROUP`: what a fleet run costs beyond its trials, by hosts and by trials.
+"""The overhead of a fleet run, by hosts and by trials: `python -m tests.bench.fleet GROUP`.
 
-The controller's seconds are from the command's start to its end, less what the agents themselves took: from each host's
-first phase to its last, the longest of them. The report is not made.
+The controller's seconds are from the command's start to its end, less the time of the slowest
+agent, from its first phase to its last. No report is made.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def _seconds(name: str, few: float, many: float) -> Figure:
 
 
 def main(group: str) -> int:
-    """Measure with one host and with all, with few trials and with many; figures go to build/bench-fleet.json."""
+    """Measure with one host and with all, with few trials and with many; write
+    build/bench-fleet.json.
+    """
     hosts = fleet.hosts_of(group)
     controller_seconds(hosts, 1, "w")  # brings the package, which a host has from then on
     one_few = controller_seconds(hosts[:1], FEW, "a")

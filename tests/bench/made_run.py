@@ -1,4 +1,4 @@
-"""A run folder of any size, made by rule: so many trials, so many rows of traces."""
+"""A synthetic run folder with a given number of trials and trace rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ DATASET_BYTES = 64 * MIB
 WALL, CLOCK = 1_795_000_000.0, 1000.0
 ROW_SECONDS = 0.1
 TREATMENTS = len(RATES) * len(BLOCKS)
-"""Trials come in blocks of so many."""
+"""Trials per block."""
 
 
 def make_run(folder: Path, trials: int, rows: int) -> Path:
-    """Write a run with `trials` trials (a multiple of TREATMENTS) whose samplers have `rows` rows together."""
+    """Write a run of `trials` trials (a multiple of TREATMENTS) with `rows` sampler rows in
+    total.
+    """
     (folder / "facts").mkdir(parents=True)
     (folder / "facts/b-1.json").write_text(json.dumps({"kernel": "6.12.41", "cpus": 2, "memory_bytes": 2 << 30}))
     planned = list(_trials(trials))

@@ -1,9 +1,10 @@
-"""How near pcread's sum comes to what memory gives: the ceiling of everything that it reads from memory.
+"""The speed of pcread's sum compared with that of memory, the upper bound of its reads from memory.
 
-Two yardsticks, each taken in turns with what it measures. A resident mapping whose pages are mapped beforehand is held
-against the heap, which has nothing to do but load: the same sum over the same bytes. The heap itself is held against
-memcpy of as many bytes by the C library (through Python, whose buffers copy with it): a copy moves every byte twice
-or more, so that a reader which is not held up by its own arithmetic must be at least as quick.
+There are two comparisons, each measured by turns. A resident mapping whose pages are already mapped
+is compared with the heap, which only loads: the same sum over the same bytes. The heap is compared
+with memcpy of the same size by the C library (called through Python, whose buffers use it). A copy
+moves each byte at least twice, so a reader that is not slowed by its own arithmetic must be at
+least as fast.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ print(len(a) / (time.perf_counter() - start))
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
-    """Both ratios."""
+    """Measure both ratios."""
     say(f"adding up memory {PAIRS} times, mapped, on the heap, and copied")
     rounds = [(pcread(bed, *MAPPED), pcread(bed, *HEAP), _copied(bed)) for _ in range(PAIRS)]
     mapped, heap, copied = map(list, zip(*rounds, strict=True))

@@ -1,4 +1,4 @@
-"""The parts of the benchmark, by name, each with what it measures and how long that takes."""
+"""The parts of the benchmark by name, with their contents and durations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.bench.session import Session
 
 @dataclass(frozen=True)
 class Part:
-    """A part; `minutes` in an emulated guest on two CPUs. One that is `left_out` is measured only when it is named."""
+    """A part; `minutes` in an emulated guest on two CPUs. A part that is `left_out` is measured
+    only if it is named.
+    """
 
     name: str
     about: str
@@ -50,7 +52,7 @@ def chosen(names: Sequence[str], parts: Sequence[Part] = PARTS) -> tuple[Part, .
 
 
 def listed(parts: Sequence[Part] = PARTS) -> Iterator[str]:
-    """Each part as a line, and how long all take that are not left out."""
+    """Format each part as a line, with the time of all parts that are not left out."""
     for part in parts:
         named = "; only when named" if part.left_out else ""
         yield f"  {part.name:<10} {minutes(part.minutes):>6}  {part.about}{named}"
@@ -58,6 +60,6 @@ def listed(parts: Sequence[Part] = PARTS) -> Iterator[str]:
 
 
 def minutes(number: float) -> str:
-    """Minutes in words, to half of one."""
+    """Format minutes, to half a minute."""
     halves = max(1, round(number * 2))
     return f"{halves / 2:g} min"

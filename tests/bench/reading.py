@@ -1,9 +1,10 @@
-"""pcread against fio on the same engine, file and cache state: fio is what people trust, so pcread must keep up.
+"""pcread compared with fio on the same engine, file and cache state.
 
-fio runs with the settings that cost it least: no clock read for each block, registered buffers and files, and a random
-order (lfsr) that meets each block once without a map to be kept. Once matters: in an order that repeats itself some
-blocks are still in the CPU's cache. pcread adds up every byte that it reads; fio's mmap engine copies them, its others
-look at none.
+fio is the established tool, so pcread must be as fast. fio runs with its cheapest settings: no
+clock read per block, registered buffers and files, and a random order (lfsr) that visits each block
+once without a map. In an order with repetitions some blocks would still be in the CPU's cache.
+pcread sums every byte that it reads; fio's mmap engine copies them, and its other engines read
+none.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DIRECT_FIO = ("--direct=1", "--iodepth=32", "--fixedbufs=1", "--registerfiles=1"
 
 @dataclass(frozen=True)
 class Pairing:
-    """The same reading, told to both."""
+    """The same read, configured for both programs."""
 
     name: str
     ours: tuple[str, ...]
@@ -46,7 +47,7 @@ PAIRINGS = (
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
-    """The ratios of their speeds, by turns, so that a drift of the machine meets both."""
+    """Measure the ratios of their speeds by turns, so that drift of the machine affects both."""
     bed.run("dd", f"if={bed.dataset}", "of=/dev/null", "bs=1M", "status=none")
     return (_held(bed, pairing) for pairing in PAIRINGS)
 
@@ -61,14 +62,14 @@ def _held(bed: Bed, pairing: Pairing) -> Figure:
 
 
 def pcread(bed: Bed, *arguments: str) -> float:
-    """Bytes a second over all passes, by its own clock."""
+    """Return bytes per second over all passes, by pcread's own clock."""
     done = bed.run(bed.program("pcread"), "--file", bed.dataset, "--no-handshake", *arguments)
     end = next(line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "end")
     return float(end["bytes"] / end["seconds"])
 
 
 def fio(bed: Bed, *arguments: str) -> float:
-    """Bytes a second, by fio's."""
+    """Return bytes per second, by fio's clock."""
     done = bed.run(
         "fio", "--name=read", f"--filename={bed.dataset}", "--bs=4k", "--readonly", f"--size={DATASET_BYTES}",
         "--invalidate=0", "--gtod_reduce=1", "--random_generator=lfsr", "--output-format=json",

@@ -1,7 +1,7 @@
-"""`python -m tests.bench.render [TRIALS ROWS]`: how long a report takes, and whether ten times the run takes ten times.
+"""The time of a report, and its growth with the run: `python -m tests.bench.render [TRIALS ROWS]`.
 
-Held against pandas reading the same samplers' rows as JSON lines: what reading alone must cost. Seconds are of CPU, so
-that a busy machine counts for less.
+It is compared with pandas reading the same sampler rows as JSON lines, the cost of reading alone.
+Seconds are CPU time, so that a busy machine matters less.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.tree import ROOT
 TRIALS, ROWS = 1000, 1_000_000
 MOST_SECONDS, MOST_BYTES = 60.0, 1.5e9
 MOST_GROWTH = 12.0
-"""Ten times the run may take so many times as long: ten, and what the machine's noise adds."""
+"""The allowed factor of a run that is ten times as large: ten, plus the noise of the machine."""
 _PANDAS = """
 import sys, pathlib, pandas as pd
 for file in sorted(pathlib.Path(sys.argv[1]).glob("trials/*/sampler.jsonl")):
@@ -34,14 +34,16 @@ for file in sorted(pathlib.Path(sys.argv[1]).glob("trials/*/sampler.jsonl")):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a program and its children took."""
+    """Resources that a program and its children used."""
 
     cpu_seconds: float
     most_bytes: int
 
 
 def cost_of(*arguments: str | Path) -> Cost:
-    """Run Python with these arguments; getrusage(2) counts children once they have been waited for."""
+    """Run Python with these arguments. getrusage(2) counts children after they have been waited
+    for.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run([sys.executable, *arguments], cwd=ROOT, timeout_seconds=7200)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -50,7 +52,7 @@ def cost_of(*arguments: str | Path) -> Cost:
 
 
 def render(trials: int, rows: int) -> tuple[Cost, Cost]:
-    """A report's cost, and that of pandas reading its samplers' rows."""
+    """Return the cost of a report, and of pandas reading its sampler rows."""
     top = scratch() / f"render-{os.getpid()}"
     try:
         say(f"making a run of {trials} trials, {rows} rows")

@@ -1,4 +1,4 @@
-"""What a replay costs: the program's own time in it, and all that stands around it, against the bare scope."""
+"""The overhead of a replay, inside and around the program, compared with a plain scope."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.bench.trials import tell
 
 RUNS = 7
 CAGED = "customer-tenth"
-# Run in the scope, so that its own start counts as little as the harness's does.
+# Runs inside the scope, so that its own start counts as little as the harness's.
 _TIMED = """
 import subprocess, sys, time
 begin = time.monotonic()
@@ -47,19 +47,23 @@ for _ in range(order["runs"]):
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """What the harness adds to a program, in it and around it."""
+    """Measure what the harness adds inside and around a program."""
     alone = bare_seconds(session.bed())
     session.leave()
     yield from replays(session.wish, alone)
 
 
 def program(file: str, cage: str) -> list[str]:
-    """A program that somebody else wrote: all of the file, or of it what a cap lets through in some seconds."""
+    """Return a foreign program: it reads the whole file, or as much as a cap lets pass in some
+    seconds.
+    """
     return ["dd", f"if={file}", "of=/dev/null", "bs=256k", *(["count=256"] if cage == CAGED else [])]
 
 
 def bare_seconds(bed: Bed) -> dict[str, list[float]]:
-    """By cage: how long the program takes in a scope of a slice with the same limits, its file cold."""
+    """Return the seconds of the program by cage, in a scope of a slice with the same limits, its
+    file cold.
+    """
     return {name: _bare(bed, cage) for name, cage in _cages().items()}
 
 
@@ -80,7 +84,7 @@ def _bare(bed: Bed, cage: Cage) -> list[float]:
 
 
 def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
-    """Run the same by the harness; what it adds, by cage."""
+    """Run the same with the harness; return its overhead by cage."""
     host = choose_host(wish, None, say)
     plan = _plan(f"{host.data_dir}/bench.bin")
     folder = RunFolder.create(scratch(), plan)
@@ -115,7 +119,7 @@ def _seconds(record: Record) -> float:
 
 
 def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
-    """The program's own time: what the figures of a replay are wrong by."""
+    """Return the overhead within the program's own time, the error of a replay's figures."""
     replayed = [_seconds(record) for record in records]
     ratio, low, high = ratio_of_pairs(replayed, bare)
     says = f"{median(replayed):.2f} s in a replay, {median(bare):.2f} s bare"
@@ -125,7 +129,7 @@ def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
     """The whole trial, from its first phase to its last: what a user waits for. The first one calibrates."""
-    trials = [sum(phase["seconds"] for phase in record.phases) for record in records]
+    trials = [sum(phase.seconds for phase in record.phases) for record in records]
     ratio, low, high = ratio_of_pairs(trials[1:], bare[1:])
     says = f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the first trial"
     return Figure(f"trial of a replay / bare, {cage}", ratio, low, high, "none set", True, RUNS - 1, says)

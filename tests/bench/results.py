@@ -1,4 +1,6 @@
-"""What was measured, in build/bench.json: written after each figure, so that an interruption costs only the next."""
+"""The measured figures in build/bench.json, written after each figure so that an interruption loses
+only the next.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.bench.bed import Figure
 
 
 class Results:
-    """The figures of each part, with when and where they were measured. Parts measured earlier stay."""
+    """The figures of each part, with time and host. Parts measured earlier stay."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -21,12 +23,12 @@ class Results:
         self.count = 0
 
     def begin(self, part: str, harness: Mapping[str, Any]) -> None:
-        """A part begins: what was measured of it earlier is replaced with its first figure."""
+        """Begin a part; its first figure replaces its earlier ones."""
         self._entry: dict[str, Any] = {"complete": False, "harness": harness, "figures": []}
         self._name = part
 
     def add(self, figure: Figure, about: Mapping[str, Any]) -> None:
-        """One figure, and the host that it was measured on."""
+        """Add a figure, and the host on which it was measured."""
         self._entry |= {**about, "unix_seconds": time.time()}
         self._entry["figures"].append(asdict(figure))
         self._parts[self._name] = self._entry
@@ -34,7 +36,7 @@ class Results:
         self._write()
 
     def complete(self) -> None:
-        """The part has all its figures."""
+        """Mark the part as complete."""
         self._entry["complete"] = True
         self._write()
 
@@ -46,7 +48,7 @@ class Results:
 
 
 def _earlier(path: Path) -> dict[str, dict[str, Any]]:
-    """Parts of an earlier benchmark; none where there was none, or one of another form."""
+    """Return the parts of an earlier benchmark; empty if there is none or its format differs."""
     try:
         return dict(json.loads(path.read_text())["parts"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Progress goes to standard error, a line a step."""
+"""Progress on standard error, one line per step."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import sys
 
 
 def say(text: str) -> None:
-    """One line."""
+    """Print one line."""
     sys.stderr.write(f"{text}\n")

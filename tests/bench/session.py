@@ -1,4 +1,4 @@
-"""The host that the benchmark's parts share, one after the other."""
+"""The host that the parts of the benchmark share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.bench.bed import Bed, started
 
 
 class Session:
-    """A host that is started when a part first asks for it, and ended before a part starts one of its own."""
+    """A host that is started when a part first needs it, and ended before a part starts its own."""
 
     def __init__(self, wish: str) -> None:
         self.wish = wish
@@ -25,7 +25,7 @@ class Session:
         self.leave()
 
     def bed(self) -> Bed:
-        """Return the started host. Raises PagecageError when there is none that can serve."""
+        """Return the started host. Raises PagecageError if no host can serve."""
         if self._bed is None:
             self._bed = self._ending.enter_context(started(self.wish))
             self.about = {"host": self._bed.host.name, "emulated": self._bed.emulated}

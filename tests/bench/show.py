@@ -1,4 +1,4 @@
-"""Figures go to standard output, a line each."""
+"""Figures on standard output, one line each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def show(figure: Figure) -> None:
 
 
 def line(figure: Figure) -> str:
-    """A figure as a line: ratio, interval where there is one, aim, and what it is made of."""
+    """Format a figure as a line: ratio, interval if there is one, aim, and its parts."""
     interval = f"[{figure.low:.3f}, {figure.high:.3f}]" if figure.samples > 1 else ""
     mark = "" if figure.met else "  MISSED"
     return f"{figure.name:<30} {figure.ratio:7.3f} {interval:<17} aim: {figure.aim:<25} {figure.says}{mark}"

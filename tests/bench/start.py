@@ -1,6 +1,7 @@
-"""The daily times: from the key press to the first trial and to the report, and the pause between two trials.
+"""Daily waiting times: to the first trial, to the report, and between two trials.
 
-Read from what `make experiment NAME=smoke` says, and when, and from the phases in its records.
+They are taken from the output times of `make experiment NAME=smoke` and from the phases in its
+records.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from tests.bench.session import Session
 RUNS = 3
 MOST_TO_FIRST_TRIAL, MOST_TO_REPORT, MOST_PAUSE = 5.0, 40.0, 1.3
 ONCE = ("calibrate", "dataset")
-"""Phases that only the first trial of a cage or of a dataset takes time for: no part of the pause."""
+"""Phases that take time only in the first trial of a cage or dataset, and are not part of the
+pause.
+"""
 SHOWN_PHASES = 5
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """Run the experiment a first time for what is made once for each version, then as often as is measured."""
+    """Run the experiment once for everything that is made once per version, then as often as is
+    measured.
+    """
     session.leave()
     runs = scratch() / "start"
     try:
@@ -42,7 +47,7 @@ def _again(number: int, session: Session) -> Timed:
 
 
 def figures(commands: Sequence[Timed]) -> Iterator[Figure]:
-    """What these commands took."""
+    """Return the figures of these commands."""
     first = [one.starts[0] - one.began for one in commands]
     starting = median(one.said("starting the host") - one.began for one in commands)
     says = f"from the key press; {starting:.1f} s until the host is started"
@@ -66,27 +71,29 @@ def _end_of(record: Record) -> float:
 
 
 def _pauses(one: Timed) -> list[float]:
-    """From each trial's start to the next one's, less its workload and what is done once."""
+    """Return the seconds from each trial's start to the next one's, less its workload and work
+    done once.
+    """
     worked = [_measured(record) + _once(record) for record in one.records]
     return [after - before - spent for (before, after), spent in zip(pairwise(one.starts), worked, strict=False)]
 
 
 def _measured(record: Record) -> float:
-    return float((record.measured or {}).get("seconds", 0.0))
+    return float(record.measured.seconds if record.measured else 0.0)
 
 
 def _once(record: Record) -> float:
-    return float(sum(phase["seconds"] for phase in record.phases if phase["name"] in ONCE))
+    return float(sum(phase.seconds for phase in record.phases if phase["name"] in ONCE))
 
 
 def _own_phases(record: Record) -> Mapping[str, float]:
-    """What each phase took; of the run, what it took beyond its workload."""
+    """Return the seconds of each phase; for `run`, the time beyond its workload."""
     taken = {phase["name"]: float(phase["seconds"]) for phase in record.phases if phase["name"] not in ONCE}
     return taken | {"run": taken.get("run", 0.0) - _measured(record)}
 
 
 def _longest(phases: Sequence[tuple[str, float]]) -> str:
-    """The phases with the largest medians, in words."""
+    """Format the phases with the largest medians."""
     names = dict.fromkeys(name for name, _ in phases)
     middle = {name: median(seconds for other, seconds in phases if other == name) for name in names}
     longest = sorted(middle, key=lambda name: -middle[name])[:SHOWN_PHASES]

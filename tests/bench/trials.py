@@ -1,4 +1,4 @@
-"""What the harness itself costs: a trial of nothing, and the collectors beside a trial of reading."""
+"""The overhead of the harness: an empty trial, and the collectors beside a reading trial."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for _ in range(int(sys.argv[1])):
 
 
 def measure(session: Session) -> Iterator[Figure]:
-    """What a trial of nothing and the collectors cost."""
+    """Measure the overhead of an empty trial and of the collectors."""
     bare = bare_scope_seconds(session.bed())
     session.leave()
     records = run_trials(session.wish)
@@ -43,14 +43,14 @@ def measure(session: Session) -> Iterator[Figure]:
 
 
 def bare_scope_seconds(bed: Bed) -> list[float]:
-    """How long `systemd-run --scope true` takes on the host."""
+    """Return the seconds of `systemd-run --scope true` on the host."""
     say(f"starting {NOTHINGS} bare scopes")
     done = bed.run("python3", "-c", _BARE, str(NOTHINGS), *(["--user"] if bed.host.user else []))
     return [float(line) for line in done.stdout.split()]
 
 
 def run_trials(wish: str) -> Mapping[str, Record]:
-    """Run the plan on a host of its own; the records by trial."""
+    """Run the plan on its own host; return the records by trial."""
     host, plan = choose_host(wish, None, say), _plan()
     folder = RunFolder.create(scratch(), plan)
     Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
@@ -58,7 +58,9 @@ def run_trials(wish: str) -> Mapping[str, Record]:
 
 
 def _plan() -> Plan:
-    """Trials of nothing in one machine state, then reading with and without collectors, each in a state of its own."""
+    """Return a plan of empty trials in one machine state, then reads with and without collectors,
+    each in its own state.
+    """
     nothings = [_trial(f"nothing_{n}", 1, "true", "command", (), None) for n in range(NOTHINGS)]
     reading = [
         _trial(f"reading_{n}_{'on' if collectors else 'off'}", 2 + 2 * n + side, "pcread", "handshake", collectors,
@@ -88,7 +90,7 @@ def tell(event: Mapping[str, Any]) -> None:
 
 
 def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
-    """A trial of nothing, from its first phase to its last, against a bare scope."""
+    """Compare an empty trial, from its first phase to its last, with a plain scope."""
     trials = [sum(phase["seconds"] for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)]
     ratio, low, high = ratio_of_pairs(trials, bare)
     says = f"{median(trials):.2f} s a trial of nothing, {median(bare):.2f} s a bare scope"
@@ -96,7 +98,7 @@ def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
 
 
 def collectors_cost(records: Mapping[str, Record]) -> Figure:
-    """Reading with every collector on against all off."""
+    """Compare reading with all collectors and with none."""
     on, off = ([_speed(records[f"reading_{n}_{side}"]) for n in range(PAIRS)] for side in ("on", "off"))
     ratio, low, high = ratio_of_pairs(on, off)
     says = f"{median(on) / 1e6:.2f} and {median(off) / 1e6:.2f} MB/s, random reads under customer-tenth"

@@ -1,4 +1,4 @@
-"""A campaign of three trials on a scripted host."""
+"""Campaigns of three trials on a scripted host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ THREE = replace(BASE, factors={"level": ("a", "b", "c")})
 
 
 class Run:
-    """A plan of three trials (or six), a folder for it, a script for its agent, and what was heard."""
+    """A plan of three or six trials, its folder, the script of its agent, and the received
+    events.
+    """
 
     def __init__(self, tmp_path: Path, fresh: str = "never", repeats: int = 1) -> None:
         self.plan: Plan = plan_of(THREE, replace(CHOICES, repeats=repeats, fresh=fresh))

@@ -1,4 +1,4 @@
-"""The command line as a process, and what it recorded."""
+"""The command line as a process, and its records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_SECONDS = 900.0
 
 
 class CommandLine:
-    """`pagecage ...` as a process of its own, its runs in a folder of the test's."""
+    """`pagecage ...` as a process, with its runs in a folder of the test."""
 
     def __init__(self, runs: Path, **environment: str) -> None:
         self.runs = runs
@@ -30,7 +30,7 @@ class CommandLine:
         return spawn(self.argv(*arguments), stdout=PIPE, stderr=PIPE, env=self.environment)
 
     def end(self, *arguments: str) -> tuple[int, str]:
-        """Exit status and what it said on standard error."""
+        """Run to the end; return the exit status and standard error."""
         process = self.start(*arguments)
         _, said = process.communicate(timeout=_LONGEST_SECONDS)
         return process.returncode, said.decode()

@@ -42,7 +42,7 @@ smoke = { dataset = "32MiB", max_seconds = 4, repeats = 1 }
 
 @pytest.fixture
 def top(tmp_path: Path) -> Path:
-    """A checkout's definitions: three cages and one experiment."""
+    """A folder with three cages and one experiment."""
     (tmp_path / "cgroups").mkdir()
     (tmp_path / "experiments").mkdir()
     for name, text in CAGES.items():
@@ -56,7 +56,7 @@ def definitions(top: Path) -> Definitions:
 
 
 def refusal(top: Path, text: str) -> PagecageError:
-    """What is said of an experiment with this text."""
+    """Return the error for an experiment with this text."""
     (top / "experiments/asked.toml").write_text(text)
     with pytest.raises(PagecageError) as caught:
         definitions(top).experiment("asked")

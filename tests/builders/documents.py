@@ -1,4 +1,4 @@
-"""Keys that documents list."""
+"""Keys in documents and records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def keys(cells: list[str]) -> set[str]:
 
 
 def as_line(**changes: object) -> dict[str, object]:
-    """A record as it stands in its file."""
+    """Return a record as in its file."""
     line: dict[str, object] = json.loads(json.dumps(record_to_json(make_record(**changes))))
     line["device"] = {"name": "vdb", "maj_min": "254:16", "queue_settings": {"read_ahead_kb": "128"}}
     return {**line, "measured": None, "counters": {}, "outer_host": None, **changes}

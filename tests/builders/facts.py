@@ -1,4 +1,4 @@
-"""Facts of hosts that can serve, or cannot."""
+"""Facts of hosts that can serve, and of hosts that cannot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USER: dict[str, Any] = {
     **FIT, "uid": 1000, "systemd": {"pid1": True, "version": 257, "user": True, "user_manager": True},
     "cgroup": {"v2": True, "controllers": ["cpu", "memory", "pids"], "manager": "this user's systemd"},
 }  # fmt: skip
-"""An ordinary user as systemd leaves him: no io."""
+"""An ordinary user with systemd's default delegation: without io."""
 NO_MANAGER: dict[str, Any] = {
     **USER, "systemd": {**USER["systemd"], "user_manager": False}, "cgroup": {**USER["cgroup"], "controllers": []},
 }  # fmt: skip

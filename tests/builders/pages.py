@@ -1,11 +1,12 @@
-"""Readers of what a page loads."""
+"""Readers of the addresses that a page loads."""
 
 from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
 
-# Attributes by which a page fetches something at once; a link (href of <a>) fetches nothing until it is followed.
+# Attributes that make a browser fetch something at once. A link (href of <a>) fetches nothing until
+# it is followed.
 LOADS_BY_STYLE = re.compile(r"url\((?!['\"]?(?:#|data:))")
 LOADS = {"src", "srcset", "data", "poster", "background", "action", "xlink:href"}
 

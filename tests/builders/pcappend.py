@@ -1,4 +1,4 @@
-"""pcappend, built and run as a host would, for its tests."""
+"""Runs of pcappend for its tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ METHODS = (
     "pclog", "write", "writev", "fwrite", "batch", "handoff", "reserve-pwrite", "direct", "direct-misaligned", "aio",
     "uring", "mapped-atomic", "mapped-mutex", "mapped-semaphore", "mapped-futex", "seed-mmlog",
 )  # fmt: skip
-LOSING = ("seed-mmlog", "direct-misaligned")  # as the article has them: what they lose is counted
+LOSING = ("seed-mmlog", "direct-misaligned")  # the article's methods, which lose records
 SOUND = tuple(method for method in METHODS if method not in LOSING)
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What a run left behind."""
+class RunResult:
+    """The result of a run."""
 
     status: int
     lines: list[dict[str, Any]]
@@ -28,37 +28,37 @@ class Ended:
 
     @property
     def end(self) -> dict[str, Any]:
-        """Its `end` line."""
+        """The `end` line."""
         assert self.lines, self.stderr
         assert self.lines[-1]["type"] == "end"
         return self.lines[-1]
 
     @property
     def response(self) -> dict[str, Any]:
-        """The figures in it."""
+        """The figures in the `end` line."""
         response: dict[str, Any] = self.end["response"]
         return response
 
 
 @dataclass(frozen=True)
 class Program:
-    """The binary, and an empty directory on a disk for its file."""
+    """The binary, and an empty directory for its file."""
 
     binary: Path
     folder: Path
 
     def argv(self, method: str, *words: object) -> list[str]:
-        """With the directory and the method."""
+        """Return the command line with the directory and the method."""
         return [str(word) for word in (self.binary, "--dir", self.folder, "--method", method, *words)]
 
-    def run(self, method: str, *words: object, before: Callable[[], None] | None = None) -> Ended:
-        """By hand, to the end; nothing must be left in the directory."""
+    def run(self, method: str, *words: object, before: Callable[[], None] | None = None) -> RunResult:
+        """Run it to the end without the handshake."""
         argv = [*self.argv(method, *words), "--no-handshake"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, preexec_fn=before)
-        return Ended(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
+        return RunResult(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
 
     def start(self, method: str, *words: object) -> subprocess.Popen[str]:
-        """With the handshake, as far as `ready`."""
+        """Start it with the handshake and wait for `ready`."""
         pipe = subprocess.PIPE
         started = subprocess.Popen(self.argv(method, *words), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         assert started.stdout
@@ -67,17 +67,17 @@ class Program:
 
 
 def go(started: subprocess.Popen[str]) -> None:
-    """Says so."""
+    """Send `go`."""
     assert started.stdin
     started.stdin.write("go\n")
     started.stdin.flush()
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process started."""
+    """Return the child processes of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def files_of(most_bytes: int) -> Callable[[], None]:
-    """Lets no file of the process grow beyond this."""
+    """Return a function that limits the size of files that the process writes."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))

@@ -7,7 +7,7 @@ from tests.fixtures.runs import DEFINITION, build_run
 
 
 def swept(tmp_path):
-    """The twelve cells' patterns read as numbers, and latencies beside them."""
+    """Return a run of the twelve cells whose patterns are numbers, with latencies."""
     names = {"sequential": "4KiB", "random": "64KiB"}
     definition = {**DEFINITION, "factors": {**DEFINITION["factors"], "pattern": ["64KiB", "4KiB"]}, "claims": []}
 

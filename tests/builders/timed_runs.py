@@ -1,4 +1,4 @@
-"""Records whose figures are given."""
+"""Records with given figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ COLD = {"cage": "tenth", "source": "unloaded", "pattern": "sequential"}
 
 
 def times(factor, seed=1, spread=0.02):
-    """Every figure anew: the cell's own second times `factor`, with a little noise."""
+    """Return a change that sets every figure to `factor` seconds, with a little noise."""
     draw = random.Random(seed)
 
     def change(record):

@@ -15,7 +15,7 @@ from pagecage.model.trial import Trial
 from tests.fake_host.machine import (
     WORKLOADS,
     Machine,
-    make_bench,
+    make_session,
 )
 
 FIO = """#!/bin/sh
@@ -30,9 +30,9 @@ JSON
 """
 
 
-def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
+def carry_out(machine: Machine, trial: Trial, session: HostSession | None = None) -> Record:
     """Run one trial; its record as it stands in the host's file."""
-    run_trial(bench or make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(session or make_session(machine, io.BytesIO(), trial), trial, 1)
     return list(read_records(machine.records))[-1]
 
 

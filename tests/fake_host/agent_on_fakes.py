@@ -1,6 +1,8 @@
-"""The real agent, as the zipapp that travels, on the fake machine: `agent_on_fakes.py AGENT.PYZ MACHINE run`.
+"""The real agent, as the copied zipapp, on the fake machine: `agent_on_fakes.py AGENT.PYZ MACHINE
+run`.
 
-Everything outside the agent is the test's: where cgroups, sysfs and systemd's drop-ins lie.
+Everything outside the agent belongs to the test: the paths of cgroups, sysfs and systemd's
+drop-ins.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from pathlib import Path
 
 
 def main(agent: str, root: str, *words: str) -> int:
-    """Import the agent from the zipapp alone, turn it to the fake machine, and let it run.
+    """Import the agent from the zipapp alone, point it at the fake machine, and run it.
 
-    Imports stand here because each depends on what is in the path by then.
+    The imports are here because each depends on sys.path at that point.
     """
     sys.path[:0] = [agent]
     import pagecage

@@ -1,4 +1,4 @@
-"""Docker's HTTP API of a machine that is none: takes POST /containers/create as the fake command takes `create`."""
+"""A fake Docker HTTP API: POST /containers/create, as the fake command's `create`."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class _Handler(BaseHTTPRequestHandler):
         return "unix"
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Discard the message."""
 
 
 def words_of(name: str, body: dict[str, Any]) -> list[str]:
-    """The same container in the command line's words."""
+    """Return the same container as arguments of the command line."""
     host = body["HostConfig"]
     words = [f"--name={name}", f"--cgroup-parent={host['CgroupParent']}"]
     if "Memory" in host:
@@ -55,7 +55,7 @@ def words_of(name: str, body: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def docker_api(path: Path, created: Path, refuses: str = "") -> Iterator[list[dict[str, Any]]]:
-    """Listen at a socket; what was asked for so far."""
+    """Listen at a socket; return the requests received so far."""
     bodies: list[dict[str, Any]] = []
     handler = type("Handler", (_Handler,), {"bodies": bodies, "created": created, "refuses": refuses})
     with socketserver.UnixStreamServer(str(path), handler) as server:

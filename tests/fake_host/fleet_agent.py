@@ -1,6 +1,7 @@
-"""The scripted agent as a fleet starts it: `facts DIR`, and `serve REQUEST STREAM` with nobody at the other end.
+"""The scripted agent as a fleet starts it: `facts DIR`, and a detached `serve REQUEST STREAM`.
 
-Its script (see scripted_agent.py) and its facts lie beside it in its host's spool, as script.json and facts.json.
+Its script (see scripted_agent.py) and its facts are beside it in the spool of its host, as
+script.json and facts.json.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SPOOL = Path(sys.argv[0]).resolve().parent
 
 
 class _Out:
-    """Standard output as the scripted agent uses it, into the stream's file."""
+    """Standard output of the scripted agent, written to the stream's file."""
 
     def __init__(self, stream: Path) -> None:
         self.buffer = io.BufferedWriter(io.FileIO(stream, "xb"))
@@ -38,7 +39,7 @@ def _until_asked_to_end() -> None:
 
 
 def main(verb: str, first: str, stream: str = "") -> int:
-    """`facts` prints what the test wrote; `serve` works through the request."""
+    """`facts` prints the facts of the test; `serve` works through the request."""
     if verb == "facts":
         print((SPOOL / "facts.json").read_text())
         return 0

@@ -1,4 +1,4 @@
-"""Hosts for campaigns in tests: they bring bytes to an agent of the test's choice and count what is asked of them."""
+"""Hosts for campaigns in tests, which run a given agent and count requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tests.fake_host.machine import Machine
 
 @dataclass
 class TestHost:
-    """A host whose agent is `agent`, whatever the campaign would start. `deaths` lists starts that fail, from 1."""
+    """A host whose agent is `agent`, whatever the campaign would start. `deaths` lists the numbers
+    of starts that fail, from 1.
+    """
 
     __test__ = False
 
@@ -87,13 +89,13 @@ class TestHost:
 
 
 def scripted(script: Path, spool: Path, **more: Any) -> TestHost:
-    """A host with the scripted agent."""
+    """Return a host with the scripted agent."""
     here = Path(__file__).resolve().parent
     return TestHost([sys.executable, "-S", str(here / "scripted_agent.py"), str(script)], str(spool), **more)
 
 
 def on_fakes(agent: Path, machine: Machine, **more: Any) -> TestHost:
-    """A host with the real agent on the fake machine."""
+    """Return a host with the real agent on the fake machine."""
     here = Path(__file__).resolve().parent
     argv = [sys.executable, "-S", str(here / "agent_on_fakes.py"), str(agent), str(machine.root), "run"]
     return TestHost(argv, str(machine.spool), str(machine.data), **more)

@@ -1,6 +1,7 @@
-"""A machine that is none, on which the real agent runs.
+"""A fake machine on which the real agent runs.
 
-systemd, cgroups, queue settings and tools are fakes; files, processes, signals and the page cache are real.
+systemd, cgroups, queue settings and tools are fakes; files, processes, signals and the page cache
+are real.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ Set = Callable[[Any, str, Any], None]
 
 @dataclass(frozen=True)
 class Machine:
-    """Where everything of the fake machine lies."""
+    """The paths of the fake machine."""
 
     root: Path
 
@@ -86,7 +87,7 @@ class Machine:
 
     @property
     def docker_root(self) -> Path:
-        """Where the engine keeps images and layers."""
+        """The folder of the engine's images and layers."""
         return self.root / "docker"
 
     @property
@@ -95,7 +96,7 @@ class Machine:
 
     @property
     def agent_pid(self) -> Path:
-        """Written by agent_on_fakes.py: the process to end from outside."""
+        """The pid of the agent, written by agent_on_fakes.py."""
         return self.root / "agent.pid"
 
     def make(self) -> None:
@@ -115,7 +116,7 @@ class Machine:
         }  # fmt: skip
 
     def stand_in(self, set_: Set) -> None:
-        """Point the agent, in this process, at the fake machine."""
+        """Point the agent in this process at the fake machine."""
         find_disk = partial(
             block_device.resolve_disk, sys=self.sys, mountinfo=trees.mountinfo((MAJ_MIN, "/", "ext4", NODE))
         )
@@ -132,7 +133,7 @@ class Machine:
         set_(settings, "write_queue_setting", self._write_queue_setting)
 
     def _cgroup_of(self, pid: int | str, *_: object) -> Path | None:
-        """The fake cgroup that a process, or its nearest ancestor that is in any, was written into."""
+        """Return the fake cgroup of a process, or of its nearest ancestor that has one."""
         places = {int(word): file.parent for file in self.cgroups.rglob("cgroup.procs")
                   for word in file.read_text().split()}  # fmt: skip
         while (stat := read_text(Path(f"/proc/{pid}/stat"))) and pid not in places:
@@ -151,7 +152,7 @@ class Machine:
         return self.log.read_text().splitlines()
 
     def left(self) -> list[str]:
-        """What a trial or a sweep should have taken away and did not."""
+        """Return what a trial or a cleanup should have removed and did not."""
         slices = [str(path) for path in self.cgroups.glob("**/pagecage-*")]
         drop_ins = [str(path) for path in self.control.iterdir()]
         setting = [] if self.read_ahead_kb() == READ_AHEAD_KB else [f"read_ahead_kb {self.read_ahead_kb()}"]
@@ -161,7 +162,7 @@ class Machine:
 
 
 def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
-    """The dataset as pcgen leaves it: bytes, and a sidecar beside them."""
+    """Write a dataset as pcgen does, with its sidecar."""
     path = directory / dataset.file_name
     with path.open("wb") as file:
         file.write(os.urandom(dataset.size_bytes))
@@ -173,7 +174,7 @@ def make_dataset(directory: Path, dataset: Dataset = DATASET) -> Path:
 
 
 def make_trial(program: str = "good.py", **changes: Any) -> Trial:
-    """A trial with everything in it: a cage, a dataset, a queue setting, collectors."""
+    """Return a trial with all parts: a cage, a dataset, a queue setting, collectors."""
     trial = Trial(
         trial_id="r1_tight", experiment="test", treatment={"cage": "tight"}, repeat=1, block=1, position=0,
         workload=Workload(program, ("--file", "{file}")), cage=CAGE, cache="cold", dataset=DATASET, read_ahead_kb=128,
@@ -191,11 +192,11 @@ def make_request(machine: Machine, *trials: Trial) -> RunRequest:
     )  # fmt: skip
 
 
-def make_bench(
+def make_session(
     machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None,
     inbox: AnswerQueue | None = None,
 ) -> HostSession:  # fmt: skip
-    """What session.serve makes before the first trial; the tracer is not started."""
+    """Return the session that session.serve makes before the first trial; no tracer is started."""
     manager, heard = Systemd(user=False, version=SYSTEMD_VERSION), interruption or Interruption()
     disk, children = facts.resolve_disk(machine.data), ToolProcesses(machine.spool)
     return HostSession(
@@ -218,7 +219,7 @@ def make_bench(
 
 
 def frames_of(written: bytes) -> list[dict[str, Any]]:
-    """The frames of a stream, a trace's bytes as its `body`."""
+    """Return the frames of a stream, with a trace's bytes as its `body`."""
     frames, stream = [], io.BytesIO(written)
     while line := stream.readline():
         frame = json.loads(line)

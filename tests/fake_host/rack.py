@@ -1,4 +1,6 @@
-"""Hosts that are folders of this machine: Ansible reaches them by its local connection, and their agent is scripted."""
+"""Hosts that are folders of this machine, reached by Ansible's local connection, with scripted
+agents.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ FIT = {
 
 
 def agent_archive(path: Path) -> Path:
-    """The scripted agent as one file, as the real one travels."""
+    """Return the scripted agent as one file, like the real one."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(HERE / "fleet_agent.py", "__main__.py")
         archive.write(HERE / "scripted_agent.py", "scripted_agent.py")
@@ -40,7 +42,7 @@ def agent_archive(path: Path) -> Path:
 
 @dataclass
 class Rack:
-    """A group of such hosts, and what was heard of them."""
+    """A group of such hosts, and the received events."""
 
     top: Path
     names: tuple[str, ...]
@@ -55,7 +57,7 @@ class Rack:
         self.let_answer(*self.names)
 
     def let_answer(self, *names: str) -> None:
-        """Write the inventory: at the others' addresses nobody answers."""
+        """Write the inventory. The addresses of hosts that are not named do not answer."""
         gone = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
         hosts = {host.name: {**host.variables, **({} if host.name in names else gone)} for host in self.hosts()}
         (self.top / "inventory.json").write_text(json.dumps({"all": {"hosts": hosts}}))
@@ -94,7 +96,7 @@ class Rack:
         )
 
     def go(self, folder: FleetFolder, *names: str) -> None:
-        """Carry out what is lacking on these hosts, or on all."""
+        """Run the missing trials on these hosts, or on all."""
         runs, streams = folder.host_folders(), folder.path / "streams"
         streams.mkdir(exist_ok=True)
         lanes = [

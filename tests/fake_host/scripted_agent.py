@@ -1,7 +1,8 @@
-"""An agent that measures nothing and does, trial by trial, what a test wrote down for it.
+"""An agent that measures nothing and follows a script of the test.
 
-`scripted_agent.py SCRIPT` reads the request as the real one does. SCRIPT is a JSON file: {trial_id: [what, what, ...]},
-one for each attempt; what is not written down is "ok". `calls` beside it gets a line for every start.
+`scripted_agent.py SCRIPT` reads the request like the real agent. SCRIPT is a JSON file: {trial_id:
+[action, action, ...]}, one for each attempt; the default is "ok". The file `calls` beside it gets a
+line for every start.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ TRACE = b'{"t": 1.0}\n' * 3
 
 
 def send(frame: str, body: bytes = b"", **fields: Any) -> None:
-    """One frame, whole."""
+    """Write one complete frame."""
     sys.stdout.buffer.write(json.dumps({"frame": frame, **fields}).encode() + b"\n" + body)
     sys.stdout.buffer.flush()
 
 
 figures: dict[str, dict[str, float]] = {}
-"""Responses by trial, where the script tells any."""
+"""Responses by trial, if the script has any."""
 
 
 def record(request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome: str) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def record(request: dict[str, Any], trial: dict[str, Any], attempt: int, outcome
 
 
 def die(how: str, trial_id: str, attempt: int) -> None:
-    """Every way of going away in the middle of a trial."""
+    """End in the middle of a trial, in the given way."""
     if how == "dies in a trace":
         sys.stdout.buffer.write(json.dumps(
             {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": "sar.bin", "length": 10_000}

@@ -1,4 +1,4 @@
-"""iostat and sar of the fake machine: they start, record, end on SIGINT and say so in the log."""
+"""Fake iostat and sar: they start, record, end on SIGINT, and write to the log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SAMPLE = {"disk": [{"disk_device": "fakedisk", "r/s": 1.0, "rkB/s": 128.0}]}
 
 
 def asked(name: str, word: str) -> bool:
-    """Whether a test asked for a certain misbehaviour."""
+    """Return whether the test requested this misbehaviour."""
     return word in os.environ.get(f"FAKE_{name}", "").split()
 
 
 def note(line: str) -> None:
-    """Append a line to the log, whole."""
+    """Append one complete line to the log."""
     descriptor = os.open(os.environ["FAKE_LOG"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(descriptor, line.encode() + b"\n")
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Fake sysfs: block devices with their partitions, layers and queues, linked as the kernel links them."""
+"""Fake sysfs trees: block devices with partitions, layers and queues, linked as in the kernel's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ QUEUE = {
 
 
 def disk(sys: Path, name: str, maj_min: str, slaves: tuple[str, ...] = (), place: str = "") -> Path:
-    """A whole disk, or a layer (dm, md) over `slaves`, with its queue."""
+    """Make a whole disk, or a layer (dm, md) over `slaves`, with its queue."""
     where = sys / "devices" / (place or "virtual/block") / name
     (where / "queue").mkdir(parents=True)
     (where / "slaves").mkdir()
@@ -26,7 +26,7 @@ def disk(sys: Path, name: str, maj_min: str, slaves: tuple[str, ...] = (), place
 
 
 def partition(sys: Path, parent: str, name: str, maj_min: str) -> Path:
-    """A partition: a folder in its disk's, without a queue or slaves."""
+    """Make a partition: a folder in its disk's, without a queue or slaves."""
     where = (sys / "block" / parent).resolve() / name
     where.mkdir()
     (where / "partition").write_text("1\n")
@@ -42,7 +42,7 @@ def _link(sys: Path, where: Path, maj_min: str) -> None:
 
 
 def btrfs(sys: Path, members: tuple[str, ...], uuid: str = "11111111-2222-3333-4444-555555555555") -> None:
-    """A btrfs over these block devices."""
+    """Make a btrfs over these block devices."""
     devices = sys / "fs/btrfs" / uuid / "devices"
     devices.mkdir(parents=True)
     for member in members:
@@ -50,7 +50,7 @@ def btrfs(sys: Path, members: tuple[str, ...], uuid: str = "11111111-2222-3333-4
 
 
 def mountinfo(*mounts: tuple[str, str, str, str]) -> str:
-    """Lines of /proc/self/mountinfo for (maj:min, mount point, type, source)."""
+    """Return lines of /proc/self/mountinfo for (maj:min, mount point, type, source)."""
     return "".join(
         f"{30 + n} 1 {maj_min} / {point} rw,relatime shared:{n} - {kind} {source} rw\n"
         for n, (maj_min, point, kind, source) in enumerate(mounts)

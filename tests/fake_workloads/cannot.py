@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Cannot work on this host."""
+"""A workload that cannot work on this host."""
 
 import sys
 

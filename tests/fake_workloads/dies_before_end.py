@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Dies in the midst of its measured part."""
+"""A workload that dies in the middle of its measured part."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Finds something wrong while it gets ready."""
+"""A workload that fails during its set-up."""
 
 import sys
 

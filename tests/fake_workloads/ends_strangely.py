@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Its end line holds words where numbers belong."""
+"""A workload whose end line has words instead of numbers."""
 
 from speech import end, wait_for_go, wait_for_the_end_of_input
 

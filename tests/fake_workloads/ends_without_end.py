@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Exits as if all were well, without an end line."""
+"""A workload that exits with status 0 but without an end line."""
 
 from speech import wait_for_go
 

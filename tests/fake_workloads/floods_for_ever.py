@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Prints samples without an end."""
+"""A workload that prints samples without end."""
 
 from speech import say, wait_for_go
 

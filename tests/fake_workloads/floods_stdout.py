@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Prints twenty thousand samples and then keeps to the contract."""
+"""A workload that prints twenty thousand samples and then follows the contract."""
 
 from speech import end, say, wait_for_go, wait_for_the_end_of_input
 

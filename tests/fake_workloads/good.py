@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Keeps to the contract."""
+"""A workload that follows the contract."""
 
 from speech import end, read_from_the_disk, say, wait_for_go, wait_for_the_end_of_input
 

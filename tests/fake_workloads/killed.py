@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Is killed by somebody, but not for want of memory."""
+"""A workload that another process kills, not for lack of memory."""
 
 import os
 import signal

@@ -1,5 +1,7 @@
 #!/usr/bin/env -S python3 -S
-"""A step before: reads the files it is given, charged to its slice, without the handshake."""
+"""A preparation step without the handshake: reads the given files, which are charged to its
+slice.
+"""
 
 import sys
 from pathlib import Path

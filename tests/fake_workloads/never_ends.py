@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Gets ready, goes, and is never heard of again."""
+"""A workload that starts and then prints nothing."""
 
 import time
 

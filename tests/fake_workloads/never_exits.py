@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Gives its end line and stays."""
+"""A workload that prints its end line and does not exit."""
 
 import time
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Never says that it is ready."""
+"""A workload that never prints `ready`."""
 
 import time
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Is killed by the kernel, as its slice tells."""
+"""A workload that the kernel kills, as its slice records."""
 
 import os
 import signal

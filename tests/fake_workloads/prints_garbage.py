@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Prints everything but lines of the contract, and among them those."""
+"""A workload that mixes lines of the contract with other output."""
 
 from speech import end, wait_for_go, wait_for_the_end_of_input
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env -S python3 -S
-"""Reads its file, and is charged for it; `--drops` first drops it in its set-up, and `--owns-up` says so at ready.
+"""A workload that reads its file and is charged for it.
 
-`--direct` reads past the page cache: the disk delivers, and nothing comes of it. With `--short` it delivers an eighth.
+`--drops` first drops it during set-up, and `--owns-up` reports that at ready. `--direct` reads past
+the page cache: the disk delivers, but no page appears. With `--short` the disk delivers an eighth.
 """
 
 import sys

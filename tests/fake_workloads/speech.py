@@ -1,4 +1,4 @@
-"""The workload's side of the handshake, for programs that keep to it and for those that do not."""
+"""The workload's side of the handshake, for workloads that follow it and others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def note(line: str) -> None:
-    """Append to the log of the fake machine, where there is one."""
+    """Append to the log of the fake machine, if there is one."""
     if "FAKE_LOG" in os.environ:
         with Path(os.environ["FAKE_LOG"]).open("a") as log:
             log.write(f"workload {line}\n")
@@ -36,20 +36,20 @@ def wait_for_go(**told: Any) -> None:
 
 
 def drop(path: str) -> None:
-    """Drop a file's pages from the page cache."""
+    """Drop the pages of a file from the page cache."""
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
 
 
 def charged(file_bytes: int) -> None:
-    """What the slice would be charged for of the page cache."""
+    """Set the page cache that is charged to the slice."""
     if "FAKE_SLICE" in os.environ:
         (Path(os.environ["FAKE_SLICE"]) / "memory.stat").write_text(f"anon 0\nfile {file_bytes}\npgsteal 0\n")
 
 
 def read_from_the_disk(read_bytes: int = 1048576, reads: int = 8) -> None:
-    """What the kernel would count in the slice."""
+    """Set the reads that the kernel would count in the slice."""
     if "FAKE_SLICE" in os.environ:
         line = f"{os.environ['FAKE_MAJ_MIN']} rbytes={read_bytes} wbytes=0 rios={reads} wios=0\n"
         (Path(os.environ["FAKE_SLICE"]) / "io.stat").write_text(line)

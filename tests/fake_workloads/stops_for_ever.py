@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Stops, and never gets to its end."""
+"""A workload that stops and never prints its end line."""
 
 import time
 

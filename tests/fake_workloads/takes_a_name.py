@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Keeps to the contract, but for a figure that has a standard one's name."""
+"""A workload whose own figure has the name of a standard one."""
 
 from speech import end, wait_for_go, wait_for_the_end_of_input
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Keeps to the contract and tells figures of its own."""
+"""A workload that reports figures of its own."""
 
 from speech import end, read_from_the_disk, wait_for_go, wait_for_the_end_of_input
 

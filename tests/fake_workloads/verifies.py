@@ -1,5 +1,7 @@
 #!/usr/bin/env -S python3 -S
-"""Stops, and then reads back what it did: the counters stand still for a trial at `stopped`."""
+"""A workload that stops and then reads back its writes. The counters of a trial are taken at
+`stopped`.
+"""
 
 import time
 

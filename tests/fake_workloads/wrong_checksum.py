@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -S
-"""Read something else than what was written."""
+"""A workload that read other bytes than were written."""
 
 from speech import end, wait_for_go, wait_for_the_end_of_input
 

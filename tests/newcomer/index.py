@@ -1,4 +1,4 @@
-"""A package index of one's own: a simple repository (PEP 503) on a port here, knowing what the public one knows."""
+"""A local package index: a simple repository (PEP 503) that forwards to the public one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PUBLIC = "https://pypi.org/simple"
 
 @dataclass
 class Index:
-    """Where it is, and the projects that it was asked for."""
+    """Its address, and the projects requested from it."""
 
     url: str
     asked: set[str] = field(default_factory=set)
@@ -22,7 +22,7 @@ class Index:
 
 @contextmanager
 def package_index() -> Iterator[Index]:
-    """An index that lives as long as the block."""
+    """Serve an index for the duration of the block."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
     server.index = Index(f"http://127.0.0.1:{server.server_port}/simple")  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever)
@@ -37,7 +37,7 @@ def package_index() -> Iterator[Index]:
 
 class _Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """A project's page; the files that it names lie where the public index has them."""
+        """Answer with a project's page; its files are at the public index."""
         project = self.path.strip("/").split("/")[-1]
         self.server.index.asked.add(project)  # type: ignore[attr-defined]
         with urllib.request.urlopen(f"{PUBLIC}/{project}/", timeout=60) as answer:
@@ -49,4 +49,4 @@ class _Pages(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is said."""
+        """Discard the message."""

@@ -1,4 +1,6 @@
-"""A newcomer's machine: a clean root file system, an ordinary user, and a new clone of what is committed here."""
+"""A newcomer's machine: a clean root file system, an ordinary user, and a new clone of the
+committed state.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,19 @@ KEPT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagec
 """Root file systems and downloads, for all cases and sessions."""
 USER, UID = "new", 1000
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
-"""What Debian gives an ordinary user."""
+"""Debian's default PATH of an ordinary user."""
 NETWORK = (
     *("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
     *("PIP_INDEX_URL", "PIP_TRUSTED_HOST", "UV_DEFAULT_INDEX", "UV_INDEX_URL"),
 )
-"""How this machine reaches its package sources, as far as variables tell."""
+"""Variables by which this machine reaches its package sources."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A root file system that one case changes: `folder` takes what is written, `lower` is what it begins with."""
+    """A root file system that one case changes: `folder` receives the writes, `lower` is the
+    initial state.
+    """
 
     folder: Path
     lower: str
@@ -41,7 +45,7 @@ class Machine:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def argv(self, command: str, user: str, **variables: str) -> list[str]:
-        """The command that runs a shell command in the checkout."""
+        """Return the command that runs a shell command in the checkout."""
         network = {name: os.environ[name] for name in NETWORK if name in os.environ}
         who = {"HOME": self.home, "USER": user, "LOGNAME": user, "SHELL": "/bin/sh", "PATH": PATH, "LANG": "C.UTF-8"}
         given = {**who, **network, **self.variables, **variables}
@@ -50,7 +54,7 @@ class Machine:
         return [str(ENTER), str(self.folder), self.lower, user, *clean, "/bin/sh", "-c", inside]
 
     def settings(self, prepare: str = "") -> dict[str, str]:
-        """The environment of `enter`: what root does before the command, and our folders that are seen there."""
+        """Return the environment of `enter`: root's commands beforehand, and the shared folders."""
         return {"PREPARE": prepare, "SHARED": " ".join(f"{ours}={theirs}" for ours, theirs in downloads().items())}
 
     def run(
@@ -61,12 +65,12 @@ class Machine:
         return run(argv, env=self.settings(prepare), check=False, timeout_seconds=seconds)
 
     def root(self, command: str) -> None:
-        """Change the machine as its administrator. Raises PagecageError when that fails."""
+        """Change the machine as its administrator. Raises PagecageError if that fails."""
         run(self.argv(f"cd / && {command}", "root"), env=self.settings(), timeout_seconds=900)
 
 
 def downloads() -> dict[Path, str]:
-    """Folders in which downloads are kept for the next case."""
+    """Return the folders in which downloads are kept for the next case."""
     places = {name: KEPT / "downloads" / name for name in ("archives", "uv", "pip", "crates")}
     for name, path in places.items():
         path.mkdir(parents=True, exist_ok=True)
@@ -81,14 +85,17 @@ def downloads() -> dict[Path, str]:
 
 
 def base(name: str) -> str:
-    """The layers of a root file system (tests/newcomer/bases), made where they are not kept."""
+    """Return the layers of a root file system (tests/newcomer/bases), made if they are not
+    cached.
+    """
     return run([BASES, name, KEPT / "roots"], timeout_seconds=1800).stdout.strip()
 
 
 @contextmanager
 def machine(name: str, checkout: str = f"/home/{USER}/pagecage") -> Iterator[Machine]:
-    """A new machine with a clone of HEAD in the user's home; gone at the end."""
-    # What is written above this machine's own root lies in memory: overlayfs takes no layer that is part of another.
+    """Yield a new machine with a clone of HEAD in the user's home; remove it at the end."""
+    # Writes above this machine's own root are kept in memory: overlayfs refuses a layer that is
+    # part of another.
     cases = MEMORY if name == "host" else KEPT / "cases"
     cases.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=cases, prefix="newcomer-"))
@@ -105,17 +112,17 @@ def machine(name: str, checkout: str = f"/home/{USER}/pagecage") -> Iterator[Mac
 
 
 def clone(upper: Path, checkout: str) -> None:
-    """A clone of what is committed here, which belongs to the user."""
+    """Clone the committed state; the clone belongs to the user."""
     place = upper / checkout.lstrip("/")
     run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, place])
     run(["chown", "-R", f"{UID}:{UID}", place])
 
 
 def said(done: Completed) -> str:
-    """Everything it printed, for the message of an assertion."""
+    """Format all its output, for the message of an assertion."""
     return f"{done.stdout}\n{done.stderr}"[-6000:]
 
 
 def words(*commands: Sequence[str]) -> str:
-    """Commands, one after the other while they succeed."""
+    """Return a shell command that runs these one after the other while they succeed."""
     return " && ".join(map(shlex.join, commands))

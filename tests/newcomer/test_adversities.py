@@ -1,4 +1,4 @@
-"""What real machines have: a set-up in spite of it. Each case first shows that its adversity is there."""
+"""Set-up on machines with real-life obstacles. Each case first shows that its obstacle exists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER_VENV = "/usr/bin/python3 -m venv ~/other"
 
 
 def passes(new: Machine, command: str, **options: str) -> str:
-    """What a command that succeeds says."""
+    """Return the output of a command that must succeed."""
     done = new.run(command, **options)
     assert done.ok, said(done)
     assert "Traceback" not in said(done)
@@ -52,7 +52,7 @@ def test_condas_python_first_in_path() -> None:
 
 
 def test_no_python_of_the_systems_at_all() -> None:
-    """apt's module needs the system's Python, which it has to bring."""
+    """apt's module needs the system's Python, and has to install it."""
     with machine("bookworm-foreign") as new:
         passes(new, f"[ ! -e /usr/bin/python3 ] && PYTHON=/opt/conda/bin/python3; export PYTHON; {SET_UP}")
 
@@ -70,7 +70,7 @@ def shadowed(variable: str) -> str:
 
 
 def test_an_index_of_its_own_in_pip_conf() -> None:
-    """Nothing is asked of any other."""
+    """No other index is used."""
     with machine("bookworm-equipped") as new, package_index() as index:
         new.root("sed -i /pypi.org/d /etc/hosts && echo 127.0.0.1 pypi.org >>/etc/hosts")
         settings = f"[global]\nindex-url = {index.url}\nuser = true\n"

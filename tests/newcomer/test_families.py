@@ -1,6 +1,7 @@
-"""Systems without apt: told in their own words, and gone on with what is there. Their release files are made up.
+"""Systems without apt: messages with their own package manager, and set-up of what is possible.
 
-This machine's own root file system is what they stand on: no root file system of theirs can be had here.
+Their release files are made up. The tests use this machine's own root file system, because theirs
+are not available here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ LESS = "rm -f /usr/bin/gcc /usr/bin/qemu-img /usr/bin/mmdebstrap /usr/bin/apt* /
 
 @dataclass(frozen=True)
 class Family:
-    """What tells a system: os-release, another file, its package manager; and how it is told to install gcc."""
+    """Marks of a system: os-release, another file, its package manager; and its command that
+    installs gcc.
+    """
 
     release: str
     file: str
@@ -53,7 +56,7 @@ chmod 755 /usr/bin/gcc /usr/bin/cargo /usr/bin/rustc 2>/dev/null || :
 
 @pytest.fixture
 def bare() -> Iterator[Machine]:
-    """This machine without a compiler, without what makes a guest, and without apt."""
+    """This machine without a compiler, without the guest's programs, and without apt."""
     with machine("host") as new:
         new.root(LESS)
         environment = ROOT / ".venv-ansible"
@@ -65,7 +68,7 @@ def bare() -> Iterator[Machine]:
 
 
 def become(new: Machine, name: str) -> Family:
-    """Make it a system of this family."""
+    """Turn the machine into a system of this family."""
     family = FAMILIES[name]
     new.root(f"rm -f /etc/os-release && printf %s {shlex.quote(family.release)} >/etc/os-release")
     new.root(f"echo {shlex.quote(FULL_NAMES.get(name, ''))} >/etc/{family.file}")

@@ -1,4 +1,4 @@
-"""The two commands of the README on clean systems: a clone, and one experiment to its report."""
+"""The two commands of the README on clean systems, from a clone to a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ THERE = "printf '#!/bin/sh\\n' >/tmp/program && chmod 755 /tmp/program && ! /tmp
 
 
 def measured(new: Machine, command: str, **options: str) -> None:
-    """An experiment to its report, by an ordinary user with sudo; in the guest, since no systemd runs here."""
+    """Run an experiment to its report as an ordinary user with sudo; in the guest, since no systemd
+    runs here.
+    """
     done = new.run(f"sudo -n true && {command} && ls runs/latest-smoke/report.html", seconds=3000, **options)
     assert done.ok, said(done)
     assert "Traceback" not in said(done)
@@ -26,7 +28,7 @@ def test_debian_12() -> None:
 
 
 def test_debian_13_with_umask_077_and_tmp_noexec() -> None:
-    """Both matter where a root file system is made by an ordinary user."""
+    """Both matter when an ordinary user builds a root file system."""
     with machine("trixie") as new:
         measured(new, f"{THERE} && umask 077 && make experiment NAME=smoke", prepare=NOEXEC)
 

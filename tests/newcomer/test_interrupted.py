@@ -1,4 +1,6 @@
-"""Ctrl-C at a terminal in each step of the set-up: all of it ends, and the same command again goes on to the end."""
+"""Ctrl-C at a terminal in each step of the set-up: everything ends, and the same command continues
+to the end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ STEPS = {
     "python": 3.0, "python-plan": 2.0, "python-ansible": 2.0, "controller": 8.0, "python-run": 1.0, "workloads": 8.0,
     "guest": 12.0,
 }  # fmt: skip
-"""The log of each step, and how long after its first byte Ctrl-C is typed."""
+"""The log of each step, and the delay of Ctrl-C after its first byte."""
 
 
 @dataclass
@@ -35,13 +37,13 @@ class Terminal:
     shown: bytes = field(default=b"")
 
     def read(self, seconds: float) -> None:
-        """Take what is shown for so long, or to the end."""
+        """Read the shown output for this long, or to the end."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0 and self.process.poll() is None:
             if select.select([self.master], [], [], min(left, 0.2))[0]:
                 try:
                     self.shown += os.read(self.master, 65536)
-                except OSError:  # nobody has the other end any more
+                except OSError:  # the other end is closed
                     self.process.wait(10)
 
     def type(self, keys: bytes) -> None:
@@ -54,7 +56,7 @@ class Terminal:
 
 @contextmanager
 def terminal(new: Machine, command: str) -> Iterator[Terminal]:
-    """Start a command as a shell at a terminal does, in the foreground."""
+    """Start a command in the foreground, as a shell at a terminal does."""
     master, slave = os.openpty()
     argv = ["setsid", "--ctty", "--wait", *new.argv(command, new.user, TERM="xterm")]
     with os.fdopen(slave, "rb+", buffering=0) as end:
@@ -68,7 +70,9 @@ def terminal(new: Machine, command: str) -> Iterator[Terminal]:
 
 
 def interrupt(new: Machine, step: str, seconds: float) -> str:
-    """Type Ctrl-C in a step; what was shown. The command must have ended, with everything that it had started."""
+    """Type Ctrl-C in a step; return what was shown. The command and everything that it started must
+    have ended.
+    """
     log = new.folder / f"upper{new.checkout}/build/log/{step}.log"
     log.unlink(missing_ok=True)
     with terminal(new, COMMAND) as at:

@@ -1,4 +1,6 @@
-"""What is refused before anything is made, on this machine as it is: the cheapest of the newcomers' cases."""
+"""Refusals before anything is made, on this machine as it is: the cheapest of the newcomers'
+cases.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def here() -> Iterator[Machine]:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port at which connections are taken and nothing is ever said."""
+    """A port that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield int(listener.getsockname()[1])
 

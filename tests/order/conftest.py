@@ -1,4 +1,6 @@
-"""The fake machine as fixtures: on the disk of the checkout, because no page cache can be emptied on tmpfs."""
+"""Fixtures of the fake machine, on the disk of the checkout because tmpfs has no page cache to
+evict.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def on_disk() -> Iterator[Path]:
 
 @pytest.fixture
 def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """A fake machine that the agent in this process stands on. No test may leave one of its processes."""
+    """A fake machine for the agent in this process. No test may leave a process of it behind."""
     made = Machine(on_disk)
     made.make()
     before = set(children())
@@ -48,7 +50,7 @@ def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]
 
 
 def lingering(before: set[int]) -> dict[int, str]:
-    """Our children that were not there before and are still there after a moment."""
+    """Return children of this process that are new and still alive after a moment."""
     deadline = time.monotonic() + 2.0
     while True:
         left = {pid: line for pid, line in children().items() if pid not in before and "pytest" not in line}
@@ -59,7 +61,7 @@ def lingering(before: set[int]) -> dict[int, str]:
 
 @contextmanager
 def racked(folder: Path, *names: str) -> Iterator[Rack]:
-    """Hosts by these names, which no agent may outlive."""
+    """Yield hosts with these names; no agent may outlive them."""
     made = Rack(folder, names)
     made.make()
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,6 @@
-"""Another process that reads or drops the files between their proof and the end: its trial has no answer, ours has."""
+"""Other processes that read or drop a trial's files between proof and end: its trial has no
+answer.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ SERVES = "; echo serving; exec sleep 60"
 
 @pytest.fixture
 def data(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that is larger than what may lack its explanation, on a machine with two CPUs."""
+    """A file larger than the tolerance for unexplained pages, on a machine with two CPUs."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     path = make_dataset(machine.data, DATA)
     monkeypatch.setenv("FAKE_FILE", str(path))
@@ -37,13 +39,15 @@ def data(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def reads(*arguments: str, **changes: Any) -> Trial:
-    """A trial of the fake workload that reads its file, under the name of one whose figures are believed."""
+    """Return a trial of the fake workload that reads its file, under the name of one whose figures
+    are trusted.
+    """
     workload = Workload("pcread", ("--file", "{file}", *arguments))
     return make_trial(**{"workload": workload, "dataset": DATA, "cage": LIGHT, "collectors": ("vmtouch",), **changes})
 
 
 def runs(script: str, **changes: Any) -> Trial:
-    """The same of a command."""
+    """Return the same for a command."""
     command = CommandSpec(is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes})
     workload = Workload("sh", ("-c", script), "command", command=command)
     return reads(**{"workload": workload, "cage": MEMORY, **changes})
@@ -62,7 +66,7 @@ def programs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def all_of_it() -> Any:
-    """The file's size, less the few pages that a machine may reclaim ahead of need."""
+    """Return the file's size, less the few pages that a machine may reclaim early."""
     return pytest.approx(DATA.size_bytes, abs=MIB)
 
 
@@ -85,17 +89,17 @@ def believed(record: Record) -> None:
 def test_the_trials_own_reading_is_believed(machine: Machine, data: Path) -> None:
     record = carry_out(machine, reads())
     believed(record)
-    looks = [record.cache[moment] for moment in ("start", "go", "end")]
+    looks = [getattr(record.cache, moment) for moment in ("start", "go", "end")]
     assert [look["resident_bytes"] for look in looks] == [0, 0, all_of_it()]
     assert [look["read_bytes"] for look in looks] == [0, 0, DATA.size_bytes]
     assert looks[-1]["charged_bytes"] == DATA.size_bytes
-    assert record.cache["came_bytes"] == all_of_it()
+    assert record.cache.came_bytes == all_of_it()
 
 
 @pytest.mark.parametrize(
     ("moment", "says", "is_started"),
-    [("start", "before the program started another process had read", False),
-     ("scope", "before `go` another process had read", True)],
+    [("start", "before the program started, another process had read", False),
+     ("scope", "before `go`, another process had read", True)],
 )  # fmt: skip
 def test_what_is_read_before_go_lets_nothing_go(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, says: str, is_started: bool
@@ -120,19 +124,21 @@ def test_whoever_runs_it(machine: Machine, data: Path, monkeypatch: pytest.Monke
 def test_what_is_read_while_it_runs_is_found_at_the_end(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The workload has done nothing wrong, and its figures are another's work."""
+    """The workload did nothing wrong, but its figures are the work of another process."""
     monkeypatch.setenv("FAKE_READS", "go")
     record = carry_out(machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}"))))
-    refused(record, "of the files, as it is charged for these pages")
+    refused(record, "of the files, since it is charged for these pages")
     assert record.measured is not None
-    assert record.workload["end"]["checksum_ok"] is True
+    assert record.workload.end["checksum_ok"] is True
     assert machine.left() == []
 
 
 def test_what_is_read_and_dropped_again_while_it_runs_is_missing_from_the_disk(machine: Machine, data: Path) -> None:
-    """By the end nothing of it is left in the cache, and the slice read too little for what it asked for."""
+    """At the end nothing of it is in the cache, and the slice read less than the workload
+    requested.
+    """
     workload = Workload("pcread", ("--file", "{file}", "--direct", "--short"))
-    refused(carry_out(machine, reads(workload=workload)), "that it asked for were not in the page cache")
+    refused(carry_out(machine, reads(workload=workload)), "that the workload read were not in the page cache")
 
 
 @pytest.mark.parametrize("serves", [{}, {"ready_when": "serving"}], ids=["command", "service"])
@@ -140,15 +146,17 @@ def test_what_is_read_and_dropped_again_while_it_runs_is_missing_from_the_disk(m
     ("moment", "script", "says"),
     [
         ("start", HONEST, "before the program started"), ("scope", HONEST, "before `go`"),
-        ("", READS, "as it is charged for these pages"), ("", HONEST, None),
-        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the disk delivered 0 B to the slice"),
+        ("", READS, "since it is charged for these pages"), ("", HONEST, None),
+        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the slice read only 0 B from the disk"),
     ],
 )  # fmt: skip
 def test_a_command_and_a_service(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, script: str, says: str | None,
     serves: dict[str, str],
 ) -> None:  # fmt: skip
-    """Their own figures tell nothing, so that the pages do: who is charged for them, and who read them."""
+    """Their own figures prove nothing, so the pages decide: who is charged for them, and who
+    read them.
+    """
     monkeypatch.setenv("FAKE_READS", moment)
     record = carry_out(machine, runs(script + (SERVES if serves else ""), **serves))
     if says is None:
@@ -167,7 +175,7 @@ def test_fio_is_looked_at_before_it_starts(machine: Machine, data: Path, monkeyp
     fio = reads(workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=())
     honest = carry_out(machine, fio)
     believed(honest)
-    assert honest.cache["go"] == honest.cache["start"]
+    assert honest.cache.go == honest.cache.start
     monkeypatch.setenv("FAKE_READS", "start")
     refused(carry_out(machine, fio), "before the program started")
 
@@ -175,7 +183,9 @@ def test_fio_is_looked_at_before_it_starts(machine: Machine, data: Path, monkeyp
 def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a command writes comes into the page cache without a read, and is charged to it; so does a hole."""
+    """Writes of a command enter the page cache without a read and are charged to it; so does a
+    hole.
+    """
     script = f'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none; {CHARGED % DATA.size_bytes}'
     believed(carry_out(machine, runs(script)))
     monkeypatch.setattr(cache_checks, "on_disk_bytes", lambda _: 0)
@@ -185,24 +195,24 @@ def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
 def test_what_is_still_being_read_need_not_be_counted_yet(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read-ahead that waits at the cap has its pages, and its bytes come later."""
+    """Read-ahead that waits at the cap already has its pages; its bytes are counted later."""
     monkeypatch.setattr(cache_checks, "uptodate_bytes", lambda _: MIB)
     record = carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes))))
     believed(record)
-    assert record.cache["came_bytes"] == MIB
+    assert record.cache.came_bytes == MIB
 
 
 def test_a_command_may_remove_its_file(machine: Machine, data: Path) -> None:
     record = carry_out(machine, runs(HONEST + '; rm "$FAKE_FILE"', collectors=()))
     believed(record)
-    assert record.cache["resident_bytes_after"] == 0
+    assert record.cache.resident_bytes_after == 0
 
 
 def test_any_state_is_nobodys_business(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_READS", "start go")
     record = carry_out(machine, reads(cache="any"))
     assert record.outcome == "ok"
-    assert "start" not in record.cache
+    assert "start" not in record.cache.present
 
 
 @pytest.mark.parametrize(
@@ -223,14 +233,16 @@ def test_a_resident_file_that_another_process_drops(
 
 
 def test_a_resident_file_of_a_command(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropping it when it is done is its own affair; reading it in again is not what was asked for."""
+    """A command may drop the file when it is done. Reading it again violates the requested
+    state.
+    """
     drops = 'dd "if=$FAKE_FILE" iflag=nocache count=0 status=none'
     believed(carry_out(machine, runs(drops, cache="resident")))
     again = IO_STAT % DATA.size_bytes
     refused(carry_out(machine, runs(f"{drops}; {again}", cache="resident")), "had to be read again")
     whole_by_the_end = carry_out(machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident"))
     refused(whole_by_the_end, "had to be read again")
-    assert whole_by_the_end.cache["end"]["resident_bytes"] == all_of_it()
+    assert whole_by_the_end.cache.end["resident_bytes"] == all_of_it()
 
 
 def test_what_a_workload_drops_in_its_set_up_it_must_own_up_to(machine: Machine, data: Path) -> None:

@@ -1,4 +1,6 @@
-"""Campaigns over agents that die, lie, wait and answer: every trial gets its answer or a true reason why not."""
+"""Campaigns over agents that die, lie, wait and answer: every trial gets its answer or the true
+reason for its absence.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> 
     record = three.records()[0]
     assert record.traces == {"sampler": f"trials/{record.trial_id}.1/sampler.jsonl"}
     assert (three.folder.path / record.traces["sampler"]).read_bytes() == b'{"t": 1.0}\n' * 3
-    assert set(record.outer_host or {}) == {"before", "after"}
+    assert record.outer_host is not None
+    assert record.outer_host.present == {"before", "after"}
     assert (record.plan_sha256, record.run_id) == (three.plan.sha256, three.plan.run_id)
     [facts] = (three.folder.path / "facts").iterdir()
     assert json.loads(facts.read_text())["boot_id"] == "b"
@@ -169,7 +172,7 @@ def test_a_host_that_greets_is_told_to_be_silent(three: Run) -> None:
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(three: Run) -> None:
-    """The agent is told by the end of its input, and what it still says is kept."""
+    """The agent notices the end of its input, and its remaining output is kept."""
     three.tell({three.ids[1]: ["waits"]})
 
     def listen(event: Mapping[str, Any]) -> None:

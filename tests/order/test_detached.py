@@ -1,4 +1,6 @@
-"""The real agent as a fleet starts it: nobody at the other end, its frames in a file that grows between trials."""
+"""The real agent as a fleet starts it: detached, with its frames in a file that grows between
+trials.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def agent(machine: Machine) -> Path:
 
 
 def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes], Path]:
-    """The agent at work, and the file that receives its frames."""
+    """Start the agent; return it and the file of its frames."""
     request, stream = machine.root / "request.json", machine.root / "stream"
     request.write_text(json.dumps(request_to_json(make_request(machine, *trials))))
     words = [agent, machine.root, "serve", request, stream]

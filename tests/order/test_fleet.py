@@ -1,4 +1,6 @@
-"""Fleet runs by Ansible itself, over hosts that are folders here: agents alone, lost, interrupted and gone on with."""
+"""Fleet runs by Ansible over hosts that are folders: detached agents, lost hosts, interruptions and
+resumed runs.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def records(folder: FleetFolder, host: str) -> list[Record]:
 
 @dataclass(frozen=True)
 class Fleet:
-    """A run over five hosts, and what stood in its folder when it had first ended."""
+    """A run over five hosts, and the contents of its folder when it first ended."""
 
     rack: Rack
     folder: FleetFolder
@@ -47,7 +49,9 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """One host where all goes well; one whose agent dies, refuses, or is lost; one that was started anew meanwhile."""
+    """A run with one good host, and hosts whose agent dies or refuses, that is lost, or that was
+    reinstalled.
+    """
     plan = plan_of(THREE, replace(CHOICES, repeats=1))
     first, second = (trial.trial_id for trial in plan.trials[:2])
     with racked(tmp_path_factory.mktemp("rack"), "whole", "dying", "refusing", "lost", "anew") as rack:
@@ -65,7 +69,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def gone_on(fleet: Fleet) -> FleetFolder:
-    """The same folder after the lost host came back, and after a host's frames came a second time."""
+    """The same folder after the lost host returned, and after the frames of a host arrived
+    twice.
+    """
     folder = fleet.folder
     record = json.loads((folder.host_path("whole") / "records.jsonl").read_text().splitlines()[0])
     (folder.path / "streams/whole.1").write_text(json.dumps({"frame": "record", "record": record}) + "\n")
@@ -107,7 +113,9 @@ def test_an_agent_that_cannot_work_is_believed_and_the_others_go_on(fleet: Fleet
 
 
 def test_a_host_that_was_started_anew_has_lost_its_open_trial(fleet: Fleet) -> None:
-    """Its agent had begun a trial when the host went; whoever goes on finds nothing of it there."""
+    """Its agent had begun a trial when the host restarted; a resumed run finds nothing of it
+    there.
+    """
     told = [(record.trial_id, record.attempt, record.outcome, record.error) for record in records(fleet.folder, "anew")]
     first = fleet.trials[0]
     assert told[:2] == [
@@ -118,7 +126,9 @@ def test_a_host_that_was_started_anew_has_lost_its_open_trial(fleet: Fleet) -> N
 
 
 def test_a_host_that_is_lost_leaves_its_part_and_its_agent_is_not_forgotten(fleet: Fleet, gone_on: FleetFolder) -> None:
-    """The connection breaks; the agent finishes alone. Going on fetches that, and asks for nothing again."""
+    """The connection breaks and the agent finishes alone. A resumed run fetches that and requests
+    nothing again.
+    """
     assert fleet.outcomes["lost"] == []
     assert fleet.ends["lost"].outcome == "lost"
     assert "the host is gone" in fleet.ends["lost"].reason
@@ -128,7 +138,7 @@ def test_a_host_that_is_lost_leaves_its_part_and_its_agent_is_not_forgotten(flee
 
 
 def test_what_was_fetched_before_is_not_recorded_twice(fleet: Fleet, gone_on: FleetFolder) -> None:
-    """As when the controller died after it had taken frames in and before the round had ended."""
+    """As if the controller died after it received frames and before the round ended."""
     assert outcomes(gone_on)["whole"] == fleet.outcomes["whole"]
     assert list((gone_on.path / "streams").iterdir()) == []
 

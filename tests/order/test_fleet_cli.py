@@ -1,4 +1,6 @@
-"""`pagecage run NAME --host GROUP` from its words to its analyse, over hosts that are folders here."""
+"""`pagecage run NAME --host GROUP` from its arguments to its report, over hosts that are
+folders.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +38,18 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
 
 @pytest.fixture
 def said(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is said on standard error, once the group `rack` means our hosts."""
+    """Return standard error; the group `rack` means the test's hosts."""
     monkeypatch.setattr(fleet, "hosts_of", lambda _: rack.hosts())
     monkeypatch.setattr(fleet, "make_fleet_playbook", lambda *_: rack.stage())
     monkeypatch.setattr(fleet, "make_agent_package", lambda _: rack.package())
     monkeypatch.setattr(fleet, "RUNS", rack.top / "runs")
-    # What a scripted agent tells cannot be judged: reports are tested over records that can.
+    # Results of a scripted agent cannot be judged; other tests cover reports of real records.
     monkeypatch.setattr(analyse, "analyse", reported)
     return []
 
 
 def reported(verb: str, folder: Path, *options: str) -> Completed:
-    """What `analysis render --show` would print."""
+    """Return what `analysis render --show` would print."""
     assert (verb, *options) == ("render", "--show")
     return Completed((), 0, f"the report of {folder.name}", "")
 
@@ -78,7 +80,9 @@ def refusal(call: Callable[[], object]) -> PagecageError:
 def test_from_hosts_that_do_not_answer_to_one_report_over_all(
     rack: Rack, said: list[str], capsys: pytest.CaptureFixture
 ) -> None:
-    """Refused for the silent host; then one that is lost; then gone on with until nothing is lacking."""
+    """First refused because of the silent host, then with a lost one, then resumed until nothing is
+    missing.
+    """
     gone = refusal(lambda: go(said))
     assert isinstance(gone, HostError)
     assert gone.hint == "bring silent back, or leave out such hosts: --skip-unreachable"

@@ -18,12 +18,12 @@ from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
 HOSTS = ("fit", "unfitted", "foreign", "limitless", "greeting", "busy", "gone")
-"""One that can serve, and one for each reason why a host cannot."""
+"""One host that can serve, and one for each reason why a host cannot."""
 
 
 @contextmanager
 def used_by_another(rack: Rack, *names: str) -> Iterator[None]:
-    """The lock that an agent holds, on each of these hosts."""
+    """Hold the lock of an agent on each of these hosts."""
     with ExitStack() as held:
         for name in names:
             fcntl.flock(held.enter_context((rack.top / name / "spool/lock").open("a")), fcntl.LOCK_EX)

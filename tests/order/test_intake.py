@@ -1,4 +1,6 @@
-"""Frames from a pipe: whole or not at all, however they arrive and whatever interrupts the reading."""
+"""Frames from a pipe: complete or not at all, however they arrive and whatever interrupts the
+reading.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def read_all(reader: FrameReader) -> list[tuple[dict[str, Any], bytes]]:
 
 
 def in_pieces(content: bytes, sizes: list[int], descriptor: int) -> None:
-    """Write in pieces of these sizes, over and over, and close."""
+    """Write in pieces of these sizes, repeatedly, and close."""
     place = number = 0
     while place < len(content):
         size = sizes[number % len(sizes)]
@@ -92,7 +94,7 @@ def test_what_is_no_frame_is_named(line: bytes) -> None:
 
 @pytest.mark.parametrize("where", ["header", "body"])
 def test_an_interruption_amid_a_frame_loses_nothing(where: str) -> None:
-    """Ctrl-C comes while the reader waits for the rest of a record that is larger than a pipe."""
+    """Ctrl-C arrives while the reader waits for the rest of a record that is larger than a pipe."""
     content = wire({"n": "y" * 150_000}) if where == "header" else wire({}, b"y" * 150_000)
     with pipe() as (reader, writing):
         writer = threading.Thread(target=write_with_a_signal, args=(content, writing))
@@ -107,7 +109,7 @@ def test_an_interruption_amid_a_frame_loses_nothing(where: str) -> None:
 
 
 def write_with_a_signal(content: bytes, descriptor: int) -> None:
-    """Two thirds, a Ctrl-C for the main thread, the rest."""
+    """Write two thirds, send Ctrl-C to the main thread, write the rest."""
     part = 100_000
     os.write(descriptor, content[:part])
     time.sleep(0.2)

@@ -1,4 +1,6 @@
-"""Asked to end, at every point of a trial: nothing stays, a record tells where it was, what was done is not lost."""
+"""Requests to end at every point of a trial: nothing stays, a record names the phase, finished work
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
-from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_session, make_trial
 
 NAMES = list(PHASES)
 NO_LIMITS = Cage("uncaged", {})
@@ -26,7 +28,7 @@ NO_LIMITS = Cage("uncaged", {})
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    """Listens in this process to what ends an agent, for the time of a test."""
+    """Install the agent's signal handlers in this process for a test."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     made = Interruption()
@@ -42,10 +44,10 @@ def only_record(machine: Machine) -> Record:
 
 
 def run_interrupted(machine: Machine, interruption: Interruption, cage: Cage = CAGE) -> Record:
-    """Run a trial that is expected to be cut short; its only record."""
+    """Run a trial that is expected to be cut short; return its only record."""
     trial = make_trial(cage=cage)
     with pytest.raises(Interrupted):
-        run_trial(make_bench(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
+        run_trial(make_session(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
     return only_record(machine)
 
 
@@ -104,7 +106,7 @@ def test_an_error_after_every_phase(
 ) -> None:
     trial = make_trial(cage=LIGHT)
     cut_short(monkeypatch, name, "after", error)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     record = only_record(machine)
     assert (record.outcome, record.phase) == ("failed", name)
     assert record.error
@@ -112,7 +114,7 @@ def test_an_error_after_every_phase(
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
-    """Let one phase raise before it began or after it was done."""
+    """Let one phase raise before it begins or after it is done."""
 
     real = TrialRun.announced
 
@@ -131,11 +133,13 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: Ba
 def test_a_signal_during_the_cleanup_loses_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
 ) -> None:
-    """The trial is done when its slice is stopped: it keeps its answer, and only then the agent ends."""
+    """The trial is done when its slice is stopped: it keeps its answer, and only then the agent
+    ends.
+    """
     monkeypatch.setenv("FAKE_SIGNALS", "stop")
     out, trial = io.BytesIO(), make_trial(cage=NO_LIMITS)
     with pytest.raises(Interrupted):
-        run_trial(make_bench(machine, out, trial, interruption=interruption), trial, 1)
+        run_trial(make_session(machine, out, trial, interruption=interruption), trial, 1)
     assert only_record(machine).outcome == "ok"
     assert machine.left() == []
     assert frames_of(out.getvalue())[-1]["frame"] == "record"
@@ -161,7 +165,7 @@ def test_a_second_signal_changes_nothing(
 def test_a_systemd_that_refuses_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     monkeypatch.setenv("FAKE_FAILS", verb)
     trial = make_trial(cage=NO_LIMITS)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     record = only_record(machine)
     assert (record.outcome, record.phase) == ("failed", "slice")
     assert "asked to" in (record.error or "")
@@ -171,13 +175,13 @@ def test_a_systemd_that_refuses_is_told(machine: Machine, monkeypatch: pytest.Mo
 def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial, bench = make_trial(), make_bench(machine, io.BytesIO())
+    trial, session = make_trial(), make_session(machine, io.BytesIO())
 
     def refuse() -> None:
         raise HostError("the setting is stuck")
 
-    monkeypatch.setattr(type(bench.settings), "restore", lambda _: refuse())
-    run_trial(bench, trial, 1)
+    monkeypatch.setattr(type(session.settings), "restore", lambda _: refuse())
+    run_trial(session, trial, 1)
     record = only_record(machine)
     assert record.outcome == "ok"
     assert "the setting is stuck" in (record.error or "")
@@ -185,7 +189,7 @@ def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
 
 
 def test_a_queue_setting_that_cannot_be_restored_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial, bench = make_trial(cage=LIGHT), make_bench(machine, io.BytesIO())
+    trial, session = make_trial(cage=LIGHT), make_session(machine, io.BytesIO())
     real = settings.write_queue_setting
 
     def refuse_the_old(disk: Disk, setting: str, value: str) -> None:
@@ -194,7 +198,7 @@ def test_a_queue_setting_that_cannot_be_restored_is_reported(machine: Machine, m
         real(disk, setting, value)
 
     monkeypatch.setattr(settings, "write_queue_setting", refuse_the_old)
-    run_trial(bench, trial, 1)
+    run_trial(session, trial, 1)
     record = only_record(machine)
     assert record.outcome == "ok"
     assert "read_ahead_kb could not be put back to 256: the disk is gone" in (record.error or "")
@@ -208,7 +212,7 @@ def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(
 
     monkeypatch.setattr("pagecage.agent.collectors.sysstat.Sar._read_back", refuse)
     trial = make_trial()
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     collectors = only_record(machine).collectors
     assert {name: found["status"] for name, found in collectors.items()} == {
         "sampler": "ok", "iostat": "ok", "sar": "failed", "vmtouch": "ok",

@@ -1,4 +1,6 @@
-"""SIGKILL at every command that the agent waits for: whatever it leaves, the next start takes away."""
+"""SIGKILL at every command for which the agent waits: the next start removes everything that it
+left.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from pagecage.model.record import read_records
 from pagecage.process import PIPE, spawn
 from tests.builders.trial_runs import package
 from tests.fake_host.hosts import on_fakes
-from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_request, make_trial
+from tests.fake_host.machine import LIGHT, Machine, frames_of, make_request, make_session, make_trial
 
 __all__ = ["package"]
 EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]
@@ -42,7 +44,7 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     assert serve(package, machine)[0] == -9
     assert machine.left() != []
-    time.sleep(0.4)  # what it had just asked of systemd still happens
+    time.sleep(0.4)  # the request to systemd is still carried out
     monkeypatch.delenv("FAKE_SIGNALS")
     status, streamed = serve(package, machine)
     assert status == 0
@@ -56,7 +58,7 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
 def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
     machine: Machine, package: AgentPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is put back is what was there before the first agent, not what the killed one had set."""
+    """The values before the first agent are restored, not those that the killed one had set."""
     monkeypatch.setenv("FAKE_SIGNALS", "scope")
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     serve(package, machine)
@@ -64,5 +66,5 @@ def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
     assert machine.read_ahead_kb() == "128"
     serve(package, machine)
     trial = make_trial(cage=LIGHT, read_ahead_kb=None)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     assert list(read_records(machine.records))[-1].device["queue_settings"]["read_ahead_kb"] == "256"

@@ -1,4 +1,4 @@
-"""A replay by controller and real agent together: streams, carried files, failures that are final."""
+"""A replay by controller and real agent together: streams, carried files, final failures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plan_of(
 
 
 class Streams:
-    """Standard output, and standard input from a file or a pipe, in the place of this process's own."""
+    """Standard output, and standard input from a file or a pipe, in place of this process's own."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "stdout"
@@ -90,7 +90,7 @@ BOTH = CommandSpec(streams_output=True, takes_input=True)
 def test_a_pipe_goes_through_the_program(
     machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one piece, and bytes that are no text."""
+    """More than one piece, with bytes that are not text."""
     sent = os.urandom(300_000)
     (machine.root / "sent").write_bytes(sent)
     with os.popen(f"cat {machine.root}/sent") as pipe:
@@ -117,7 +117,7 @@ def test_each_trial_has_all_of_a_file(
 def test_a_program_that_reads_nothing_is_not_waited_for(
     machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its input is a pipe that nobody writes to, as at a terminal."""
+    """Its input is a pipe to which nothing is written, as at a terminal."""
     silent, writer = os.pipe()
     stdin(monkeypatch, silent)
     summary, [record] = carry_out(machine, package, plan_of("echo", "done", command=BOTH), streams)
@@ -130,7 +130,7 @@ def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, package: Agen
     plan = plan_of("sh", "-c", "echo ran; exit 3", command=replace(BOTH, takes_input=False))
     summary, records = carry_out(machine, package, plan, streams)
     assert summary == RunSummary(1, 0)
-    assert [(record.attempt, record.outcome, record.exit["status"]) for record in records] == [(1, "failed", 3)]
+    assert [(record.attempt, record.outcome, record.exit.status) for record in records] == [(1, "failed", 3)]
     assert streams.text() == b"ran\n"
 
 

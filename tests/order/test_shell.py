@@ -1,4 +1,4 @@
-"""A shell in the cage at a real terminal (a pty), the agent being the zipapp that travels."""
+"""A shell in the cage at a real terminal (a pty), with the agent as the copied zipapp."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import ShellRequest, order_to_json
+from pagecage.agent.protocol.request import ShellRequest, shell_request_to_json
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.requirements import may_rewrite_io_max
@@ -29,9 +29,9 @@ class Terminal:
     def __init__(self, machine: Machine, cage: Cage = CAGE) -> None:
         agent = machine.root / "agent.pyz"
         agent.write_bytes(agent_bytes())
-        order = json.dumps(order_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
+        order = json.dumps(shell_request_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
         self._master, slave = pty.openpty()
-        # setsid -c: the pty becomes the controlling terminal, as a terminal window's is.
+        # setsid -c: the pty becomes the controlling terminal, as in a terminal window.
         argv = ["setsid", "-cw", sys.executable, "-S", str(ON_FAKES), str(agent), str(machine.root), "shell", order]
         env = {"SHELL": "/bin/bash", "HOME": str(machine.root), "PS1": "$ ", "TERM": "dumb"}
         self.process: Process[bytes] = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
@@ -39,7 +39,7 @@ class Terminal:
         self.said = b""
 
     def wait_for(self, text: str, seconds: float = 20.0) -> None:
-        """Read until this was printed."""
+        """Read until this is printed."""
         deadline = time.monotonic() + seconds
         while text.encode() not in self.said:
             assert time.monotonic() < deadline, self.said.decode()
@@ -49,7 +49,7 @@ class Terminal:
         os.write(self._master, line.encode())
 
     def end(self) -> int:
-        """Its exit status; what it still says is read."""
+        """Read the remaining output; return the exit status."""
         try:
             while piece := os.read(self._master, 4096):
                 self.said += piece

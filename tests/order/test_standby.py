@@ -1,4 +1,6 @@
-"""The agent in standby, on the fake machine: a client hands over its streams and gets what its own agent would say."""
+"""The agent in standby on the fake machine: a client hands over its streams and gets the agent's
+output.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,14 @@ done
 
 @pytest.fixture
 def spool(machine: Machine) -> Path:
-    """A spool with the agent in it, as a start of a host leaves one."""
+    """A spool with the agent in it, as the start of a host leaves one."""
     machine.spool.mkdir(parents=True, exist_ok=True)
     Path(agent_path(str(machine.spool))).write_bytes(agent_bytes())
     return machine.spool
 
 
 def stand_by(machine: Machine, spool: Path, *tracers: str) -> Process[bytes]:
-    """Start an agent in standby and wait until it waits."""
+    """Start an agent in standby and wait until it is ready."""
     words = [agent_path(str(spool)), machine.root, "standby", spool, machine.data, *tracers]
     agent = spawn([sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE)
     deadline = time.monotonic() + 60
@@ -50,7 +52,7 @@ def stand_by(machine: Machine, spool: Path, *tracers: str) -> Process[bytes]:
 
 
 def attach(machine: Machine, spool: Path, request: str) -> tuple[int, bytes, str]:
-    """Run one client to its end: status, output, errors."""
+    """Run one client to its end; return status, output and errors."""
     argv = [sys.executable, *attach_argv(str(spool))[1:]]
     client = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=machine.environment())
     assert client.stdin is not None
@@ -124,7 +126,7 @@ def test_a_tracer_that_no_trial_wants_is_detached_before_the_first(
 
 
 def test_a_client_that_finds_no_agent_becomes_one(machine: Machine, spool: Path) -> None:
-    """As the second connection in one machine state does, and one after an agent in standby was killed."""
+    """As with a second connection to one machine state, or after an agent in standby was killed."""
     status, output, said = attach(machine, spool, "")
     assert status not in (0, 127)
     assert output == b""

@@ -1,4 +1,6 @@
-"""Repeats until intervals are narrow: a campaign ends where the rule says, and again after it was cut off."""
+"""Repeats until intervals are narrow: a campaign ends where the rule says, also after an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Figure = Callable[[int, str], float]
 
 
 class Stopping(Run):
-    """Twelve blocks of three trials at most, whose figures are told by block and level."""
+    """At most twelve blocks of three trials, with figures by block and level."""
 
     def __init__(self, tmp_path: Path, figure: Figure) -> None:
         super().__init__(tmp_path, repeats=1)
@@ -50,7 +52,7 @@ def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: P
 def test_one_treatment_that_spreads_keeps_the_run_going(tmp_path: Path) -> None:
     run = Stopping(tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level))
     assert run.go() == RunSummary(27, 0)
-    assert run.blocks() == list(range(1, 10))  # of nine values the interval leaves out the highest
+    assert run.blocks() == list(range(1, 10))  # of nine values the interval omits the highest
     assert [len(call) for call in run.agent_calls()] == [18, 3, 3, 3]
 
 

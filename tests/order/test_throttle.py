@@ -1,4 +1,6 @@
-"""A trial behind QEMU's throttling, by controller and real agent together: asked, held, let go of; or refused."""
+"""A trial behind QEMU's throttling, by controller and real agent together: requested, enforced,
+released; or refused.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def test_the_machine_around_holds_the_disk_for_the_trial(machine: Machine) -> No
     record, asked = carry_out(machine, "vm")
     assert (record.outcome, record.error) == ("ok", None)
     assert asked == [f"throttle {HELD}", "throttle {}"]
-    assert record.cage["external"] == {"by": "qemu", "read_back": HELD}
+    assert record.cage.external == {"by": "qemu", "read_back": HELD}
 
 
 @pytest.mark.parametrize("host", ["local"])
@@ -43,4 +45,4 @@ def test_a_host_with_nothing_around_it_gives_no_figure(machine: Machine, host: s
     record, _ = carry_out(machine, host)
     assert record.outcome == "requirement_missed"
     assert record.error == "nothing is around it"
-    assert record.missed_requirements[0]["hint"] == "use HOST=vm"
+    assert record.missed_requirements[0].hint == "use HOST=vm"

@@ -1,4 +1,6 @@
-"""What a trial may ask beyond one file on the data disk: many files, a step before, another disk, less memory."""
+"""Trials that need more than one file on the data disk: many files, a step before, another disk,
+less memory.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,17 @@ from pagecage.agent.system.settings import DirtyLimits
 from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.errors import HostError
+from pagecage.model.json_codec import to_json
 from pagecage.model.trial import SetupStep, Trial, Workload
 from tests.builders.trial_runs import FIO, carry_out
-from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
+from tests.fake_host.machine import DATASET, LIGHT, Machine, make_dataset, make_session, make_trial
 
 UNIT = "pagecage-r1_tight.1"
 
 
 @pytest.fixture
 def two(machine: Machine) -> Trial:
-    """A trial of two files; the fake workload is given them."""
+    """Return a trial with two files, which the fake workload receives."""
     make_dataset(machine.data, replace(DATASET, seed=2))
     return make_trial(
         workload=Workload("good.py", ("--files", "{files}")), cage=LIGHT, files=2, collectors=("vmtouch",)
@@ -36,13 +39,13 @@ def two(machine: Machine) -> Trial:
 def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, two)
     assert record.outcome == "ok"
-    assert record.workload["argv"][1:] == ["--files", *(str(machine.data / d.file_name) for d in two.datasets)]
-    assert (record.cache["file_bytes"], record.cache["resident_bytes_before"]) == (2 * DATASET.size_bytes, 0)
+    assert record.workload.argv[1:] == ("--files", *(str(machine.data / d.file_name) for d in two.datasets))
+    assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (2 * DATASET.size_bytes, 0)
 
 
 def test_every_file_is_resident(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, replace(two, cache="resident"))
-    assert record.cache["resident_bytes_before"] == 2 * DATASET.size_bytes
+    assert record.cache.resident_bytes_before == 2 * DATASET.size_bytes
     assert record.outcome == "ok"
 
 
@@ -62,12 +65,12 @@ def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
     assert record.outcome == "ok"
     assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in told
     assert told.index(f"workload loads {DATASET.size_bytes}") < told.index("workload ready")
-    found = record.cache["step"]
+    found = record.cache.step
     assert found["slice"].endswith(unit)
-    assert record.cache["charged_to"] == found["slice"]
+    assert record.cache.charged_to == found["slice"]
     assert (found["exit_status"], found["resident_bytes_after"]) == (0, DATASET.size_bytes)
-    assert set(found["charged_bytes"]) == {record.cage["slice"], found["slice"]}
-    assert record.cache["resident_bytes_before"] == 0, "cold is what the step found"
+    assert set(found["charged_bytes"]) == {record.cage.slice, found["slice"]}
+    assert record.cache.resident_bytes_before == 0, "cold is what the step found"
     assert machine.left() == []
 
 
@@ -82,7 +85,7 @@ def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
     step = SetupStep("loads.py", ("{file}",), "same")
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=()))
     assert record.outcome == "ok"
-    assert record.cache["resident_bytes_before"] == DATASET.size_bytes
+    assert record.cache.resident_bytes_before == DATASET.size_bytes
     lazy = carry_out(
         machine, make_trial(cage=LIGHT, cache="resident", before=replace(step, arguments=()), collectors=())
     )
@@ -115,10 +118,10 @@ def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeyp
     monkeypatch.setattr(storage, "remove_storage", gone.append)
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=()))
     assert record.outcome == "ok"
-    assert record.workload["argv"][-1] == str(other / DATASET.file_name)
-    assert (record.device["storage"], record.device["storage_latency_us"]) == ("null_blk", 700)
-    assert record.device["mount_point"] == str(other)
-    assert record.device["read_latency_us"] > 0
+    assert record.workload.argv[-1] == str(other / DATASET.file_name)
+    assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 700)
+    assert record.device.mount_point == str(other)
+    assert record.device.read_latency_us > 0
     assert gone == [machine.spool]
 
 
@@ -135,9 +138,9 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
     record = carry_out(machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.workload["argv"][1:] == ["--dir", str(other), "--max-seconds", "5.0"]
+    assert record.workload.argv[1:] == ("--dir", str(other), "--max-seconds", "5.0")
     assert asked[:3] == ["null_blk", 700, 2**28]
-    assert record.device["read_latency_us"] is None
+    assert record.device.read_latency_us is None
 
 
 def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +151,7 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700))
     assert (record.outcome, record.phase) == ("requirement_missed", "storage")
     [missed] = record.missed_requirements
-    assert missed == {
+    assert vars(missed) == {
         "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
         "hint": "",
     }  # fmt: skip
@@ -165,11 +168,11 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     ],
 )
 def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str, object]) -> None:
-    bench = make_bench(machine, io.BytesIO(), make_trial())
-    bench.facts["uid"] = 1000
-    record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), bench)
+    session = make_session(machine, io.BytesIO(), make_trial())
+    session.facts["uid"] = 1000
+    record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), session)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert record.missed_requirements[0]["reason"].startswith("only root may")
+    assert record.missed_requirements[0].reason.startswith("only root may")
 
 
 def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +180,8 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, m
     monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
     assert (record.outcome, record.phase) == ("requirement_missed", "memory")
-    assert record.missed_requirements[0]["requirement"] == "machine_memory"
-    assert record.machine_memory == {}
+    assert record.missed_requirements[0].requirement == "machine_memory"
+    assert to_json(record.machine_memory) == {}
 
 
 def test_memory_is_taken_before_the_cache_is_set_and_given_back(
@@ -198,7 +201,7 @@ def test_memory_is_taken_before_the_cache_is_set_and_given_back(
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
     assert record.outcome == "ok"
     assert seen == [f"leave {2**28} with {DATASET.size_bytes}", "restore"]
-    assert record.machine_memory["hugepages"] == 5
+    assert record.machine_memory.hugepages == 5
 
 
 LIMITS = {"dirty_bytes": 2**24, "dirty_background_bytes": 2**23}
@@ -214,7 +217,7 @@ def test_dirty_limits_are_set_before_the_workload_and_put_back(
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS, collectors=()))
     assert record.outcome == "ok"
-    assert record.dirty_limits == {"requested": LIMITS, "in_force": LIMITS}
+    assert to_json(record.dirty_limits) == {"requested": LIMITS, "in_force": LIMITS}
     assert "workload" not in seen[0]
     assert seen[1:] == ["restored"]
 
@@ -225,7 +228,7 @@ def test_dirty_limits_that_nobody_asked_for_are_noted_and_left(
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, collectors=()))
-    assert record.dirty_limits == {"requested": {}, "in_force": {"dirty_ratio": 20}}
+    assert to_json(record.dirty_limits) == {"requested": {}, "in_force": {"dirty_ratio": 20}}
 
 
 def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
@@ -235,7 +238,7 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
     assert (record.outcome, record.phase) == ("requirement_missed", "dirty")
-    assert record.missed_requirements[0]["requirement"] == "dirty_limits"
+    assert record.missed_requirements[0].requirement == "dirty_limits"
 
 
 def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +277,7 @@ def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(
     assert record.response["read_seconds"] == 0.5
     assert record.response["fio_p50_us"] == 2
     assert record.response["amplification"] == 2
-    assert record.workload["end"]["fio_version"] == "fio-3.39"
+    assert record.workload.end["fio_version"] == "fio-3.39"
     assert record.collectors["fio"]["status"] == "ok"
     missing = carry_out(machine, replace(trial, workload=replace(workload, arguments=("ioengine=rados",))))
     assert (missing.outcome, missing.error) == ("requirement_missed", "this fio has no ioengine rados")

@@ -1,4 +1,6 @@
-"""Controller and real agent together, the agent as the zipapp that travels: killed, interrupted, resumed, met."""
+"""Controller and real agent together, the agent as the copied zipapp: killed, interrupted, resumed,
+run twice.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ ONCE = replace(CHOICES, repeats=1)
 
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
-    """One trial for each program, in this order, in the tight cage."""
+    """Return a plan with one trial per program, in this order, in the tight cage."""
     plan = make_plan("20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS)
     trial = make_trial(collectors=collectors, timeout_seconds=20.0)
     trials = tuple(
@@ -94,7 +96,7 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(
     told = [(record.attempt, record.outcome) for record in whole.records()]
     assert told == [(1, "interrupted"), (2, "ok"), (1, "ok")]
     assert machine.told().count("iostat begins") == 3
-    assert machine.told().count("iostat ends") == 2  # the first was killed by the sweep, as it had lost its master
+    assert machine.told().count("iostat ends") == 2  # the cleanup killed the first, which had lost its agent
 
 
 def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, package: AgentPackage) -> None:

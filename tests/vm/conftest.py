@@ -10,7 +10,7 @@ from pagecage.hosts.vm.vm_host import VmHost
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[VmHost]:
-    """The guest, started for a module's tests."""
+    """The guest, started for the tests of a module."""
     host = VmHost()
     try:
         host.prepare(ResourceNeeds(0, 0), print)

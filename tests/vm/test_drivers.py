@@ -1,4 +1,6 @@
-"""Every driver on real limits: the same cage whoever holds it, and a limit that an engine loses is no figure."""
+"""Every driver on real limits: the same cage under each, and no figure if an engine drops a
+limit.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
 MIB = 1024 * 1024
-# The customer's cage at a tenth, and memory besides.
+# The customer's cage at a tenth, and a memory limit.
 CAGE = Cage("tenth", {"MemoryMax": 40 * MIB, "MemorySwapMax": 0, "IOReadBandwidthMax": 20_000_000,
                       "IOReadIOPSMax": 500, "IOWriteBandwidthMax": 20_000_000, "IOWriteIOPSMax": 500})  # fmt: skip
 DEEP = Workload("fio", ("rw=randread", "bs=4k", "ioengine=libaio", "direct=1", "iodepth=32", "time_based=1"), "fio")
@@ -66,8 +68,8 @@ def test_every_driver_is_tried() -> None:
 def test_it_runs_with_every_limit_where_it_must_be(records: dict[str, Record], driver: str, load: str) -> None:
     record = records[f"{driver}_{load}"]
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage["driver"]["name"] == driver
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage.driver["name"] == driver
+    assert record.cage.read_back.items() >= record.cage.expected.items()
     assert not [limit for limit in evaluate(record, []).limits if limit.verdict == "leaky"]
 
 
@@ -80,19 +82,21 @@ def test_a_container_in_our_slice_is_held_as_a_scope_is(records: dict[str, Recor
 
 def test_dockers_api_puts_its_limits_on_the_container(records: dict[str, Record]) -> None:
     record = records["docker-api_deep"]
-    assert "/docker-" in record.cage["driver_cgroup"]
-    assert record.cage["expected"]["io.max.riops"] == "500"
-    assert record.cage["ancestors"][record.cage["slice"]]["io.max.riops"] == "max"
+    assert "/docker-" in record.cage.driver_cgroup
+    assert record.cage.expected["io.max.riops"] == "500"
+    assert record.cage.ancestors[record.cage.slice]["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(rate(records["systemd-scope_deep"]), rel=WITHIN)
 
 
 @pytest.mark.parametrize("load", ["deep", "order"])
 def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[str, Record], load: str) -> None:
-    """Debian's 26.1.5 drops them; one that does not has them at the container's own cgroup."""
+    """Debian's 26.1.5 drops them; a version that does not has them at the container's own
+    cgroup.
+    """
     record = records[f"docker-flags_{load}"]
     if record.outcome == "ok":
-        assert record.cage["read_back"].items() >= record.cage["expected"].items()
-        assert record.cage["expected"]["io.max.riops"] == "500"
+        assert record.cage.read_back.items() >= record.cage.expected.items()
+        assert record.cage.expected["io.max.riops"] == "500"
         return
     assert record.outcome == "requirement_missed"
     assert "docker-flags lost them: io.max.r" in (record.error or "")
@@ -101,18 +105,18 @@ def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[s
 
 def test_qemu_holds_the_disk_from_outside(records: dict[str, Record]) -> None:
     record = records["qemu-throttle_deep"]
-    assert record.cage["external"]["read_back"]["IOReadIOPSMax"] == 500
-    assert record.cage["read_back"]["io.max.riops"] == "max"
+    assert record.cage.external["read_back"]["IOReadIOPSMax"] == 500
+    assert record.cage.read_back["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(500, rel=0.1)
 
 
 def test_the_disk_is_let_go_of_after_the_trial(records: dict[str, Record]) -> None:
-    """The trial after QEMU's first one is held by QEMU anew; its calibration on the open disk was not slowed."""
+    """QEMU limits the second trial again; its calibration on the unlimited disk was not slowed."""
     assert records["qemu-throttle_order"].outcome == "ok"
 
 
 def test_an_engine_is_told_in_the_record(records: dict[str, Record]) -> None:
-    engine = records["docker_deep"].cage["driver"]["engine"]
+    engine = records["docker_deep"].cage.driver["engine"]
     assert engine["cgroup_driver"] == "systemd"
     assert engine["storage_driver"]
-    assert records["podman_deep"].cage["driver"]["engine"]["engine"] == "podman"
+    assert records["podman_deep"].cage.driver["engine"]["engine"] == "podman"

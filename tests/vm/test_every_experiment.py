@@ -1,4 +1,6 @@
-"""Every experiment, at its smallest, in the guest: each trial has its answer, or says what the guest lacks."""
+"""Every experiment at its smallest in the guest: each trial has its answer, or names what the guest
+lacks.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ from tests.tree import ROOT
 
 NAMES = definitions().experiment_names()
 MOST_TREATMENTS = 8
-WHOLE_TABLES = {"constrained-random"}  # its twelve cells are one table, and other tests rely on them
+WHOLE_TABLES = {"constrained-random"}  # its twelve cells are one table, on which other tests rely
 _LONGEST_SECONDS = 900.0
 
 
 @pytest.fixture(scope="module")
 def seconds(request: pytest.FixtureRequest) -> Iterator[dict[str, float]]:
-    """What each experiment took; told when the last one is through."""
+    """The seconds of each experiment, printed after the last one."""
     took: dict[str, float] = {}
     yield took
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
@@ -34,7 +36,9 @@ def seconds(request: pytest.FixtureRequest) -> Iterator[dict[str, float]]:
 
 
 def expected_wrong(name: str) -> list[dict[str, str]]:
-    """Levels whose answers may be wrong, because a claim or a finding takes them as such: a method by its name."""
+    """Return the levels whose answers may be wrong because a claim or a finding expects that:
+    methods by name.
+    """
     definition = definitions().experiment(name).definition
     tables = [*definition.get("claims", []), *definition.get("findings", [])]
     wheres = [table["where"] for table in tables if table.get("with_wrong_answers")]
@@ -67,5 +71,5 @@ def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str
         is_expected = any(where.items() <= dict(record.treatment).items() for where in wrong)
         answers = ("ok", "oom_killed", "requirement_missed", *(("wrong_answer",) if is_expected else ()))
         assert record.outcome in answers, (record.trial_id, record.error)
-        assert all(missed["reason"] for missed in record.missed_requirements)
+        assert all(missed.reason for missed in record.missed_requirements)
         assert bool(record.missed_requirements) == (record.outcome == "requirement_missed")

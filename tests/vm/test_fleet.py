@@ -1,4 +1,6 @@
-"""Two one-CPU guests of different kernels as a fleet: one run, one report, and one of them killed in the middle."""
+"""Two one-CPU guests with different kernels as a fleet: one run, one report, and one of them killed
+in the middle.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _SMOKE = ["run", "smoke", "--size", "smoke", "--host", "guests"]
 
 @pytest.fixture(scope="module")
 def guests() -> Iterator[None]:
-    """Debian 13 and Debian 12, a processor each."""
+    """Debian 13 and Debian 12, one processor each."""
     try:
         for name, making in GUESTS.items():
             guest.up(print, GuestCache.of_user(name), making)

@@ -1,4 +1,4 @@
-"""The guest as a machine: what a restore gives, and what the roles have made of it."""
+"""The guest as a machine: the result of a restore, and the effects of the roles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_it_is_a_systemd_machine_with_all_that_is_measured_by(host: VmHost) -> N
 
 
 def test_nothing_starts_by_itself(host: VmHost) -> None:
-    """Masked timers stay in the list while they are loaded; what matters is that none has a next time."""
+    """Masked timers stay in the list while they are loaded; none may have a next time."""
     timers = json.loads(told(host, "systemctl", "list-timers", "--all", "--output=json"))
     assert [timer["unit"] for timer in timers if timer["next"]] == []
 
@@ -174,7 +174,9 @@ def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Pat
 
 @pytest.mark.long
 def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> None:
-    """A file system of ours is taken as it is, with what it holds; one with another label is not ours."""
+    """A file system with pagecage's label is used as it is, with its contents; one with another
+    label is refused.
+    """
     loop = told(host, "sh", "-c", "truncate -s 64M /dev/shm/blank && losetup --find --show /dev/shm/blank")
     assert put_data_on(host, tmp_path, loop) > 0
     told(host, "sh", "-c", "echo kept > /mnt/data/kept")

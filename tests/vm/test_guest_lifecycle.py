@@ -1,4 +1,4 @@
-"""What becomes of guests, locks and files when things end as they should, and when they do not."""
+"""Guests, locks and files after orderly and disorderly ends."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_shell_brings_its_guest_and_takes_it_away(monkeypatch: pytest.MonkeyPa
 
 
 def borrow_image(cache: GuestCache) -> Path:
-    """Another cache with the user's image in it, so that it can be spoilt."""
+    """Return another cache with the user's image in it, which a test may damage."""
     host = VmHost()
     try:
         host.prepare(NEED, print)

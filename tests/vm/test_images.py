@@ -1,4 +1,4 @@
-"""The recipe that buildah takes, by Docker's own builder: in the guest, which reaches no network."""
+"""The recipe of buildah, built by Docker in the guest, which has no network."""
 
 from __future__ import annotations
 

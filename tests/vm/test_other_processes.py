@@ -1,4 +1,6 @@
-"""Another process in the guest reads or drops a trial's file: the trial has no answer, and its next attempt has one."""
+"""Another process in the guest that reads or drops a trial's file: the trial has no answer, its
+next attempt has one.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ DATA = Dataset(8 * MIB)
 DONE = "/dev/shm/another-process-is-done"
 READ = ("--file", "{file}", "--expect-sidecar", "{sidecar}", "--pattern", "sequential", "--source", "mmap")
 SLOWLY = ("--block-bytes", "131072", "--pause-us", "30000")
-# Acts as soon as a trial's slice is there, which is made after its cache state was proven.
+# Acts as soon as a trial's slice exists, which is made after its cache state was proven.
 WATCHER = """
 import json, os, subprocess, sys, time
 waiting = json.loads(sys.argv[1])
@@ -53,13 +55,13 @@ def sh(script: str, **command: Any) -> Workload:
 
 WAITS = sh(f"head -c 1M {{file}} >/dev/null; until test -e {DONE}; do sleep 0.1; done; cat {{file}} >/dev/null")
 SERVICE = sh("cat {file} >/dev/null; echo serving; exec sleep 60", ready_when="serving")
-# Trial: what it runs, in which state of the cache, when another process acts, and what is then said.
+# Trial: its program, its cache state, when another process acts, and the expected error.
 CASES: Mapping[str, tuple[Workload, str, str, str]] = {
     "workload": (pcread(), "cold", "proven", "another process had read"),
     "command": (sh("cat {file} >/dev/null"), "cold", "proven", "another process had read"),
     "service": (SERVICE, "cold", "proven", "another process had read"),
-    "command-runs": (WAITS, "cold", "go", "as it is charged for these pages"),
-    "workload-runs": (pcread(*SLOWLY), "cold", "go", "as it is charged for these pages"),
+    "command-runs": (WAITS, "cold", "go", "since it is charged for these pages"),
+    "workload-runs": (pcread(*SLOWLY), "cold", "go", "since it is charged for these pages"),
     "dropped": (pcread(), "resident", "proven", "left the page cache before"),
     "dropped-runs": (pcread(*SLOWLY), "resident", "go", "had to be read again"),
 }
@@ -75,7 +77,7 @@ def trial(name: str) -> Trial:
 
 
 def act(host: VmHost, name: str) -> str:
-    """The other process's command for a case."""
+    """Return the other process's command for a case."""
     path, (_, cache, when, _) = f"{host.data_dir}/{DATA.file_name}", CASES[name]
     does = f"dd if={path} iflag=nocache count=0 status=none" if cache == "resident" else f"cat {path} >/dev/null"
     return f"{does}; touch {DONE}" if when == "go" else does
@@ -83,7 +85,9 @@ def act(host: VmHost, name: str) -> str:
 
 @contextmanager
 def watching(host: VmHost) -> Iterator[None]:
-    """The other process, acting on the first attempt of each trial that is to be disturbed before `go`."""
+    """The other process, acting on the first attempt of each trial that is to be disturbed
+    before `go`.
+    """
     slices = {name: f"/sys/fs/cgroup/pagecage.slice/pagecage-{name.replace('-', '_')}.1.slice" for name in CASES}
     table = {slices[name]: act(host, name) for name, case in CASES.items() if case[2] == "proven"}
     watcher = spawn(host.command(["python3", "-c", WATCHER, json.dumps(table)]), stdin=PIPE, stdout=PIPE)
@@ -142,5 +146,5 @@ def test_the_next_attempt_is_believed_to_the_page(attempts: dict[tuple[str, int]
         assert start["resident_bytes"] == go["resident_bytes"] == end["resident_bytes"] == DATA.size_bytes
         return
     assert (start["resident_bytes"], go["resident_bytes"]) == (0, 0)
-    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache["came_bytes"]
-    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache["charge_lag_bytes"])
+    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache.came_bytes
+    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache.charge_lag_bytes)

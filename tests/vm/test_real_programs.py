@@ -1,4 +1,4 @@
-"""Programs that this project did not write, in cages of four clouds: what is said of them is what iostat shows."""
+"""Foreign programs in the cages of four clouds: each diagnosis agrees with iostat."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tests.builders.command_line import CommandLine, verdicts
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
 CAGES = ("aws-gp3-tenth", "aws-gp2-tenth", "azure-p10-tenth", "gcp-pd-balanced-tenth")
 WITHIN = 0.12
-"""iostat's seconds begin before the program and end after it, and the first of them lacks what went before."""
+"""iostat's seconds begin before the program and end after it, and the first lacks what went
+before.
+"""
 MOST_OF_THE_TIME = 0.9
 POINTS = """WITH RECURSIVE r(i, x) AS (SELECT 1, 1 UNION ALL SELECT i + 1, (x * 1103515245 + 12345) % 2147483648 FROM r
 WHERE i < 500) SELECT count(*), sum(length(body)) FROM r CROSS JOIN t ON t.id = 1 + x % 200000"""
@@ -31,7 +33,9 @@ WHERE i < 500) SELECT count(*), sum(length(body)) FROM r CROSS JOIN t ON t.id = 
 
 @dataclass(frozen=True)
 class Program:
-    """What is run on data of its own making, and the kind of cap that is to hold it in every cage."""
+    """A program with data of its own making, and the kind of cap that is expected to hold it in
+    every cage.
+    """
 
     name: str
     make: Callable[[Path], Path]
@@ -40,7 +44,7 @@ class Program:
 
 
 def database(folder: Path) -> Path:
-    """96 MiB of rows, more than the 64 MiB of memory in the cages."""
+    """Make 96 MiB of rows, more than the 64 MiB of memory in the cages."""
     path, words = folder / "big.db", random.Random(1)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
@@ -53,7 +57,7 @@ def database(folder: Path) -> Path:
 
 
 def repository(folder: Path) -> Path:
-    """A history of 200 commits whose contents do not compress, in one pack of 20 MiB."""
+    """Make a history of 200 commits with incompressible contents, in one pack of 20 MiB."""
     path, words = folder / "big.git", random.Random(2)
     run(["git", "init", "--quiet", "--bare", "--initial-branch=main", path])
     blocks = []
@@ -69,7 +73,7 @@ def repository(folder: Path) -> Path:
 
 
 def tree(folder: Path) -> Path:
-    """1500 files of up to 24 KiB, as in a tree of sources."""
+    """Make 1500 files of up to 24 KiB, like a source tree."""
     words, path = random.Random(3), folder / "tree"
     for number in range(1500):
         file = path / f"{number % 30}" / f"{number}.c"
@@ -87,7 +91,7 @@ PROGRAMS = (
 
 
 class Replayed(CommandLine):
-    """One program in all four cages and without, with iostat beside it."""
+    """One program in all four cages and without, with iostat."""
 
     def __init__(self, runs: Path, program: Program) -> None:
         super().__init__(runs)
@@ -120,10 +124,10 @@ def caged(replayed: Replayed) -> list[tuple[Record, Verdicts, list[Mapping[str, 
 
 
 def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
-    """grep without a match ends with 1; every trial has its times and its diagnosis all the same."""
+    """grep without a match exits with 1; every trial still has its times and its diagnosis."""
     records = replayed.records()
     assert {record.treatment["cage"] for record in records} == {"uncaged", *CAGES}
-    assert {record.exit["status"] for record in records} == {replayed.status}
+    assert {record.exit.status for record in records} == {replayed.status}
     assert ("the program failed in 5 of 5 trials" in replayed.said) == (replayed.status == 1)
     assert all(record.is_programs_own_failure == (replayed.status == 1) for record in records)
 
@@ -135,7 +139,9 @@ def test_every_limit_held(replayed: Replayed) -> None:
 
 
 def test_what_went_through_is_what_iostat_counted(replayed: Replayed) -> None:
-    """iostat counts requests after neighbours were merged; with those that were merged they are what io.max counted."""
+    """iostat counts requests after merging; with the merged ones added, they are the count of
+    io.max.
+    """
     for record, judged, seconds in caged(replayed):
         counted = sum(one["r/s"] + one["rrqm/s"] for one in seconds)
         read = judged.diagnosis.read
@@ -147,7 +153,7 @@ def test_what_went_through_is_what_iostat_counted(replayed: Replayed) -> None:
 
 
 def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Replayed) -> None:
-    """Full by what was in force: what a program leaves of a base comes back as credits, and raises the cap."""
+    """Full by the cap in force: unused base returns as credits, which raise the cap."""
     for record, judged, seconds in caged(replayed):
         read, inner = judged.diagnosis.read, seconds[1:-1] or seconds
         assert read is not None
@@ -157,7 +163,7 @@ def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Re
             "IOReadBandwidthMax": sum(one["rkB/s"] for one in inner) / len(inner) * 1024,
         }
         fullest = max(rates, key=lambda prop: rates[prop] / in_force[prop])
-        if judged.diagnosis.property is None:  # then none was near
+        if judged.diagnosis.property is None:  # no cap was near
             assert rates[fullest] < 0.9 * in_force[fullest], (record.trial_id, rates, judged.diagnosis.sentence)
             continue
         assert judged.diagnosis.property == fullest, (record.trial_id, rates, judged.diagnosis.sentence)

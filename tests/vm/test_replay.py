@@ -42,10 +42,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["root", pytest.param("bench", marks=pytest.mark.long)])
 def replayed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data: Path) -> Replays:
-    """This machine's grep, carried with its libraries, in a cage and without one."""
+    """This machine's grep, copied with its libraries, in a cage and without one."""
     made = Replays(tmp_path_factory.mktemp(f"replay-{request.param}"), PAGECAGE_VM_USER=request.param)
     file = os.path.relpath(data) if request.param == "root" else str(data)
-    copy = () if request.param == "root" else ("--copy", file)  # a relative --cold is copied unasked
+    copy = () if request.param == "root" else ("--copy", file)  # a relative --cold is copied by default
     options = ("--host", "vm", *copy, "--cold", file, "--copy-program")
     status, said = made.end("replay", "customer-tenth", *options, "--", "grep", "-c", "needle", file)
     assert status == 0, said
@@ -82,14 +82,14 @@ def test_the_report_tells_what_was_run_and_the_factor(replayed: Replays) -> None
 
 
 def test_what_was_carried_is_gone(replayed: Replays, tmp_path: Path) -> None:
-    assert by_cage(replayed)["uncaged"].workload["argv"][0].startswith("/data")
+    assert by_cage(replayed)["uncaged"].workload.argv[0].startswith("/data")
     status, out, _ = single(tmp_path, b"", "ls", "/data")
     assert status == 0
     assert b"replay" not in out.split()
 
 
 def single(runs: Path, sent: bytes, *command: str, options: tuple[str, ...] = ()) -> tuple[int, bytes, str]:
-    """Status, output and messages of a replay in one cage, once, without the control."""
+    """Status, output and messages of a single replay in one cage, without the control."""
     argv = ["replay", "customer-tenth", "--no-control", "--host", "vm", *options, "--", *command]
     runner = CommandLine(runs)
     process = spawn([*runner.argv(*argv)], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=runner.environment)
@@ -111,7 +111,7 @@ def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
     assert status == 0, said
     [record] = read_records(next(tmp_path.glob("*-replay-python3-vm")) / "records.jsonl")
     assert 0 < (record.response["ready_seconds"] or 0) < 60
-    assert record.exit["status"] == -15
+    assert record.exit.status == -15
 
 
 @pytest.mark.long
@@ -130,7 +130,7 @@ def test_what_evades_the_cage_is_a_mistake_with_its_mend(tmp_path: Path, command
 
 
 def test_a_shell_in_a_cage(tmp_path: Path) -> None:
-    """Its limits are those of the kernel in the guest; leaving it leaves nothing."""
+    """Its limits are those of the guest's kernel, and leaving it leaves nothing."""
     runner = CommandLine(tmp_path)
     master, slave = pty.openpty()
     argv = ["setsid", "-cw", *runner.argv("shell", "customer-tenth", "--host", "vm")]
@@ -148,7 +148,7 @@ def test_a_shell_in_a_cage(tmp_path: Path) -> None:
 
 
 def read_until(descriptor: int, mark: bytes | None) -> bytes:
-    """What came up to the mark, or up to the end."""
+    """Return the output up to the mark, or to the end."""
     said, deadline = b"", time.monotonic() + _LONGEST_SECONDS
     while mark is None or mark not in said:
         assert time.monotonic() < deadline, said

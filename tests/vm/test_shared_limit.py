@@ -1,4 +1,4 @@
-"""Reads and writes that share a limit at the provider: the guest's kernel holds both together to it."""
+"""Reads and writes that share a limit at the provider: the guest's kernel limits both together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def measured(runs: Path, cage: str, *how: str) -> tuple[Record, Verdicts]:
 
 
 def rates(record: Record) -> tuple[float, float]:
-    """Reads and writes a second of the time that fio was told to take; making ready takes an emulated guest seconds."""
+    """Return reads and writes per second of fio's run time; its set-up takes seconds in an emulated
+    guest.
+    """
     reads, writes = ((io_difference(record, key) or 0.0) / SECONDS for key in ("rios", "wios"))
     return reads, writes
 
@@ -47,10 +49,10 @@ def test_both_together_keep_to_the_limit_and_fill_it(tmp_path: Path, share: int)
     print(f"{reads:.0f} reads and {writes:.0f} writes a second of {LIMIT}: {judged.diagnosis.sentence}")
     assert 0.8 * LIMIT < reads + writes <= 1.05 * LIMIT
     assert {limit.verdict for limit in judged.limits} == {"enforced"}, judged.limits
-    assert {one["aspect"]: one["state"] for one in record.cage["fidelity"]}["combined"] == "exact"
+    assert {one["aspect"]: one["state"] for one in record.cage.fidelity}["combined"] == "exact"
 
 
 def test_apart_they_get_twice_as_much(tmp_path: Path) -> None:
-    """The same cage at a provider who says nothing of sharing: the test above would be red there."""
+    """The same cage without a shared limit. It shows that the test above can fail."""
     record, _ = measured(tmp_path, "gcp-pd-balanced-tenth", "--rw=randrw")
     assert sum(rates(record)) > 1.5 * 360

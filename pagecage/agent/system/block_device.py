@@ -1,4 +1,7 @@
-"""The disk behind a directory, and its queue settings. Limits, counters and read-ahead all refer to this disk."""
+"""The disk behind a directory, and its queue settings.
+
+Limits, counters and read-ahead all refer to this disk.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 
 SYS = Path("/sys")
-# File systems that are not on one local disk: systemd would set no limit, and report it only in the journal.
+# File systems that are not on one local disk: systemd would set no limit, and report it only in the
+# journal.
 REFUSED = {
     "overlay": "an overlay of other file systems", "tmpfs": "memory", "ramfs": "memory", "zfs": "a ZFS pool",
     "nfs": "another machine", "nfs4": "another machine", "cifs": "another machine", "9p": "another machine",
@@ -63,7 +67,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 
 def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
-    """Return the mount that holds a directory: the one with the longest mount point, the last of equals."""
+    """Return a directory's mount: the one with the longest mount point, the last of equals."""
     path = os.path.realpath(directory)
     above = [m for m in mounts if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")]
     if not above:
@@ -83,7 +87,10 @@ def _refuse(mount: Mount, directory: Path) -> None:
 
 
 def _btrfs_device(mount: Mount, sys: Path) -> str:
-    """Return the device of a btrfs, whose own device number is anonymous. Raises HostError for several devices."""
+    """Return the device of a btrfs, whose own device number is anonymous.
+
+    Raises HostError for several devices.
+    """
     for members in sys.glob("fs/btrfs/*/devices"):
         names = [member.name for member in members.iterdir()]
         if Path(os.path.realpath(mount.source)).name in names:
@@ -97,10 +104,11 @@ def _btrfs_device(mount: Mount, sys: Path) -> str:
 
 
 def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
-    """Walk from a block device to its disk: through dm layers with one lower device, then from partition to disk.
+    """Walk from a block device to its disk: through single dm layers, then from partition to disk.
 
-    Return the disk's maj:min and the device names passed on the way. Several lower devices (RAID) end the walk: the
-    limit is then set on the md or dm device, as systemd does (block_get_originating).
+    Return the disk's maj:min and the device names passed on the way. Several lower devices (RAID)
+    end the walk: the limit is then set on the md or dm device, as systemd does
+    (block_get_originating).
     """
     stack: list[str] = []
     while True:
@@ -118,7 +126,10 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
 
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
-    """Return the disk behind a directory. Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage."""
+    """Return the disk behind a directory.
+
+    Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage.
+    """
     text = mountinfo if mountinfo is not None else os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     mount = find_mount(directory, parse_mountinfo(text))
     _refuse(mount, directory)
@@ -134,20 +145,26 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
 
 
 def read_queue_settings(disk: Disk, sys: Path = SYS) -> dict[str, str]:
-    """Return the disk's queue settings by their names in sysfs, without those that the kernel lacks."""
+    """Return the disk's queue settings by sysfs name, without those that the kernel lacks."""
     queue = sys / "block" / disk.name / "queue"
     texts = {setting: read_text(queue / setting) for setting in QUEUE_SETTINGS}
     return {setting: text.strip() for setting, text in texts.items() if text is not None}
 
 
 def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
-    """Return the disk and every layer above it with its own queue settings; a partition uses its disk's."""
+    """Return the disk and every layer above it with its own queue settings.
+
+    A partition uses its disk's.
+    """
     names = [name for name in disk.stack if (sys / "block" / name / "queue").exists()]
     return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
 
 
 def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -> None:
-    """Set a queue setting and read it back. Raises HostError if the kernel refuses it or stores another value."""
+    """Set a queue setting and read it back.
+
+    Raises HostError if the kernel refuses it or stores another value.
+    """
     path = sys / "block" / disk.name / "queue" / setting
     try:
         path.write_text(value)

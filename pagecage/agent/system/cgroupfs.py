@@ -1,4 +1,4 @@
-"""Counters, limits and processes of a cgroup v2 directory (Documentation/admin-guide/cgroup-v2.rst)."""
+"""Counters, limits and processes of a cgroup (Documentation/admin-guide/cgroup-v2.rst)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _LIMIT = ("memory.max", "memory.swap.max", "cpu.max")
 
 
 def read_counters(cgroup: Path) -> dict[str, Any]:
-    """Return every counter that records keep of a cgroup, by file name; None for a file that this kernel lacks."""
+    """Return every counter that records keep of a cgroup, by file name.
+
+    Returns None for a file that this kernel lacks.
+    """
     counters: dict[str, Any] = {}
     for name in _FLAT:
         text = read_text(cgroup / name)
@@ -43,7 +46,7 @@ def read_counters(cgroup: Path) -> dict[str, Any]:
 
 
 def read_limits(cgroup: Path, maj_min: str) -> dict[str, str]:
-    """Return the limits in force on a cgroup, {"memory.max": text, "io.max.rbps": text, ...}, without missing files."""
+    """Return limits in force, {"memory.max": text, "io.max.rbps": text}, without missing files."""
     limits: dict[str, str] = {}
     for name in _LIMIT:
         text = read_text(cgroup / name)
@@ -65,12 +68,15 @@ def ancestors(cgroup: Path, root: Path = CGROUP_ROOT) -> Iterator[Path]:
 
 
 def own_cgroup(root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path:
-    """Return the cgroup of this process, which is charged for the pages that this process touches first."""
+    """Return the cgroup of this process, which is charged for the pages that it touches first."""
     return cgroup_of("self", root, proc) or root
 
 
 def cgroup_of(pid: int | str, root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path | None:
-    """Return the cgroup of a process in the unified hierarchy (cgroups(7)), or None if the process is gone."""
+    """Return the cgroup of a process in the unified hierarchy (cgroups(7)).
+
+    Returns None if the process is gone.
+    """
     text = read_text(proc / str(pid) / "cgroup") or ""
     for line in text.splitlines():
         if line.startswith("0::"):
@@ -118,7 +124,10 @@ def outside(pid: int, cgroup: Path) -> list[ProcessInfo]:
 
 
 def _family(pid: int) -> Iterator[int]:
-    """Return the process and its descendants; only the process if the kernel lists no children (proc_pid_task(5))."""
+    """Return the process and its descendants.
+
+    If the kernel lists no children, return only the process (proc_pid_task(5)).
+    """
     yield pid
     for task in _tasks(pid):
         for child in (read_text(task / "children") or "").split():

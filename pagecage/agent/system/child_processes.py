@@ -1,4 +1,4 @@
-"""Tools that run beside a trial, each in its own session and journalled, so that the next start can end it."""
+"""Tools that run beside a trial, each in its own session and in a journal for the next start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.process import DEVNULL, Process, TimeoutExpired, spawn
 
 _STOP_SECONDS = 5.0
-# Fields of proc_pid_stat(5), counted from the one after the command's parenthesis: session is 6, starttime 22.
+# Fields of proc_pid_stat(5), counted from the one after the command's parenthesis: session is 6,
+# starttime 22.
 _SESSION, _START_TICKS = 6 - 3, 22 - 3
 
 
@@ -40,7 +41,10 @@ class ToolProcesses:
         return process
 
     def interrupt(self, process: Process[bytes]) -> int | None:
-        """End a tool by SIGINT, with all that it started; return its exit status, or None if it had died before."""
+        """End a tool by SIGINT, with all that it started.
+
+        Return its exit status, or None if it had died before.
+        """
         dead_before = process.poll() is not None
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
@@ -57,7 +61,10 @@ class ToolProcesses:
         return None if dead_before else process.returncode
 
     def sweep(self) -> list[int]:
-        """End the tools that a killed agent left running, and none of this object's; return the sessions ended."""
+        """End the tools that a killed agent left running, and none of this object's.
+
+        Return the sessions ended.
+        """
         ended = []
         for note in self._notes.iterdir():
             if note.name.isdigit() and int(note.name) in self._started:
@@ -81,8 +88,8 @@ def _start_ticks(pid: int) -> int | None:
 def _kill_session(session: int, since_ticks: int) -> int:
     """Kill every process of a session that started no earlier than its leader; return their number.
 
-    A leader may be gone while its children stay (sar's sadc), so all of /proc is scanned. A leader that started at
-    another time is an unrelated process with a reused id.
+    A leader may be gone while its children stay (sar's sadc), so all of /proc is scanned. A leader
+    that started at another time is an unrelated process with a reused id.
     """
     if _start_ticks(session) not in (None, since_ticks):
         return 0

@@ -1,4 +1,4 @@
-"""Facts of this host, read once per machine state: kernel, memory, disk, tools, and delegated controllers."""
+"""Facts of this host, read once per machine state: kernel, memory, disk, tools, controllers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _TOOLS = {
 
 
 def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
-    """Return everything a reader of records may ask about the host; None for what is not known. Never raises."""
+    """Return everything a reader of records may ask about the host; None for what is not known.
+
+    Never raises.
+    """
     systemd = find_systemd(user)
     return {
         "hostname": platform.node(), "uid": os.getuid(), "python": platform.python_version(),
@@ -57,7 +60,10 @@ def find_systemd(user: bool) -> Systemd:
 
 @cache
 def tool_version(*argv: str) -> str | None:
-    """Return the first line with a digit that a tool prints, or None if it is not installed. Cached per process."""
+    """Return the first line with a digit that a tool prints, or None if it is not installed.
+
+    Cached per process.
+    """
     if not find_tool(argv[0]):
         return None
     try:
@@ -77,7 +83,7 @@ def _cgroup(systemd: Systemd) -> dict[str, Any]:
 
 
 def _existing(directory: Path) -> Path:
-    """Return the directory or its nearest existing parent, which is on the disk where it will be created."""
+    """Return the directory or its nearest existing parent, which is on the same disk."""
     while not directory.exists():
         directory = directory.parent
     return directory

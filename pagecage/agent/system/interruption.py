@@ -1,4 +1,4 @@
-"""Termination on a signal, which cuts a trial short but neither its cleanup nor the writing of its record."""
+"""Termination on a signal, which ends a trial but not its cleanup or the writing of its record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ class Interrupted(BaseException):
 
 
 class Interruption:
-    """Raises Interrupted on the first signal, after the block that holds it. Later signals have no effect."""
+    """Raises Interrupted on the first signal, after the block that holds it.
+
+    Later signals have no effect.
+    """
 
     def __init__(self) -> None:
         self._held = False

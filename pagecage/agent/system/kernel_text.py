@@ -8,7 +8,10 @@ Pressure = dict[str, dict[str, float]]
 
 
 def read_text(path: Path) -> str | None:
-    """Return a kernel file's text, or None if this kernel lacks the file or refuses to read it (PSI when disabled)."""
+    """Return a kernel file's text.
+
+    Returns None if this kernel lacks the file or refuses to read it (PSI when disabled).
+    """
     try:
         return path.read_text()
     except OSError:
@@ -16,13 +19,19 @@ def read_text(path: Path) -> str | None:
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
-    """Parse `KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat); skip other values than numbers."""
+    """Parse `KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat).
+
+    Skip other values than numbers.
+    """
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
 
 
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
-    """Parse `KEY SUB=VALUE ...` lines (io.stat). A device that was never busy is a bare key, and empty here."""
+    """Parse `KEY SUB=VALUE ...` lines (io.stat).
+
+    A device that was never busy is a bare key, and empty here.
+    """
     table: dict[str, dict[str, int]] = {}
     for line in text.splitlines():
         key, *pairs = line.split() or [""]
@@ -43,7 +52,10 @@ def parse_limits(text: str) -> dict[str, dict[str, str]]:
 
 
 def parse_pressure(text: str) -> Pressure:
-    """Parse PSI: {"some": {"avg10": .., "total": microseconds}, "full": {...}} (Documentation/accounting/psi.rst)."""
+    """Parse PSI (Documentation/accounting/psi.rst).
+
+    The result is {"some": {"avg10": .., "total": microseconds}, "full": {...}}.
+    """
     table: Pressure = {}
     for line in text.splitlines():
         kind, *pairs = line.split() or [""]

@@ -1,7 +1,8 @@
 """Reservation of a machine's memory for one trial, as unused huge pages that cannot be reclaimed.
 
-Pages in the pool of vm.nr_hugepages are taken from the buddy allocator and never swapped or reclaimed
-(Documentation/admin-guide/mm/hugetlbpage.rst), so the rest behaves like a machine with less memory.
+Pages in the pool of vm.nr_hugepages are taken from the buddy allocator and never swapped or
+reclaimed (Documentation/admin-guide/mm/hugetlbpage.rst), so the rest behaves like a machine with
+less memory.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ class MemoryReservation:
         self._pool = proc / "sys/vm/nr_hugepages"
 
     def leave(self, wanted_bytes: int) -> dict[str, Any]:
-        """Reserve memory until `wanted_bytes` are available (MemAvailable); return the values read back.
+        """Reserve memory until `wanted_bytes` are available (MemAvailable).
 
-        Raises HostError if the machine has less to begin with, or gives up too little.
+        Return the values read back. Raises HostError if the machine has less to begin with, or
+        gives up too little.
         """
         huge_bytes = self._meminfo_bytes("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})

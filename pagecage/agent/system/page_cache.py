@@ -1,4 +1,7 @@
-"""The page cache of one file: measurement, eviction, loading. Every change is followed by a measurement."""
+"""The page cache of one file: measurement, eviction, loading.
+
+Every change is followed by a measurement.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +54,10 @@ class Residency:
 
 
 def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | None:
-    """Return the resident pages in a range (length 0: to the end) by cachestat(2), or None before kernel 6.5.
+    """Return the resident pages in a range (length 0: to the end) by cachestat(2).
 
-    Raises PermissionError for a file that the user neither owns nor may write; mincore(2) reports it as all resident.
+    Returns None before kernel 6.5. Raises PermissionError for a file that the user neither owns nor
+    may write; mincore(2) reports it as all resident.
     """
     where, stat = _Range(offset, length), _CacheStat()
     if _LIBC.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(where), ctypes.byref(stat), 0) == 0:
@@ -65,7 +69,10 @@ def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | 
 
 
 def mincore_pages(descriptor: int, size_bytes: int) -> int:
-    """Return the resident pages of a file by mincore(2); correct only for files that the user owns or may write."""
+    """Return the resident pages of a file by mincore(2).
+
+    Correct only for files that the user owns or may write.
+    """
     if size_bytes == 0:
         return 0
     address = _LIBC.mmap(None, size_bytes, _PROT_NONE, mmap.MAP_SHARED, descriptor, 0)
@@ -88,12 +95,15 @@ def measure_residency(path: Path) -> Residency:
         if pages is not None:
             return Residency(pages * PAGE_BYTES, size_bytes, "cachestat")
         if not os.access(path, os.W_OK):
-            raise PermissionError(f"{path} is not ours to write, so mincore(2) would call it resident")
+            raise PermissionError(f"{path} is not writable, so mincore(2) would report it as resident")
         return Residency(mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore")
 
 
 def resident_bytes(path: Path) -> int:
-    """Return the resident bytes of a file; 0 if it is gone, since a command may remove its files."""
+    """Return the resident bytes of a file.
+
+    Returns 0 if it is gone, since a command may remove its files.
+    """
     try:
         return measure_residency(path).resident_bytes
     except FileNotFoundError:
@@ -101,7 +111,10 @@ def resident_bytes(path: Path) -> int:
 
 
 def uptodate_bytes(path: Path) -> int:
-    """Return the resident bytes without pages still being read, which cachestat(2) counts and mincore(2) does not."""
+    """Return the resident bytes without pages in flight.
+
+    cachestat(2) counts pages that are still being read, mincore(2) does not.
+    """
     with path.open("rb") as file:
         return mincore_pages(file.fileno(), os.fstat(file.fileno()).st_size) * PAGE_BYTES
 
@@ -109,7 +122,8 @@ def uptodate_bytes(path: Path) -> int:
 def evict(path: Path) -> Residency:
     """Write back and drop the file's pages; measure what is left.
 
-    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence fsync before and the measurement after.
+    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence fsync before and the
+    measurement after.
     """
     with path.open("rb") as file:
         for _ in range(_EVICT_TRIES):

@@ -20,7 +20,10 @@ _CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "st
 
 
 def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
-    """Return the line of one disk, or None. Never add disks: a dm device counts the same I/O as its parent."""
+    """Return the line of one disk, or None.
+
+    Never add disks: a dm device counts the same I/O as its parent.
+    """
     major, _, minor = maj_min.partition(":")
     for line in text.splitlines():
         words = line.split()
@@ -81,6 +84,9 @@ def parse_listening(text: str) -> set[int]:
 
 
 def listens(port: int, pids: Iterable[int | str], proc: Path = Path("/proc")) -> bool:
-    """Return True if a socket listens on the port in the network namespace of any of the processes ("self" is one)."""
+    """Return whether a socket listens on the port in a network namespace of the processes.
+
+    "self" is this process.
+    """
     texts = (read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6"))
     return any(port in parse_listening(text) for text in texts)

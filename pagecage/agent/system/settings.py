@@ -1,4 +1,4 @@
-"""Settings that a trial changes, journalled before the change, so that a killed agent's changes can be undone."""
+"""Settings that a trial changes, saved in a journal so that they can always be restored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RestoreJournal:
         self._path = path
 
     def remember(self, read: Callable[[], Mapping[str, int]]) -> None:
-        """Save the present values unless values are saved already: those of a trial must not be restored."""
+        """Save the present values, unless earlier ones are saved: those are the ones to restore."""
         if not self._path.exists():
             self._path.write_text(json.dumps(read()))
 
@@ -37,7 +37,10 @@ class RestoreJournal:
 
 
 def write_number(path: Path, value: int, name: str) -> None:
-    """Write a kernel setting. Raises HostError, which calls it `name`, if the kernel refuses the value."""
+    """Write a kernel setting.
+
+    Raises HostError, which calls it `name`, if the kernel refuses the value.
+    """
     try:
         path.write_text(str(value))
     except OSError as error:
@@ -49,7 +52,7 @@ _TOLD = (*(name for pair in _PAIRS for name in pair), "dirty_expire_centisecs", 
 
 
 class DirtyLimits:
-    """vm.dirty_bytes and its kin: a machine's memory that may wait to be written, set for one trial."""
+    """vm.dirty_bytes and related limits on a machine's dirty memory, set for one trial."""
 
     def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
         self._journal = RestoreJournal(spool / "dirty-limits.json")
@@ -61,7 +64,10 @@ class DirtyLimits:
         return {name: int(text) for name, text in texts.items() if text}
 
     def set(self, wanted: Mapping[str, int]) -> dict[str, Any]:
-        """Set limits in bytes by file name and return them as read back. Raises HostError if they differ."""
+        """Set limits in bytes by file name and return them as read back.
+
+        Raises HostError if they differ.
+        """
         self._journal.remember(self.read)
         for name, value in wanted.items():
             self._write(name, value)
@@ -87,7 +93,7 @@ class DirtyLimits:
 
 
 def chosen(text: str | None) -> str | None:
-    """Return the chosen value of a setting that lists its choices ("[none] mq-deadline" is none), else the text."""
+    """Return the chosen value of a list ("none" of "[none] mq-deadline"), else the text."""
     return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
 
 
@@ -98,7 +104,10 @@ class QueueSettingsJournal:
         self._path = spool / "queue-settings.json"
 
     def set(self, disk: Disk, setting: str, value: str) -> None:
-        """Save the present value unless one is saved; set the new one. Raises HostError if the kernel refuses it."""
+        """Save the present value unless one is saved; set the new one.
+
+        Raises HostError if the kernel refuses it.
+        """
         present = chosen(read_queue_settings(disk).get(setting))
         if present == value:
             return
@@ -119,15 +128,15 @@ class QueueSettingsJournal:
 
         Failed entries are dropped, so that a missing disk cannot block later runs.
         """
-        told = []
+        failures = []
         for name, settings in self._saved().items():
             for setting, value in settings.items():
                 try:
                     write_queue_setting(Disk(name, "", f"/dev/{name}", "", ""), setting, value)
                 except HostError as error:
-                    told.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
+                    failures.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
         self._path.unlink(missing_ok=True)
-        return told
+        return failures
 
     def _saved(self) -> dict[str, dict[str, str]]:
         try:

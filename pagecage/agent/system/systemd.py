@@ -1,7 +1,8 @@
 """systemd units of a trial: one slice with the limits, and the workload in a scope inside it.
 
-The slice itself has the properties. They can then be read back before anything runs, and `io.stat` outlives the scope.
-A slice made only by `--slice=` loses its `io` files with the last unit that has an I/O property in it.
+The slice itself has the properties. They can then be read back before anything runs, and `io.stat`
+outlives the scope. A slice made only by `--slice=` loses its `io` files with the last unit that has
+an I/O property in it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 
 
 @dataclass(frozen=True)
 class Systemd:
-    """A service manager: the system's, or a user's own, which needs the `io` controller delegated."""
+    """A service manager: the system's, or a user's own with the `io` controller delegated."""
 
     user: bool
     version: int
@@ -46,17 +47,26 @@ class Systemd:
         return runtime_dir() / "systemd/user.control"
 
     def has_user_manager(self) -> bool | None:
-        """Return whether this user's own manager listens where `systemctl --user` asks it; None for the system's."""
+        """Return whether this user's own manager listens where `systemctl --user` asks it.
+
+        Returns None for the system's.
+        """
         return (runtime_dir() / "systemd/private").exists() if self.user else None
 
 
 def runtime_dir() -> Path:
-    """Return this user's runtime directory; a login sets the variable, `su` does not (pam_systemd(8))."""
+    """Return this user's runtime directory.
+
+    A login sets the variable, `su` does not (pam_systemd(8)).
+    """
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:
-    """Return an attempt's slice name. Dashes in a slice's name nest (systemd.slice(5)), so they become underscores."""
+    """Return an attempt's slice name.
+
+    Dashes in a slice's name nest (systemd.slice(5)), so they become underscores.
+    """
     return f"pagecage-{trial_id.replace('-', '_')}.{attempt}.slice"
 
 
@@ -71,10 +81,11 @@ def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[l
 def scope_command(
     systemd: Systemd, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
 ) -> list[str]:
-    """Return the command that runs a workload in a scope of the slice. The command execs it and has its exit status.
+    """Return the command that runs a workload in a scope of the slice.
 
-    The scope is named after the slice unless `name` is given. `oom_policy` is systemd.scope(5)'s: the effect of an OOM
-    kill of one process on the others.
+    The command execs it and has its exit status. The scope is named after the slice unless `name`
+    is given. `oom_policy` is systemd.scope(5)'s: the effect of an OOM kill of one process on the
+    others.
     """
     policy = ["-p", f"OOMPolicy={oom_policy}"] if systemd.version >= _OOM_POLICY_SINCE else []
     name = name or unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
@@ -93,24 +104,28 @@ def start_slice(systemd: Systemd, unit: str, cage: Cage, node: str) -> Path:
 
 
 def stop_slice(systemd: Systemd, unit: str) -> None:
-    """End everything in the slice; remove the slice and its drop-ins. Does nothing if the slice does not exist.
+    """End everything in the slice; remove the slice and its drop-ins.
 
-    The drop-ins are deleted directly: `systemctl revert` also reloads the whole manager, which costs more than all the
-    rest of a trial's overhead. systemd forgets a stopped slice, so nothing reads old drop-ins again.
+    Does nothing if the slice does not exist. The drop-ins are deleted directly: `systemctl revert`
+    also reloads the whole manager, which costs more than all the rest of a trial's overhead.
+    systemd forgets a stopped slice, so nothing reads old drop-ins again.
     """
     run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
     shutil.rmtree(systemd.control_directory() / f"{unit}.d", ignore_errors=True)
 
 
 def left_over_units(systemd: Systemd) -> list[str]:
-    """Return the slices that a killed agent left: those with a cgroup, and those with only a drop-in."""
+    """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
     cgroups = (path.name for path in systemd.parent_cgroup().glob("pagecage-*.slice"))
     drop_ins = (path.name.removesuffix(".d") for path in systemd.control_directory().glob("pagecage-*.slice.d"))
     return sorted({*cgroups, *drop_ins})
 
 
 def systemd_version(systemctl_output: str) -> int:
-    """Return the major version from `systemctl --version` ("systemd 257 (257.13-1~deb13u1)"), or 0 if there is none."""
+    """Return the major version from `systemctl --version` ("systemd 257 (257.13-1~deb13u1)").
+
+    Returns 0 if there is none.
+    """
     words = systemctl_output.split()
     number = words[1].split(".")[0].split("~")[0] if len(words) > 1 else ""
     return int(number) if number.isdigit() else 0

@@ -1,8 +1,9 @@
-"""Disks made for one trial: null_blk in memory with a set latency, or dm-delay over a null_blk without one.
+"""Disks made for one trial: null_blk in memory with a latency, or dm-delay over null_blk.
 
-null_blk completes each request by a timer (Documentation/block/null_blk.rst: irqmode, completion_nsec) at any queue
-depth; dm-delay delays reads by whole milliseconds (Documentation/admin-guide/device-mapper/delay.rst). Names are
-fixed, since one agent locks the host: the next start finds what a killed agent left.
+null_blk completes each request by a timer (Documentation/block/null_blk.rst: irqmode,
+completion_nsec) at any queue depth; dm-delay delays reads by whole milliseconds
+(Documentation/admin-guide/device-mapper/delay.rst). Names are fixed, since one agent locks the
+host: the next start finds what a killed agent left.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class TrialStorage:
 
 
 def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
-    """Make a disk with room for the data and a file system, and mount it. Raises PagecageError with the reason."""
+    """Make a disk with room for the data and a file system, and mount it.
+
+    Raises PagecageError with the reason.
+    """
     size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
     node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
     if kind == "dm_delay":
@@ -54,7 +58,10 @@ def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> Tr
 
 
 def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -> Path:
-    """Make a null_blk disk; return its node. Raises HostError if the kernel lacks the module or refuses a setting."""
+    """Make a null_blk disk; return its node.
+
+    Raises HostError if the kernel lacks the module or refuses a setting.
+    """
     run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
     settings = {
         "size": -(-size_bytes // MIB), "memory_backed": 1, "irqmode": 2 if latency_us else 1,
@@ -73,7 +80,7 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
 
 
 def _take_large_requests(configfs: Path) -> None:
-    """Raise null_blk's limit of 255 sectors, which would split a 128 KiB window into two I/Os of io.max.
+    """Raise null_blk's limit of 255 sectors, which would split 128 KiB into two I/Os of io.max.
 
     A kernel without the setting keeps its limit.
     """
@@ -82,7 +89,7 @@ def _take_large_requests(configfs: Path) -> None:
 
 
 def _first_node(*names: Path) -> Path:
-    """Return the node that appears: numbered, and since Linux 6.11 named after its configfs folder."""
+    """Return the node that appears: numbered, since Linux 6.11 named after its configfs folder."""
     deadline = time.monotonic() + _NODE_SECONDS
     while time.monotonic() < deadline:
         for name in names:
@@ -130,7 +137,10 @@ def _remove_null_blk(configfs: Path) -> None:
 
 
 def read_latency_us(path: Path) -> float | None:
-    """Return the median time of a direct read of one page of a file, or None without support for direct reads."""
+    """Return the median time of a direct read of one page of a file.
+
+    Returns None without support for direct reads.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError:

@@ -1,4 +1,4 @@
-"""Keys of levels, sizes and workloads beyond arguments: files, fio, setup steps, storage, memory."""
+"""Keys of levels, sizes and workloads: files, fio, setup steps, storage, memory."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ PLACES = "places = { ops = 100, narrow = 'tight' }, writes = '1MiB', "
 
 
 def placed(sizes: int = 4, argument: str = "{ops}") -> str:
-    """Return the experiment with its own placeholders in this many sizes, and levels that use them."""
+    """Return the experiment with placeholders in this many sizes, and levels that use them."""
     used = level("cage = '{narrow}'\ndirty_bytes = '8MiB'").replace('["--pattern", "random"]', f'["{argument}"]')
     assert argument in used
     head, *tails = used.split(" = { dataset")

@@ -95,7 +95,7 @@ def test_one_limit_that_is_other_or_missing_is_seen(cage: Cage, data: st.DataObj
 
 def test_a_limit_that_nobody_asked_for_is_seen() -> None:
     assert limits_not_in_force({}, {"memory.max": "4096", "cpu.max": "max 100000"}, {}) == [
-        "memory.max is 4096, unasked"
+        "memory.max is 4096, which was not requested"
     ]
 
 

@@ -116,7 +116,7 @@ def test_findings_name_levels_that_are_there(top: Path) -> None:
 
 def test_an_id_that_stands_twice_is_named(rows: Path) -> None:
     (rows / "experiments/articles/004-log.csv").write_text("\n".join(ROWS.splitlines()[:2]))
-    with pytest.raises(PagecageError, match="003-1 stands twice"):
+    with pytest.raises(PagecageError, match="the id 003-1 is not unique"):
         read_articles(rows / "experiments/articles")
 
 

@@ -29,11 +29,19 @@ plain = st.recursive(
     max_leaves=8,
 )  # fmt: skip
 tables = st.dictionaries(st.text(max_size=8), plain, max_size=4)
+timings = st.fixed_dictionaries(
+    {
+        "name": st.text(),
+        **dict.fromkeys(("start_wall_seconds", "start_monotonic_seconds", "seconds"), st.floats(0, 1e9)),
+    }
+)
+missed = st.fixed_dictionaries(dict.fromkeys(("requirement", "reason", "hint"), st.text()))
 records = st.builds(
     make_record, trial_id=st.text(max_size=20), outcome=st.sampled_from(OUTCOMES), error=st.none() | st.text(),
-    attempt=st.integers(1, 9), counters=tables, cage=tables, samples=st.lists(tables, max_size=3),
-    phases=st.lists(tables, max_size=2),
-    missed_requirements=st.lists(st.dictionaries(st.text(), st.text()), max_size=2),
+    attempt=st.integers(1, 9), counters=st.fixed_dictionaries({}, optional={"before": tables, "totals": tables}),
+    cage=st.fixed_dictionaries({}, optional={"name": st.text(), "driver": tables, "external": st.none() | tables}),
+    samples=st.lists(tables, max_size=3), phases=st.lists(timings, max_size=2),
+    missed_requirements=st.lists(missed, max_size=2),
 )  # fmt: skip
 
 
@@ -99,8 +107,8 @@ def test_what_a_crash_leaves_at_the_end_is_skipped(tmp_path: Path, whole_line: b
         ({"surprise": 1}, "unknown key 'surprise'"),
         ({"outcome": "splendid"}, "unknown outcome 'splendid'"),
         ({"record_version": RECORD_VERSION + 1}, f"format version {RECORD_VERSION + 1}"),
-        ({"record_version": "1"}, "no pagecage record"),
-        ({"record_version": None}, "no pagecage record"),
+        ({"record_version": "1"}, "not a pagecage record"),
+        ({"record_version": None}, "not a pagecage record"),
     ],
 )
 def test_a_stranger_is_refused(change: dict[str, Any], says: str) -> None:

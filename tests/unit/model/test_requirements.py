@@ -65,7 +65,7 @@ def test_a_user_without_a_systemd_of_his_own_is_told_that_alone() -> None:
     [missed] = check_host(NO_MANAGER)
     assert missed.requirement is Requirement.USER_MANAGER
     assert missed.reason == "this user's own systemd (user@1000.service) is not running"
-    assert missed.hint.startswith("use HOST=vm, which needs none, or start it: ")
+    assert missed.hint.startswith("use HOST=vm, which does not need it, or start it: ")
     assert missed.hint.endswith("sudo loginctl enable-linger 1000")
     without_systemd = {**NO_MANAGER, "systemd": {**NO_MANAGER["systemd"], "pid1": False}}
     assert Requirement.USER_MANAGER not in [missed.requirement for missed in check_host(without_systemd)]

@@ -1,4 +1,4 @@
-"""Plans: every treatment in every block, in an order that only the seed decides, with unique names."""
+"""Plans: every treatment in every block, in the seed's order, with unique names."""
 
 from __future__ import annotations
 

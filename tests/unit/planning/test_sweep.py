@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.data.load import load_run
-from analysis.summaries.sweeps import rows, sentences, sweep_of
+from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.notebook import Results
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
@@ -142,20 +142,20 @@ def test_measured_times_stand_beside_predictions_from_the_cages_own_value(folder
     assert loose.measured_seconds == pytest.approx(14.85, abs=0.1)
     assert loose.binds is False
     assert loose.error == pytest.approx(loose.predicted_seconds / loose.measured_seconds - 1)
-    assert rows(sweep)[0]["off by"] == "made from this"
+    assert sweep_rows(sweep)[0]["error"] == "(source)"
 
 
-def test_the_sentences_of_a_sweep(folder):
-    found = sentences(sweep_of(load_run(folder)))
-    assert found == ["The time still falls at 100,000, the largest value."]
+def test_what_a_sweep_says(folder):
+    told = sweep_sentences(sweep_of(load_run(folder)))
+    assert told == ["The time still falls at 100,000, the largest value."]
 
 
 def test_the_report_and_the_terminal_show_it(folder, capsys):
     from analysis.__main__ import main
 
-    assert "One limit varied" in Results(folder).sweep.text
+    assert "Sweep of one limit" in Results(folder).sweep.text
     main(["show", str(folder)])
-    assert "made from this" in capsys.readouterr().out
+    assert "(source)" in capsys.readouterr().out
     main(["show", str(folder), "--json"])
     assert json.loads(capsys.readouterr().out)["sweep"]["source"] == "500"
 
@@ -165,7 +165,7 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
 
     results = Results(folder)
     sweep = sweep_of(results.run)
-    left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.look).axes
+    left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.styles).axes
     measured = next(line for line in left.lines if line.get_label() == "measured")
     assert list(measured.get_xdata()) == [500, 100_000]
     assert list(measured.get_ydata()) == [point.measured_seconds for point in sweep.points]
@@ -184,10 +184,10 @@ def test_a_knee_is_drawn_and_one_value_makes_no_figure(folder):
     results = Results(folder)
     sweep = sweep_of(results.run)
     with_knee = replace(sweep, knee=replace(sweep.knee, value=500.0))
-    figure = sweep_figure(with_knee, "IOReadIOPSMax", results.trial_df, results.look)
+    figure = sweep_figure(with_knee, "IOReadIOPSMax", results.trial_df, results.styles)
     assert all("knee" in [text.get_text() for text in axes.texts] for axes in figure.axes)
     alone = replace(sweep, points=sweep.points[:1])
-    assert sweep_figure(alone, "IOReadIOPSMax", results.trial_df, results.look) is None
+    assert sweep_figure(alone, "IOReadIOPSMax", results.trial_df, results.styles) is None
 
 
 def test_excluded_trials_are_shown_but_not_counted(folder):
@@ -198,10 +198,10 @@ def test_excluded_trials_are_shown_but_not_counted(folder):
     (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     sweep = sweep_of(load_run(folder))
     assert [point.is_counted for point in sweep.points] == [False, True]
-    assert sweep.source == "100000", "a counted trial comes before the cage's own value"
-    assert rows(sweep)[0]["measured"] == "(65.6 s) †"
+    assert sweep.source == "100000", "a trial that counts speaks before the cage's own"
+    assert sweep_rows(sweep)[0]["measured"] == "(65.6 s) †"
     assert sweep.knee.reason == "fewer than two values have a time"
-    assert sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
+    assert sweep_sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
 
 
 def test_a_limit_that_is_not_an_io_cap_is_not_predicted(folder):
@@ -222,7 +222,7 @@ def test_where_levels_are_whole_cages_only_the_value_is_named(folder):
     assert [(point.level, point.name) for point in sweep.points] == [
         ("tenth, IOReadIOPSMax 500", "500"), ("tenth, IOReadIOPSMax 100000", "100000"),
     ]  # fmt: skip
-    assert (sweep.source, rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
+    assert (sweep.source, sweep_rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
 
 
 def test_another_run_is_not_a_sweep(folder):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
 
+from pagecage.model.json_codec import to_json
 from pagecage.verdicts.evaluate import evaluate
+from tests.fixtures.records import with_sections
 from tests.fixtures.stored import stored, with_caps
 
 
@@ -17,9 +16,9 @@ def diagnosis_of(record, rows):
 
 def test_credits_that_ran_out_are_reported():
     record, rows = stored("iops")
-    start = record.measured["start_monotonic_seconds"]
+    start = record.measured.start_monotonic_seconds
     changes = [{"t": start - 1, "IOReadIOPSMax": 1000}, {"t": start + 12.5, "IOReadIOPSMax": 500}]
-    record = replace(record, cage={**record.cage, "credits": {"buckets": [], "changes": changes, "error": None}})
+    record = with_sections(record, cage={"credits": {"buckets": [], "changes": changes, "error": None}})
     found = diagnosis_of(record, rows)
     assert "Burst credits ran out after 12.5 s. Then only the base rate was left." in found.sentence
     assert found.seconds[5].read.iops_cap == 1000
@@ -29,10 +28,10 @@ def test_credits_that_ran_out_are_reported():
 
 def _mixed(record, writes, **cage):
     """Return the record with this many writes beside its 20,000 reads, under a shared limit."""
-    counters = json.loads(json.dumps(record.counters))
-    counters["after"]["cgroup"]["io.stat"][record.device["maj_min"]]["wios"] += writes
+    counters = to_json(record.counters)
+    counters["after"]["cgroup"]["io.stat"][record.device.maj_min]["wios"] += writes
     accounting = {"io_size_bytes": None, "combined": True}
-    return replace(record, counters=counters, cage={**record.cage, "accounting": accounting, **cage})
+    return with_sections(record, counters=counters, cage={"accounting": accounting, **cage})
 
 
 def _split(**bucket):
@@ -67,9 +66,9 @@ _LITTLE = {"rate": 1000, "capacity": 2000, "credits_at_start": 2000}
 
 def test_a_cap_reduced_by_the_other_direction_is_reported_with_its_base():
     record, rows = stored("iops")
-    start = record.measured["start_monotonic_seconds"]
+    start = record.measured.start_monotonic_seconds
     reduced = {**_split()["credits"], "changes": [{"t": start - 1, "IOReadIOPSMax": 510}]}
-    record = replace(with_caps(record, IOReadIOPSMax=640, IOWriteIOPSMax=640), cage={**record.cage, "credits": reduced,
+    record = with_sections(with_caps(record, IOReadIOPSMax=640, IOWriteIOPSMax=640), cage={"credits": reduced,
                      "requested": {"IOReadIOPSMax": 640}})  # fmt: skip
     assert (
         "The 640 IOPS cap on reads (on average 510 IOPS because reads and writes share it) was full"
@@ -80,17 +79,17 @@ def test_a_cap_reduced_by_the_other_direction_is_reported_with_its_base():
 def test_credits_gone_before_the_trial_are_reported():
     record, rows = stored("iops")
     burst = {"start": "drained", "iops": {"rate": 3000, "credits": 1000}, "bandwidth": None}
-    sentence = diagnosis_of(replace(record, cage={**record.cage, "burst": burst}), rows).sentence
+    sentence = diagnosis_of(with_sections(record, cage={"burst": burst}), rows).sentence
     assert "The trial began without burst credits." in sentence
     assert "ran out" not in sentence
 
 
 def test_requests_merged_after_counting_are_reported():
     record, rows = stored("iops")
-    counters = json.loads(json.dumps(record.counters))
+    counters = to_json(record.counters)
     counters["after"]["device"]["reads"] = counters["before"]["device"]["reads"] + 10_000
     counters["after"]["device"]["sectors_read"] = counters["before"]["device"]["sectors_read"] + 160_000
-    sentence = diagnosis_of(replace(record, counters=counters), rows).sentence
+    sentence = diagnosis_of(with_sections(record, counters=counters), rows).sentence
     assert "the disk received one request of 8 KiB for 2.00 I/Os" in sentence
     assert "request" not in diagnosis_of(record, rows).sentence
 

@@ -1,4 +1,4 @@
-"""Caps that burst credits change while a trial runs: limits, windows and the time floor use the cap in force."""
+"""Caps that burst credits change while a trial runs."""
 
 from __future__ import annotations
 

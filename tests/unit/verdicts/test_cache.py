@@ -37,13 +37,16 @@ def test_every_stored_data_point_reached_its_cache_state(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def sequential() -> dict[str, Any]:
-    """Return the caged sequential trial of `smoke` (64 MiB at 20 MB/s), stored before cache checks existed."""
+    """Return a trial of 64 MiB at 20 MB/s that was stored before cache checks existed."""
     records = stored_records("smoke")
     return next(r for r in records if r["treatment"] == {"cage": "smoke", "pattern": "sequential"})
 
 
 def warmed(record: dict[str, Any], read_bytes: int, charged_bytes: int, **end: Any) -> Record:
-    """Return the trial as if another process had read the file, with these bytes read and charged."""
+    """Return the trial as if another process had read the file.
+
+    `read_bytes` and `charged_bytes` are those of the trial's slice.
+    """
     changed = copy.deepcopy(record)
     for moment in ("after", "totals"):
         cgroup = changed["counters"][moment]["cgroup"]
@@ -62,7 +65,7 @@ def test_a_file_that_another_process_read_is_not_cold(sequential: dict[str, Any]
 
 
 def test_an_older_record_of_random_reads_is_contradicted_by_its_charge(sequential: dict[str, Any]) -> None:
-    """Random windows read more than the file, so bytes alone do not show help by another process."""
+    """Random windows read more than the file, so bytes alone do not show another reader."""
     found = judge_cache_state(warmed(sequential, 100 * MIB, 6 * MIB))
     assert found.verdict == "not_reached"
     assert "another process read 58 MiB" in found.reason
@@ -78,11 +81,11 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
     [
         (
             {"start": CacheCheck(4096, 0, 0, 0, 0).to_json()},
-            "before the program started another process had read 4 KiB",
+            "before the program started, another process had read 4 KiB",
         ),
-        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go` another process had read 8 MiB"),
+        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go`, another process had read 8 MiB"),
         ({"end": ALL_READ | {"charged_bytes": 0}, "came_bytes": 0}, "another process has read 128 MiB"),
-        ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files came into the page"),
+        ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files entered the page"),
     ],
 )
 def test_checks_that_contradict_the_state(checks: dict[str, Any], message: str) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagecage.verdicts.evaluate import evaluate, verdicts_to_json
-from tests.fixtures.records import after, caged, make_record, series
+from tests.fixtures.records import after, caged, make_record, series, with_sections
 from tests.fixtures.stored import NAMES, stored, with_caps
 
 KNOWN = {
@@ -242,7 +240,7 @@ def test_a_bandwidth_cap_on_writes():
 
 def test_a_second_limit_is_named():
     record, rows = stored("iops")
-    start = record.measured["start_monotonic_seconds"]
+    start = record.measured.start_monotonic_seconds
     rows = [row if row["t"] < start + 28 else _idle(row, rows, start + 28) for row in rows]
     sentence = diagnosis_of(record, rows).sentence
     assert sentence.startswith("The 500 IOPS cap on reads was full for 70 % of the time")
@@ -265,7 +263,7 @@ def test_sequential_reading_that_memory_cannot_hold():
 
 def test_sequential_reading_by_small_windows_needs_iops_too():
     record, rows = stored("iops")
-    record = replace(record, device={**record.device, "queue_settings": {"read_ahead_kb": "16"}})
+    record = with_sections(record, device={"queue_settings": {"read_ahead_kb": "16"}})
     assert diagnosis_of(record, rows).sequential_seconds == pytest.approx(134217728 / 16384 / 500)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.counters import io_difference
 from pagecage.verdicts.prediction import find_knee, predict
 from pagecage.verdicts.windows import windows_and_remainder, windows_of
-from tests.fixtures.records import make_record
+from tests.fixtures.records import make_record, with_sections
 from tests.fixtures.stored import NAMES, stored
 
 ENDED = [name for name in NAMES if name != "killed"]
@@ -21,7 +19,7 @@ TENTH = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
 
 def whole(name: str) -> float:
     record, _ = stored(name)
-    return record.measured["seconds"] / (record.response.get("covered_fraction") or 1.0)
+    return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
 
 
 @pytest.mark.parametrize("name", ENDED)
@@ -81,10 +79,10 @@ BUCKET = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10, "cred
 )
 def test_a_cap_that_was_rewritten_is_not_predicted(rate, changed_after, is_predicted):
     record, series = stored("iops")
-    start = record.measured["start_monotonic_seconds"]
+    start = record.measured.start_monotonic_seconds
     changes = [{"t": start + changed_after, "IOReadIOPSMax": 400}] if changed_after else []
     credits_section = {"buckets": [{**BUCKET, "rate": rate}], "changes": changes, "overwritten": 0, "error": None}
-    found = predict(replace(record, cage={**record.cage, "credits": credits_section}), series, TENTH)
+    found = predict(with_sections(record, cage={"credits": credits_section}), series, TENTH)
     assert (found.seconds is not None) == is_predicted
     assert ("changed the cap while the trial ran" in found.reason) != is_predicted
 
@@ -94,7 +92,7 @@ def test_windows_and_the_remainder_are_the_whole_part(name):
     record, series = stored(name)
     parts = windows_and_remainder(record, series)
     assert len(parts) - len(windows_of(record, series)) in (0, 1)
-    assert sum(part.seconds for part in parts) == pytest.approx(record.measured["seconds"], abs=0.02)
+    assert sum(part.seconds for part in parts) == pytest.approx(record.measured.seconds, abs=0.02)
     assert sum(part.moved["rbytes"] for part in parts) == pytest.approx(io_difference(record, "rbytes"), rel=0.01)
 
 

@@ -1,6 +1,6 @@
-/* Handing records to a thread of the process that writes them, as loggers do: each writer fills a ring of its own,
- * without a lock, and the thread writes whatever stands in a ring by one write(2). Not immediate: what is in a ring
- * when the process dies is gone. */
+/* Handing records to a thread of the process that writes them, as loggers do. Each writer fills a
+ * ring buffer of its own without a lock, and the thread writes the content of a ring with one
+ * write(2). Not immediate: records that are in a ring when the process dies are lost. */
 #define _GNU_SOURCE
 
 #include "method_tables.h"
@@ -16,24 +16,25 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEAST_RING_BYTES = 1 << 20 };
+enum { MIN_RING_BYTES = 1 << 20 };
 
-/* Somebody who waits says so, looks once more, and sleeps; who changes what he waits for then finds the word. */
+/* A thread that waits sets `asleep`, checks its condition again, and sleeps. The thread that
+ * changes the condition then finds the word set. */
 struct sleeper {
     _Atomic uint32_t asleep;
 };
 
-/* Filled at `head` by the writer, emptied at `tail` by the thread; both only grow. */
+/* Filled at `head` by the writer and emptied at `tail` by the thread; both only increase. */
 struct queue {
     _Alignas(CACHE_LINE) _Atomic uint64_t head;
     _Alignas(CACHE_LINE) _Atomic uint64_t tail;
     struct sleeper writer;
-    _Atomic uint32_t error; /* errno of a write that failed, until the writer takes it */
+    _Atomic uint32_t error; /* errno of a failed write, until the writer has taken it */
     _Alignas(CACHE_LINE) uint64_t room;
     uint8_t *ring;
 };
 
-/* Of one process. */
+/* The writing thread of one process. */
 struct consumer {
     _Alignas(CACHE_LINE) struct sleeper itself;
     _Atomic uint32_t closing;
@@ -53,7 +54,7 @@ static void create_handoff(struct job *job) {
     job->note = "not immediate: a process that dies takes the records with it that its thread has not written yet";
 }
 
-/* Writes what one ring holds; false where it was empty. */
+/* Writes the content of one ring; false if it was empty. */
 static bool drain(struct consumer *consumer, struct queue *queue) {
     uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed), head = atomic_load(&queue->head);
     if (tail == head) {
@@ -76,8 +77,8 @@ static bool drain_all(struct consumer *consumer) {
     return some;
 }
 
-static void *write_loop(void *place) {
-    struct consumer *consumer = place;
+static void *write_loop(void *context) {
+    struct consumer *consumer = context;
     while (drain_all(consumer) || atomic_load(&consumer->closing) == 0) {
         atomic_store(&consumer->itself.asleep, 1);
         if (!drain_all(consumer) && atomic_load(&consumer->closing) == 0) {
@@ -91,12 +92,12 @@ static void *write_loop(void *place) {
 static struct queue *new_queues(uint32_t count, size_t record_bytes) {
     struct queue *queues = aligned_alloc(CACHE_LINE, count * sizeof *queues);
     if (queues == NULL) {
-        fail(FAILED, "no memory for %u rings", count);
+        fail(FAILED, "not enough memory for %u rings", count);
     }
     memset(queues, 0, count * sizeof *queues);
     for (uint32_t number = 0; number < count; number++) {
         size_t room = 4 * ((record_bytes + 4095) / 4096 * 4096);
-        queues[number].room = room > LEAST_RING_BYTES ? room : LEAST_RING_BYTES;
+        queues[number].room = room > MIN_RING_BYTES ? room : MIN_RING_BYTES;
         queues[number].ring = ring_buffer_new(queues[number].room);
     }
     return queues;
@@ -105,7 +106,7 @@ static struct queue *new_queues(uint32_t count, size_t record_bytes) {
 static void enter_handoff(struct process *process) {
     struct consumer *consumer = aligned_alloc(CACHE_LINE, sizeof *consumer);
     if (consumer == NULL) {
-        fail(FAILED, "no memory for a thread that writes");
+        fail(FAILED, "not enough memory for the writing thread");
     }
     memset(consumer, 0, sizeof *consumer);
     consumer->queue_count = (uint32_t)process->job->plan->threads;
@@ -113,7 +114,7 @@ static void enter_handoff(struct process *process) {
     consumer->file = open_log(process->job, O_WRONLY | O_APPEND);
     process->own = consumer;
     if (pthread_create(&consumer->thread, NULL, write_loop, consumer) != 0) {
-        fail(FAILED, "cannot start the thread that writes");
+        fail(FAILED, "cannot start the writing thread");
     }
 }
 
@@ -123,7 +124,7 @@ static void open_handoff(struct writer *writer) {
     writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
-/* Waits until the thread has written so far. */
+/* Waits until the thread has written up to `wanted`. */
 static void wait_for_tail(struct consumer *consumer, struct queue *queue, uint64_t wanted) {
     while (atomic_load(&queue->tail) < wanted) {
         wake(&consumer->itself);
@@ -173,7 +174,7 @@ static void leave_handoff(struct process *process) {
 
 const struct method method_handoff = {
     .name = "handoff",
-    .summary = "through a ring to a thread of the process, which writes: not immediate",
+    .summary = "through a ring buffer to a writing thread of the process: not immediate",
     .create = create_handoff,
     .enter = enter_handoff,
     .open = open_handoff,

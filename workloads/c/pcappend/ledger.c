@@ -4,7 +4,7 @@ static uint64_t ones(uint64_t word) {
     return (uint64_t)__builtin_popcountll(word);
 }
 
-/* Moves on by so many numbers, of which all but the last are missing. */
+/* Advances by `count` numbers, of which all but the last are missing. */
 static void advance(struct ledger *ledger, uint64_t count) {
     if (count < 64) {
         ledger->lost += ones(ledger->missing >> (64 - count));

@@ -1,4 +1,4 @@
-/* The append log of this folder, pclog/: a handle a process, a writer a thread. */
+/* The append log pclog/, with one handle per process and one writer per thread. */
 #define _GNU_SOURCE
 
 #include "method_tables.h"
@@ -22,7 +22,7 @@ static struct pclog_options options_of(const struct plan *plan) {
     };
 }
 
-/* The library's words for what is counted beside the errno of system calls. */
+/* Returns the errno under which a status is counted. */
 static int errno_of(int status) {
     switch (status) {
     case PCLOG_OK:
@@ -55,7 +55,7 @@ static pclog *open_handle(const struct job *job) {
     return log;
 }
 
-/* Makes the log, so that options which make no sense are refused before anybody starts. */
+/* Creates the log, so that invalid options are refused before any writer starts. */
 static void create_log(struct job *job) {
     pclog_close(open_handle(job));
 }
@@ -89,7 +89,7 @@ static void leave_log(struct process *process) {
     pclog_close(process->own);
 }
 
-/* What was grown ahead is cut off: the log ends with its last record. */
+/* Removes the space that was grown ahead. */
 static void finish_log(struct job *job) {
     pclog *log = open_handle(job);
     int status = pclog_trim(log);
@@ -124,7 +124,7 @@ static bool verify_log(const struct job *job, struct verifier *verifier) {
 
 const struct method method_pclog = {
     .name = "pclog",
-    .summary = "the append log without a lock: a place by atomic addition in a mapping that moves along",
+    .summary = "the lock-free append log: space reserved by atomic addition, copied into a moving mapping",
     .create = create_log,
     .enter = enter_log,
     .open = open_writer,

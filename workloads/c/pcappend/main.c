@@ -1,4 +1,5 @@
-/* pcappend: several writers append records to one file, in one of many ways, and the file is read back. */
+/* pcappend: several writers append records to one file by one of many methods, and the file is
+ * verified. */
 #define _GNU_SOURCE
 
 #include "contract/clock.h"
@@ -21,7 +22,7 @@ static double seconds_since(uint64_t begin_ns) {
     return (double)(now_ns() - begin_ns) / 1e9;
 }
 
-/* Everything before `ready`. */
+/* Does everything that precedes `ready`. */
 static void set_up(struct job *job, const struct plan *plan, struct totals *totals) {
     totals->clock_ns = clock_cost_ns();
     *job = (struct job){.plan = plan, .lengths = {plan->bytes_low, plan->bytes_high}, .block_bytes = 1};
@@ -56,7 +57,7 @@ static struct findings verify(const struct job *job) {
     }
     struct verifier *verifier = offers == NULL ? NULL : verifier_new(&job->lengths, job->block_bytes, writers, offers);
     if (verifier == NULL) {
-        fail(FAILED, "no memory for reading %s back", job->path);
+        fail(FAILED, "not enough memory for verifying %s", job->path);
     }
     if (!read_back(job, verifier)) {
         fail(FAILED, "cannot read %s back: %s", job->path, strerror(errno));
@@ -70,7 +71,7 @@ static struct findings verify(const struct job *job) {
 static uint64_t file_bytes(const struct job *job) {
     struct stat status;
     if (stat(job->path, &status) != 0) {
-        fail(FAILED, "cannot look at %s: %s", job->path, strerror(errno));
+        fail(FAILED, "cannot inspect %s: %s", job->path, strerror(errno));
     }
     return (uint64_t)status.st_size;
 }
@@ -86,7 +87,7 @@ int main(int count, char **words) {
     static struct totals totals;
     static struct job job;
     struct plan plan = plan_read(count, words);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the file's size is EFBIG then, and counted */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit then causes EFBIG, which is counted */
     signal(SIGTERM, on_termination);
     signal(SIGINT, on_termination);
     signal(SIGHUP, on_termination);
@@ -107,7 +108,7 @@ int main(int count, char **words) {
         handshake_end();
     }
     if (!findings_are_good(&found)) {
-        fail(FAILED, "the file does not hold each record once, whole and in its writer's order");
+        fail(FAILED, "the file does not have each record completely, once and in its writer's order");
     }
     return DONE;
 }

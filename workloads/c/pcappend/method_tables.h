@@ -1,4 +1,4 @@
-/* The methods, by the file that has them. */
+/* The methods, by the file that defines them. */
 #ifndef PCAPPEND_METHOD_TABLES_H
 #define PCAPPEND_METHOD_TABLES_H
 

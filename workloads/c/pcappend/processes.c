@@ -18,7 +18,7 @@
 
 enum { POLL_NS = 20000000 };
 
-static pid_t *pids; /* 0 where one has ended */
+static pid_t *pids; /* 0 for a process that has ended */
 static uint64_t pid_count;
 
 struct thread_argument {
@@ -38,13 +38,14 @@ static void run_threads(struct process *process) {
     struct thread_argument *arguments = calloc(plan->threads, sizeof *arguments);
     for (uint64_t at = 0; threads != NULL && arguments != NULL && at < plan->threads; at++) {
         arguments[at] = (struct thread_argument){process, (uint32_t)(process->number * plan->threads + at)};
-        /* The first sits on the process's own thread: a process of one writer has no other. */
+        /* The first writer uses the main thread, so that a process with one writer has one
+         * thread. */
         if (at > 0 && pthread_create(&threads[at], NULL, run_writer, &arguments[at]) != 0) {
             fail(FAILED, "cannot start %u threads", (unsigned)plan->threads);
         }
     }
     if (threads == NULL || arguments == NULL) {
-        fail(FAILED, "no memory for %u threads", (unsigned)plan->threads);
+        fail(FAILED, "not enough memory for %u threads", (unsigned)plan->threads);
     }
     run_writer(&arguments[0]);
     for (uint64_t at = 1; at < plan->threads; at++) {
@@ -56,7 +57,7 @@ static void run_threads(struct process *process) {
 
 static void on_bus_error(int signal) {
     static const char SENTENCE[] =
-        "pcappend: a mapped page could not be had: the disk is full, or the file was cut short\n";
+        "pcappend: a mapped page is not available: the disk is full, or the file was truncated\n";
     (void)signal;
     if (fail_may_report()) {
         ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
@@ -97,17 +98,17 @@ void processes_kill(void) {
     }
 }
 
-/* A writer that says why it ends has said so itself; of one that was killed somebody else must. */
+/* A process that exits has reported the reason itself; one that was killed could not. */
 static _Noreturn void report_death(pid_t pid, int status) {
     processes_kill();
     if (WIFEXITED(status)) {
         exit(WEXITSTATUS(status) == DONE ? FAILED : WEXITSTATUS(status));
     }
-    fail(FAILED, "the writing process %d was killed by signal %d (%s)", (int)pid, WTERMSIG(status),
+    fail(FAILED, "writer process %d was killed by signal %d (%s)", (int)pid, WTERMSIG(status),
          strsignal(WTERMSIG(status)));
 }
 
-/* Takes note of those that have ended; how many are left. */
+/* Reaps the processes that have ended, and returns how many are left. */
 static uint64_t reap(bool may_end) {
     uint64_t left = 0;
     for (uint64_t at = 0; at < pid_count; at++) {
@@ -129,10 +130,10 @@ void processes_start(const struct job *job) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &child, NULL); /* sigtimedwait() takes it */
+    sigprocmask(SIG_BLOCK, &child, NULL); /* received by sigtimedwait(2) */
     pids = calloc(job->plan->procs, sizeof *pids);
     if (pids == NULL) {
-        fail(FAILED, "no memory for %u processes", (unsigned)job->plan->procs);
+        fail(FAILED, "not enough memory for %u processes", (unsigned)job->plan->procs);
     }
     for (pid_count = 0; pid_count < job->plan->procs; pid_count++) {
         pid_t pid = fork();

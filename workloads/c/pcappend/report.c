@@ -36,7 +36,7 @@ static void print_amounts(const struct job *job, const struct totals *totals, ui
            totals->append_seconds, bytes, records, (double)records / wanted);
 }
 
-/* What was tried: whether it is there will only be known when the file has been read. */
+/* Counts attempted records; the file has not been verified yet. */
 void report_sample(const struct job *job, const struct totals *totals) {
     printf("{\"type\":\"sample\",\"iteration\":0,");
     print_amounts(job, totals, totals->all.offered, totals->all.offered_bytes);
@@ -79,8 +79,8 @@ static void print_speed(const struct totals *totals, const struct findings *foun
            bytes * 8 / (double)(1 << 30) / seconds, (double)found->records / seconds);
 }
 
-static void print_optional(const char *name, bool there, double value) {
-    if (there) {
+static void print_optional(const char *name, bool is_known, double value) {
+    if (is_known) {
         printf("\"%s\":%.3f,", name, value);
     } else {
         printf("\"%s\":null,", name);

@@ -13,7 +13,7 @@ struct shared_memory *shared_memory_new(uint32_t writers) {
     struct shared_memory *memory =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) {
-        fail(FAILED, "no memory for the figures of %u writers", writers);
+        fail(FAILED, "not enough memory for the results of %u writers", writers);
     }
     memory->writers = writers;
     return memory;

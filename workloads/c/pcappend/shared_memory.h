@@ -1,4 +1,4 @@
-/* What the processes of one run share: anonymous memory, made before the fork. */
+/* Anonymous memory shared by the processes of one run, allocated before fork(2). */
 #ifndef PCAPPEND_SHARED_MEMORY_H
 #define PCAPPEND_SHARED_MEMORY_H
 
@@ -11,28 +11,28 @@
 
 enum { ERRNO_COUNT = 136, CACHE_LINE = 64 };
 
-/* What became of one writer's records. Only the writer writes here; the rest is read when it is done. */
+/* The results of one writer, which alone writes them; they are read when it has ended. */
 struct outcome {
     _Alignas(CACHE_LINE) uint64_t started_ns, ended_ns;
-    uint64_t offered; /* records that were tried */
+    uint64_t offered; /* attempted records */
     uint64_t offered_bytes;
-    uint64_t failed; /* calls that did not append their record, or not all of it */
+    uint64_t failed; /* calls that did not append their complete record */
     uint64_t errors[ERRNO_COUNT];
-    uint64_t syncs; /* that it began itself */
+    uint64_t syncs; /* calls that this writer made itself */
     uint64_t minor_faults, major_faults, voluntary_switches, involuntary_switches;
-    struct histogram call; /* of a sample of the calls, one call's own time */
-    struct histogram late; /* with --rate: from when a call was due to when it was done, its sync included */
-    struct histogram sync; /* how long a writer waited for one */
+    struct histogram call; /* duration of a sample of the calls */
+    struct histogram late; /* with --rate: from the due time to the end of the call and its sync */
+    struct histogram sync; /* time spent waiting for a sync */
 };
 
-/* One sync for all that wait, see sync.c. */
+/* State for syncs that serve several writers at once (sync.c). */
 struct sync_group {
     _Alignas(CACHE_LINE) _Atomic uint32_t begun, ended;
     _Atomic uint32_t busy;
-    _Atomic uint32_t error; /* errno of the last that failed */
+    _Atomic uint32_t error; /* errno of the last failed sync */
 };
 
-/* What the mapped methods lock, of which a run uses one. */
+/* The locks of the mapped methods; a run uses one of them. */
 struct locks {
     _Alignas(CACHE_LINE) pthread_mutex_t mutex;
     sem_t semaphore;
@@ -41,25 +41,25 @@ struct locks {
 
 struct shared_memory {
     uint32_t writers;
-    _Atomic uint32_t waiting;     /* writers that wait at the gate */
-    _Atomic uint32_t gate;        /* 1 when it is open */
-    _Atomic uint64_t released_ns; /* when it was opened: what --rate counts from */
+    _Atomic uint32_t waiting;     /* writers that wait for the gate */
+    _Atomic uint32_t gate;        /* 1 when open */
+    _Atomic uint64_t released_ns; /* when the gate opened; --rate counts from here */
     _Atomic uint64_t deadline_ns; /* 0 without --max-seconds */
     _Atomic uint32_t stop;
-    _Atomic uint32_t failure_reported; /* see fail_together() */
+    _Atomic uint32_t failure_reported; /* for fail_together() */
     struct sync_group group;
     struct locks locks;
-    _Alignas(CACHE_LINE) _Atomic uint64_t cursor; /* where the next record goes, for methods that reserve */
+    _Alignas(CACHE_LINE) _Atomic uint64_t cursor; /* offset of the next record */
     struct outcome outcomes[];
 };
 
-/* Makes it, all zero and its pages touched: a fault there would be counted as a writer's. */
+/* Allocates it zeroed and populated: a page fault there would count as a fault of a writer. */
 struct shared_memory *shared_memory_new(uint32_t writers);
 
-/* Stands at the gate until it opens. */
+/* Waits until the gate opens. */
 void gate_wait(struct shared_memory *memory);
 
-/* Opens it for all at once, and sets the time to stop. */
+/* Opens the gate for all writers at once, and sets the deadline. */
 void gate_open(struct shared_memory *memory, double max_seconds);
 
 #endif

@@ -1,5 +1,6 @@
-/* Appending by ordinary calls. O_APPEND makes finding the end and writing there one step, open(2); the inode's lock is
- * taken meanwhile, so that a record which one call writes stands in one piece. */
+/* Appending with ordinary system calls. With O_APPEND the kernel finds the end and writes there
+ * in one step (open(2)), under the inode's lock, so that a record written by one call is
+ * contiguous. */
 #define _GNU_SOURCE
 
 #include "method_tables.h"
@@ -31,7 +32,8 @@ const struct method method_write = {
     .append = append_write,
 };
 
-/* Two pieces, as a line's head and its text would be. What a short call left over goes by write(2). */
+/* Writes two pieces, like the head and the text of a log line. After a short call write(2) appends
+ * the rest. */
 static int append_writev(struct writer *writer, const uint8_t *record, size_t bytes) {
     size_t head = bytes < RECORD_LABELLED_BYTES ? 0 : RECORD_LABELLED_BYTES;
     struct iovec pieces[2] = {{(void *)record, head}, {(void *)(record + head), bytes - head}};
@@ -50,14 +52,14 @@ const struct method method_writev = {
     .append = append_writev,
 };
 
-/* A stream's own buffer is one block of the file, st_blksize: of a longer record it writes whole blocks at once and the
- * rest at the flush, and another writer's record may come between. With one as long as the record it is a single
- * write(2) again. */
+/* The default buffer of a stream is one block of the file (st_blksize). For a longer record the
+ * stream writes whole blocks first and the rest at the flush, and another writer's record may come
+ * between. With a buffer longer than the record it makes a single write(2). */
 enum { OWN_BUFFER_BYTES = 4096 };
 
 struct stream_writer {
     FILE *stream;
-    char buffer[]; /* setvbuf(3) of the C library makes none of the wanted size by itself */
+    char buffer[]; /* glibc's setvbuf(3) ignores the size unless it is given a buffer */
 };
 
 static void create_fwrite(struct job *job) {
@@ -73,10 +75,10 @@ static void open_fwrite(struct writer *writer) {
     if (own == NULL || stream == NULL || setvbuf(stream, own->buffer, _IOFBF, room) != 0) {
         fail(FAILED, "cannot open %s: %s", writer->job->path, strerror(errno));
     }
-    memset(own->buffer, 0, room); /* its pages are faulted in now */
+    memset(own->buffer, 0, room); /* populates its pages */
     own->stream = stream;
     writer->own = own;
-    writer->file = dup(fileno(stream)); /* for fdatasync(2); the stream's is closed with it */
+    writer->file = dup(fileno(stream)); /* for fdatasync(2), because the stream closes its own */
     if (writer->file < 0) {
         fail(FAILED, "cannot open %s: %s", writer->job->path, strerror(errno));
     }
@@ -88,7 +90,7 @@ static int append_fwrite(struct writer *writer, const uint8_t *record, size_t by
         return 0;
     }
     int error = errno;
-    __fpurge(stream); /* or the record that failed would come with the next one */
+    __fpurge(stream); /* otherwise the next record would include the failed one */
     clearerr(stream);
     return error;
 }
@@ -101,14 +103,14 @@ static void close_fwrite(struct writer *writer) {
 
 const struct method method_fwrite = {
     .name = "fwrite",
-    .summary = "a FILE stream that appends, flushed after each record",
+    .summary = "an appending FILE stream, flushed after each record",
     .create = create_fwrite,
     .open = open_fwrite,
     .append = append_fwrite,
     .close = close_fwrite,
 };
 
-/* What a writer has collected. */
+/* The records that a writer has collected. */
 struct batch {
     size_t room, held;
     uint8_t bytes[];
@@ -123,9 +125,9 @@ static void open_batch(struct writer *writer) {
     room = room > writer->job->lengths.high ? room : writer->job->lengths.high;
     struct batch *batch = malloc(sizeof *batch + room);
     if (batch == NULL) {
-        fail(FAILED, "no memory for a batch of %zu bytes", room);
+        fail(FAILED, "not enough memory for a batch of %zu bytes", room);
     }
-    memset(batch->bytes, 0, room); /* its pages are faulted in now */
+    memset(batch->bytes, 0, room); /* populates its pages */
     batch->room = room;
     batch->held = 0;
     writer->own = batch;
@@ -165,11 +167,11 @@ static void open_reserve(struct writer *writer) {
     writer->file = open_log(writer->job, O_WRONLY);
 }
 
-/* What fails leaves a hole: the place was taken before. */
+/* A failure leaves a hole, because the space is already reserved. */
 static int append_reserved(struct writer *writer, const uint8_t *record, size_t bytes) {
-    uint64_t place = atomic_fetch_add(&writer->job->memory->cursor, bytes);
+    uint64_t offset = atomic_fetch_add(&writer->job->memory->cursor, bytes);
     for (size_t done = 0; done < bytes;) {
-        ssize_t more = pwrite(writer->file, record + done, bytes - done, (off_t)(place + done));
+        ssize_t more = pwrite(writer->file, record + done, bytes - done, (off_t)(offset + done));
         if (more < 0 && errno != EINTR) {
             return errno;
         }
@@ -180,7 +182,7 @@ static int append_reserved(struct writer *writer, const uint8_t *record, size_t 
 
 const struct method method_reserve_pwrite = {
     .name = "reserve-pwrite",
-    .summary = "a place taken by atomic addition, then pwrite(2) there",
+    .summary = "space reserved by atomic addition, then pwrite(2)",
     .open = open_reserve,
     .append = append_reserved,
 };

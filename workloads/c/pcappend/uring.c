@@ -1,9 +1,9 @@
-/* io_uring(7): each record is submitted at once, and only waited for when as many are in flight as may be. */
+/* io_uring(7). Each record is submitted immediately; a writer waits only when --depth are in
+ * flight. */
 #define _GNU_SOURCE
 
 #include "method_tables.h"
 #include "in_flight.h"
-#include "method.h"
 #include "ring.h"
 
 #include "contract/failure.h"
@@ -12,28 +12,17 @@
 #include <stdlib.h>
 
 struct uring {
-    struct ring ring;
     struct in_flight in_flight;
+    struct ring ring;
 };
-
-static void open_uring(struct writer *writer) {
-    struct uring *own = malloc(sizeof *own);
-    if (own == NULL) {
-        fail(FAILED, "no memory for an io_uring");
-    }
-    own->ring = ring_new((uint32_t)writer->job->plan->depth);
-    own->in_flight = in_flight_new((uint32_t)writer->job->plan->depth, writer->job->lengths.high);
-    writer->own = own;
-    writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
-}
 
 static int reap_uring(struct writer *writer) {
     struct uring *own = writer->own;
     struct completion done = ring_wait(&own->ring);
-    return in_flight_complete(&own->in_flight, (uint32_t)done.user_data, done.result, writer->file);
+    return in_flight_complete(writer, (uint32_t)done.user_data, done.result);
 }
 
-/* The offset -1 is the file's own place, which O_APPEND puts at the end. */
+/* The offset -1 means the current file position, which O_APPEND moves to the end. */
 static int submit_uring(struct writer *writer, uint32_t slot) {
     struct uring *own = writer->own;
     struct io_uring_sqe entry = {
@@ -45,27 +34,20 @@ static int submit_uring(struct writer *writer, uint32_t slot) {
         .user_data = slot,
     };
     int error = ring_submit(&own->ring, &entry);
-    return error == 0 ? 0 : in_flight_complete(&own->in_flight, slot, -error, writer->file);
+    return error == 0 ? 0 : in_flight_complete(writer, slot, -error);
 }
 
-static int append_uring(struct writer *writer, const uint8_t *record, size_t bytes) {
-    struct uring *own = writer->own;
-    int earlier = in_flight_is_full(&own->in_flight) ? reap_uring(writer) : 0;
-    int error = submit_uring(writer, in_flight_take(&own->in_flight, record, bytes));
-    if (error == 0 && own->in_flight.depth == 1) {
-        error = reap_uring(writer);
+static void open_uring(struct writer *writer) {
+    struct uring *own = malloc(sizeof *own);
+    if (own == NULL) {
+        fail(FAILED, "not enough memory for an io_uring");
     }
-    return earlier != 0 ? earlier : error;
-}
-
-static int flush_uring(struct writer *writer) {
-    struct uring *own = writer->own;
-    int error = 0;
-    while (!in_flight_is_empty(&own->in_flight)) {
-        int one = reap_uring(writer);
-        error = one != 0 ? one : error;
-    }
-    return error;
+    own->ring = ring_new((uint32_t)writer->job->plan->depth);
+    own->in_flight = in_flight_new(writer->job);
+    own->in_flight.submit = submit_uring;
+    own->in_flight.reap = reap_uring;
+    writer->own = own;
+    writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
 static void close_uring(struct writer *writer) {
@@ -77,9 +59,9 @@ static void close_uring(struct writer *writer) {
 
 const struct method method_uring = {
     .name = "uring",
-    .summary = "io_uring with O_APPEND, so many in flight (--depth)",
+    .summary = "io_uring with O_APPEND, --depth writes in flight",
     .open = open_uring,
-    .append = append_uring,
-    .flush = flush_uring,
+    .append = in_flight_append,
+    .flush = in_flight_flush,
     .close = close_uring,
 };

@@ -12,11 +12,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Of closed loops one call in so many is timed: two looks at the clock cost as much as the quickest call. */
+/* Without --rate one call in 32 is timed on average: reading the clock twice costs as much as the
+ * fastest call. */
 enum { CALLS_PER_SAMPLE = 32 };
 
-/* xorshift64: enough to pick calls at irregular distances. Regular ones would beat against pages, windows and batches.
- */
+/* xorshift64, to time calls at irregular distances: regular ones would be in phase with pages,
+ * windows and batches. */
 static uint64_t draw(struct writer *writer) {
     writer->random ^= writer->random << 13;
     writer->random ^= writer->random >> 7;
@@ -35,7 +36,7 @@ static void count_failure(struct outcome *outcome, int error) {
     }
 }
 
-/* One record, from its number. */
+/* Makes and appends one record. */
 static void append(struct writer *writer, uint64_t sequence) {
     size_t bytes = record_bytes(&writer->job->lengths, writer->number, sequence);
     record_stamp(writer->record, bytes, writer->number, sequence);
@@ -62,7 +63,7 @@ static void sync_if_due(struct writer *writer, uint64_t sequence) {
     }
 }
 
-/* As fast as they go. */
+/* Appends without pauses. */
 static void run_closed(struct writer *writer) {
     const struct plan *plan = writer->job->plan;
     _Atomic uint32_t *stop = &writer->job->memory->stop;
@@ -84,9 +85,9 @@ static void run_closed(struct writer *writer) {
     }
 }
 
-/* Sleeps until the moment; false where that lies beyond the time to stop. Always by sleeping: writers that spin would
- * take the CPU from those whose record is due. Waking late is counted, as it is for a program that waits for its
- * requests. */
+/* Sleeps until the given moment; false if that is beyond the deadline. It never spins: that would
+ * take the CPU from writers whose record is due. A late wake-up counts as delay, as it would in a
+ * program that waits for requests. */
 static bool wait_until(const struct shared_memory *memory, uint64_t moment_ns) {
     uint64_t deadline = atomic_load_explicit(&memory->deadline_ns, memory_order_relaxed);
     if (deadline != 0 && moment_ns >= deadline) {
@@ -98,8 +99,8 @@ static bool wait_until(const struct shared_memory *memory, uint64_t moment_ns) {
     return atomic_load_explicit(&memory->stop, memory_order_relaxed) == 0;
 }
 
-/* At the times that the rate gives, counted from one moment for all writers, their own spread evenly. A late one shifts
- * none of those that follow. */
+/* Appends at the times given by --rate, which start at the same moment for all writers and
+ * interleave evenly. A late record does not shift the following ones. */
 static void run_open(struct writer *writer) {
     const struct plan *plan = writer->job->plan;
     double interval_ns = SECOND_NS / plan->rate;
@@ -147,7 +148,7 @@ static struct writer new_writer(struct process *process, uint32_t number) {
     writer.random = UINT64_C(0x9e3779b97f4a7c15) * (number + 1);
     writer.record = aligned_alloc(4096, (job->lengths.high + 4095) / 4096 * 4096);
     if (writer.record == NULL) {
-        fail(FAILED, "no memory for a record of %zu bytes", job->lengths.high);
+        fail(FAILED, "not enough memory for a record of %zu bytes", job->lengths.high);
     }
     record_fill(writer.record, job->lengths.high, number);
     return writer;
@@ -156,7 +157,7 @@ static struct writer new_writer(struct process *process, uint32_t number) {
 void writer_run(struct process *process, uint32_t number) {
     struct writer writer = new_writer(process, number);
     const struct method *method = process->job->plan->method;
-    prctl(PR_SET_TIMERSLACK, 1L); /* --rate wakes at its times, not up to 50 us later */
+    prctl(PR_SET_TIMERSLACK, 1L); /* otherwise --rate wakes up to 50 us late */
     if (method->open != NULL) {
         method->open(&writer);
     }

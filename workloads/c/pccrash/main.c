@@ -1,4 +1,4 @@
-/* pccrash: what an append log keeps when its writers are killed or stopped at named points. */
+/* pccrash: kills or stops the writers of an append log at named points, and checks the log. */
 #define _GNU_SOURCE
 
 #include "contract/clock.h"
@@ -79,10 +79,10 @@ int main(int count, char **words) {
     struct plan plan = plan_read(count, words);
     struct shared_state *state = shared_state_new(&plan);
     if (snprintf(state->log, sizeof state->log, "%s/pccrash-%d.log", plan.dir, (int)getpid()) >= PATH_ROOM - 32) {
-        fail(BAD_ARGUMENTS, "the name %s is too long", plan.dir);
+        fail(BAD_ARGUMENTS, "the path %s is too long", plan.dir);
     }
     if (access(plan.dir, W_OK) != 0) {
-        fail(FAILED, "cannot write into %s: %s", plan.dir, strerror(errno));
+        fail(FAILED, "cannot write to %s: %s", plan.dir, strerror(errno));
     }
     signal(SIGTERM, on_termination);
     signal(SIGINT, on_termination);
@@ -96,7 +96,7 @@ int main(int count, char **words) {
         handshake_end();
     }
     if (!all_good(&totals)) {
-        fail(FAILED, "a committed record was lost, doubled or torn, a hole stayed undecided, or a writer stalled");
+        fail(FAILED, "a committed record was lost, duplicated or torn, a hole was not closed, or a writer stalled");
     }
     return DONE;
 }

@@ -8,13 +8,12 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
-#define SESSION_RECORDS 50 /* then the writer is closed and opened again, so that a trim may come in between */
-#define MOST_RECORDS 20000 /* a writer */
-#define LEAST_RECORDS 200
+#define SESSION_RECORDS 50 /* until a writer is reopened, so that a trim can happen in between */
+#define MAX_RECORDS 20000  /* per writer */
+#define MIN_RECORDS 200
 
-/* Small, so that growth and windows are met often. */
+/* Small sizes, so that the log grows and windows change often. */
 static const struct pclog_options OPTIONS = {.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 16384};
 
 static struct shared_state *shared;
@@ -22,7 +21,7 @@ static struct shared_state *shared;
 struct shared_state *shared_state_new(const struct plan *plan) {
     struct shared_state *state = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (state == MAP_FAILED) {
-        fail(FAILED, "no memory for a trial");
+        fail(FAILED, "not enough memory for a trial");
     }
     state->writers = plan->writers;
     return state;
@@ -41,17 +40,12 @@ static void die_at(enum pclog_point point) {
     }
 }
 
-static void sleep_briefly(void) {
-    struct timespec moment = {.tv_nsec = 200000};
-    nanosleep(&moment, NULL);
-}
-
-/* Until somebody who is stopped goes on, PCLOG_BUSY is an answer and no failure. */
+/* PCLOG_BUSY is not a failure here: it lasts until a stopped process continues. */
 static void open_log(pclog **log, struct writer_state *part) {
     int status;
     while ((status = pclog_open(log, shared->log, &OPTIONS)) == PCLOG_BUSY) {
         atomic_fetch_add(&part->refused, 1);
-        sleep_briefly();
+        sleep_us(200);
     }
     if (status != PCLOG_OK) {
         fail(FAILED, "cannot open %s: %s", shared->log, pclog_explain(status));
@@ -63,7 +57,7 @@ static pclog_writer *open_writer(pclog *log, struct writer_state *part) {
     int status;
     while ((status = pclog_writer_open(log, &writer)) == PCLOG_BUSY) {
         atomic_fetch_add(&part->refused, 1);
-        sleep_briefly();
+        sleep_us(200);
     }
     if (status != PCLOG_OK) {
         fail(FAILED, "cannot open a writer: %s", pclog_explain(status));
@@ -88,7 +82,7 @@ static void append(pclog_writer *writer, struct writer_state *part, uint32_t who
 
 static bool is_done(const struct writer_state *part) {
     uint32_t committed = atomic_load(&part->committed);
-    return atomic_load(&shared->finish) ? committed >= LEAST_RECORDS : false;
+    return atomic_load(&shared->finish) ? committed >= MIN_RECORDS : false;
 }
 
 int run_writer(struct shared_state *state, uint32_t who, bool victim) {
@@ -100,10 +94,10 @@ int run_writer(struct shared_state *state, uint32_t who, bool victim) {
     while (!is_done(part)) {
         pclog_writer *writer = open_writer(log, part);
         for (int at = 0; at < SESSION_RECORDS && !is_done(part); at++) {
-            if (atomic_load(&part->committed) < MOST_RECORDS) {
+            if (atomic_load(&part->committed) < MAX_RECORDS) {
                 append(writer, part, who);
             } else {
-                sleep_briefly();
+                sleep_us(200);
             }
         }
         pclog_writer_close(writer);
@@ -121,15 +115,15 @@ int run_donor(struct shared_state *state, uint32_t who) {
     }
     pclog_on_test_point = die_at;
     append(writer, &state->writer_states[who], who);
-    return FAILED; /* it should have died */
+    return FAILED; /* the signal should have killed it */
 }
 
 int run_trimmer(struct shared_state *state) {
-    struct writer_state nobody = {0};
+    struct writer_state unused = {0};
     pclog *log;
     shared = state;
     pclog_on_test_point = interrupt_at;
-    open_log(&log, &nobody);
+    open_log(&log, &unused);
     while (!atomic_load(&state->reached)) {
         pclog_trim(log);
     }

@@ -40,7 +40,8 @@ struct counts {
     uint32_t next[64];
 };
 
-/* In its writer's order: a number that was seen before is doubled, one that was jumped over is lost. */
+/* Checks one record against its writer's sequence: an earlier number is a duplicate, a skipped one
+ * is lost. */
 static int count(const struct pclog_record *record, void *context) {
     struct counts *counts = context;
     uint32_t who, number;

@@ -1,4 +1,4 @@
-/* What the processes of one trial share, and what they do. */
+/* The processes of one trial: their shared state and their entry points. */
 #ifndef PCCRASH_SHARED_STATE_H
 #define PCCRASH_SHARED_STATE_H
 
@@ -10,10 +10,10 @@
 
 #define PATH_ROOM 4096
 
-/* One a writer, by whom alone it is written. */
+/* One per writer, which alone writes it. */
 struct writer_state {
-    _Atomic uint32_t committed; /* records for which pclog_append said PCLOG_OK */
-    _Atomic uint32_t refused;   /* times that PCLOG_BUSY was answered: it then tries again */
+    _Atomic uint32_t committed; /* records for which pclog_append returned PCLOG_OK */
+    _Atomic uint32_t refused;   /* calls that returned PCLOG_BUSY and were repeated */
     _Atomic uint64_t longest_pause_ns;
 };
 
@@ -21,24 +21,24 @@ struct shared_state {
     char log[PATH_ROOM];
     int point, signal;
     uint32_t writers;
-    _Atomic uint32_t countdown; /* the point is met so many times before it counts */
+    _Atomic uint32_t countdown; /* times that the point is still passed, including the last */
     _Atomic uint32_t reached;
     _Atomic uint32_t finish;
     struct writer_state writer_states[64];
 };
 
-/* Memory that processes which are forked later share. */
+/* Allocates memory that is shared with processes forked later. */
 struct shared_state *shared_state_new(const struct plan *plan);
 
-/* Each returns its exit status, and runs in a process of its own. The first of them is interrupted at the point if
- * `victim`. */
+/* Each runs in a process of its own and returns its exit status. A writer is interrupted at the
+ * point if it is the victim. */
 int run_writer(struct shared_state *state, uint32_t who, bool victim);
 int run_trimmer(struct shared_state *state);
 int run_recoverer(struct shared_state *state);
-/* Dies with a record reserved and not committed. */
+/* Dies after it has reserved a record, before it commits it. */
 int run_donor(struct shared_state *state, uint32_t who);
 
-/* Records, and reading them back. */
+/* Fills a buffer of RECORD_ROOM bytes with one record, and returns its length. */
 size_t record_make(unsigned char *to, uint32_t who, uint32_t number);
 #define RECORD_ROOM 512
 
@@ -46,7 +46,8 @@ struct reading {
     uint64_t lost, doubled, torn, tombstones;
     struct pclog_report report;
 };
-/* Compares the log with what was committed. A writer that was killed may have committed one more. */
+/* Compares the log with the counts of committed records. A killed writer may have committed one
+ * more. */
 struct reading read_back(const struct shared_state *state);
 
 #endif

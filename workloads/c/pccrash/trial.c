@@ -11,19 +11,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define TIMEOUT_NS ((uint64_t)20 * SECOND_NS) /* before what should happen is taken for what does not */
-#define FURTHER_RECORDS 100                   /* of every other writer, after the interruption */
+#define TIMEOUT_NS ((uint64_t)20 * SECOND_NS) /* for everything that a trial waits for */
+#define FURTHER_RECORDS 100                   /* of each other writer after the interruption */
 
-/* Of the trial that runs: the victim first, then the writers; 0 where there is none, or it has been waited for. */
+/* The processes of the current trial: the victim, then the writers; 0 if not started or already
+ * reaped. */
 static pid_t pids[65];
-
-static void sleep_briefly(void) {
-    struct timespec moment = {.tv_nsec = 200000};
-    nanosleep(&moment, NULL);
-}
 
 void trial_kill(void) {
     for (size_t at = 0; at < sizeof pids / sizeof *pids; at++) {
@@ -35,7 +30,7 @@ void trial_kill(void) {
 
 static _Noreturn void fail_trial(const struct shared_state *state, const char *what) {
     trial_kill();
-    fail(FAILED, "at %s: %s (%s is left)", pclog_point_names[state->point], what, state->log);
+    fail(FAILED, "at %s: %s (%s is kept)", pclog_point_names[state->point], what, state->log);
 }
 
 static bool is_between(int point, enum pclog_point first, enum pclog_point last) {
@@ -50,7 +45,7 @@ static bool is_trim_point(int point) {
     return is_between(point, pclog_point_trim_announced, pclog_point_trim_truncating);
 }
 
-/* Which time of meeting the point counts. */
+/* Returns which arrival at the point is interrupted, counted from 1. */
 static uint32_t countdown_for(const struct plan *plan, int point, uint64_t trial) {
     uint64_t random = (plan->seed * 0x9e3779b97f4a7c15u + trial + 1) * 0xbf58476d1ce4e5b9u;
     random ^= random >> 29;
@@ -93,8 +88,8 @@ static void start_others(struct shared_state *state, uint32_t from) {
     }
 }
 
-/* Who is interrupted: a writer, or a process that trims or recovers. Some points are met only before the others are
- * there. */
+/* Starts the victim (a writer, or a process that trims or recovers) and the other writers. Some
+ * points are reached only while there are no other writers. */
 static void start_all(struct shared_state *state) {
     int point = state->point;
     if (is_trim_point(point)) {
@@ -120,11 +115,11 @@ static void wait_until_reached(const struct shared_state *state) {
         if (now_ns() - begin_ns > TIMEOUT_NS) {
             fail_trial(state, "the point was not reached");
         }
-        sleep_briefly();
+        sleep_us(200);
     }
     bool as_meant = state->signal == SIGSTOP ? WIFSTOPPED(status) : WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (!as_meant) {
-        fail_trial(state, "the process ended otherwise than by the signal");
+        fail_trial(state, "the process was not ended or stopped by the signal");
     }
     pids[0] = state->signal == SIGSTOP ? pids[0] : 0;
 }
@@ -133,7 +128,8 @@ static uint32_t first_other_writer(const struct shared_state *state) {
     return is_trim_point(state->point) ? 0 : 1;
 }
 
-/* Whether every other writer appends further, or is told that it cannot while another is stopped. */
+/* Returns whether every other writer continues to append, or receives PCLOG_BUSY while the victim
+ * is stopped. */
 static bool others_progress(const struct shared_state *state) {
     uint32_t before[64];
     uint64_t begin_ns = now_ns();
@@ -148,7 +144,7 @@ static bool others_progress(const struct shared_state *state) {
         } else if (now_ns() - begin_ns > TIMEOUT_NS) {
             return false;
         } else {
-            sleep_briefly();
+            sleep_us(200);
         }
     }
     return true;
@@ -175,16 +171,16 @@ static void wait_for_exit(const struct shared_state *state, int at) {
         if (now_ns() - begin_ns > TIMEOUT_NS) {
             fail_trial(state, "a process did not finish");
         }
-        sleep_briefly();
+        sleep_us(200);
     }
     pids[at] = 0;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != DONE) {
-        fail_trial(state, "a process failed that was not interrupted, or not for good");
+        fail_trial(state, "a process failed that was not killed");
     }
 }
 
-/* The others finish while one is dead or stopped, unless they were told to wait for it; then it goes on, and finishes
- * as well. */
+/* Lets the others finish while the victim is dead or stopped, unless they received PCLOG_BUSY. A
+ * stopped victim then continues and finishes as well. */
 static void finish(struct shared_state *state, bool refused) {
     atomic_store(&state->finish, 1);
     if (refused && pids[0] > 0) {

@@ -3,8 +3,8 @@
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-/* A page that could not be had means a full disk that was not found in time (ftruncate growth), or a file that was cut.
- */
+/* A lost page means a full disk that growing did not detect (ftruncate growth), or a truncated
+ * file. */
 static int release_on_failure(pclog_writer *writer, int status, size_t bytes, uint64_t offset) {
     if (status != PCLOG_OK) {
         pclog_release(writer->log, offset, bytes);
@@ -35,18 +35,18 @@ static int append_raw(pclog_writer *writer, const void *record, size_t bytes, ui
 }
 
 int pclog_append(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset) {
-    uint64_t place;
+    uint64_t reserved;
     if (bytes == 0 || record == NULL) {
         return PCLOG_INVALID;
     }
     if (bytes > PCLOG_RECORD_MAX) {
         return PCLOG_TOO_LARGE;
     }
-    int status =
-        writer->framed ? pclog_append_framed(writer, record, bytes, &place) : append_raw(writer, record, bytes, &place);
+    int status = writer->framed ? pclog_append_framed(writer, record, bytes, &reserved)
+                                : append_raw(writer, record, bytes, &reserved);
     PCLOG_TEST_POINT(after_commit);
     if (status == PCLOG_OK && offset != NULL) {
-        *offset = place;
+        *offset = reserved;
     }
     return status;
 }

@@ -20,7 +20,7 @@ static int write_all(int file, const unsigned char *source, size_t bytes, uint64
     while (bytes > 0) {
         ssize_t done = pwrite(file, source, bytes, (off_t)offset);
         if (done < 0 && errno != EINTR) {
-            return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+            return pclog_errno_status();
         }
         if (done > 0) {
             source += done;
@@ -31,7 +31,8 @@ static int write_all(int file, const unsigned char *source, size_t bytes, uint64
     return PCLOG_OK;
 }
 
-/* pwrite(2) would make a file that was cut longer again, with zeros in between. */
+/* The size is checked first: pwrite(2) would extend a truncated file again, with zeros in
+ * between. */
 int pclog_write_at(pclog *log, const void *source, size_t bytes, uint64_t offset) {
     struct stat status;
     if (fstat(log->file, &status) != 0) {

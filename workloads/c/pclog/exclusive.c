@@ -1,20 +1,21 @@
-/* Being alone with a log: what cutting its file, or making its metadata anew, needs. Nobody is stalled by it: it is
- * requested for first, and whoever opens a writer while it is only requested for cancels it. One word in the metadata
- * says who asks, or is; it is a word and not a lock, so that the dead can be told and the stopped be answered. */
+/* Exclusive access to a log, required for truncating its file and for rebuilding its metadata. It
+ * does not stall writers: access is requested first, and a writer that opens meanwhile cancels the
+ * request. One word in the metadata identifies the process that requests or has access. A lock
+ * would not do, because dead owners must be recognised and stopped owners reported. */
 #define _GNU_SOURCE
 
 #include "handle.h"
 
 #include <sched.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define REQUESTED ((uint64_t)1 << PCLOG_IDENTITY_BITS)
 #define EXCLUSIVE ((uint64_t)2 << PCLOG_IDENTITY_BITS)
 #define IDENTITY (REQUESTED - 1)
 #define MAX_TRIES 10000
 
-/* Two threads of a process have one identity: this keeps them from taking each other's question for their own. */
+/* All threads of a process have one identity; this keeps two of them from mistaking each other's
+ * request for theirs. */
 static pthread_mutex_t requesting = PTHREAD_MUTEX_INITIALIZER;
 
 int pclog_exclusive_end(pclog *log) {
@@ -28,7 +29,6 @@ int pclog_exclusive_end(pclog *log) {
 }
 
 int pclog_exclusive_wait(pclog *log) {
-    struct timespec moment = {.tv_nsec = 100000};
     for (;;) {
         uint64_t word = atomic_load(&log->meta->exclusive);
         if (!(word & EXCLUSIVE)) {
@@ -39,7 +39,7 @@ int pclog_exclusive_wait(pclog *log) {
             return PCLOG_BUSY;
         }
         if (life == PCLOG_RUNNING) {
-            nanosleep(&moment, NULL);
+            pclog_sleep_us(100);
         } else if (atomic_compare_exchange_strong(&log->meta->exclusive, &word, EXCLUSIVE | log->self)) {
             return pclog_exclusive_end(log);
         }
@@ -63,8 +63,8 @@ static bool writers_alive(const pclog *log) {
     return false;
 }
 
-/* Of the dead alone: a writer that has taken a slot meanwhile waits until we are done. */
-static void free_slots(pclog *log) {
+/* A writer that has taken a slot meanwhile waits until exclusive access ends. */
+static void free_slots_of_dead(pclog *log) {
     for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
         uint64_t owner = atomic_load(&log->meta->slots[at].owner);
         if (owner != 0 && pclog_life_of(owner) == PCLOG_DEAD) {
@@ -73,7 +73,7 @@ static void free_slots(pclog *log) {
     }
 }
 
-/* PCLOG_BUSY: somebody else requested, or is alone; try again. */
+/* Returns PCLOG_BUSY if another process has requested or has access; try again. */
 static int request(pclog *log) {
     _Atomic uint64_t *holder = &log->meta->exclusive;
     uint64_t requested = REQUESTED | log->self, word = atomic_load(holder);
@@ -87,10 +87,10 @@ static int request(pclog *log) {
         return PCLOG_LIVE_WRITERS;
     }
     if (atomic_compare_exchange_strong(holder, &word, EXCLUSIVE | log->self)) {
-        free_slots(log);
+        free_slots_of_dead(log);
         return PCLOG_OK;
     }
-    return word == 0 ? PCLOG_LIVE_WRITERS : PCLOG_BUSY; /* a writer came, and cancelled */
+    return word == 0 ? PCLOG_LIVE_WRITERS : PCLOG_BUSY; /* a new writer has cancelled it */
 }
 
 int pclog_exclusive_begin(pclog *log) {

@@ -1,12 +1,12 @@
-/* Appending a frame: announce its length, reserve, say where it stands, copy, commit. The table of writers so tells at
- * every moment whose a hole is (recover.c). */
+/* Appending a frame: announce its length, reserve space, publish its offset, copy, commit. In this
+ * order the table of writers identifies the owner of every hole at any moment (recover.c). */
 #include "framed.h"
 
 #include "frames.h"
 
 static void announce(struct pclog_slot *slot, uint64_t bytes) {
     atomic_store_explicit(&slot->pending_bytes, bytes,
-                          memory_order_release); /* not seen before the last place is gone */
+                          memory_order_release); /* not visible before the last offset is cleared */
     PCLOG_TEST_POINT(after_announce);
 }
 
@@ -15,7 +15,7 @@ static void clear_pending(struct pclog_slot *slot) {
     atomic_store_explicit(&slot->pending_offset, PCLOG_OFFSET_UNKNOWN, memory_order_release);
 }
 
-/* Stores a commit word wherever it is; false in `stored` where somebody has closed the place. */
+/* Stores a commit word; sets `stored` to false if another process has closed the hole. */
 static int commit(pclog_writer *writer, uint64_t offset, uint64_t word, bool *stored) {
     uint64_t open = 0;
     *stored = true;
@@ -23,24 +23,24 @@ static int commit(pclog_writer *writer, uint64_t offset, uint64_t word, bool *st
         return pclog_write_at(writer->log, &word, sizeof word, offset);
     }
     size_t at = offset - writer->window->start;
-    _Atomic uint64_t *place = (_Atomic uint64_t *)(void *)(writer->window->area.base + at);
-    *stored = atomic_compare_exchange_strong_explicit(place, &open, word, memory_order_release, memory_order_relaxed);
+    _Atomic uint64_t *target = (_Atomic uint64_t *)(void *)(writer->window->area.base + at);
+    *stored = atomic_compare_exchange_strong_explicit(target, &open, word, memory_order_release, memory_order_relaxed);
     if (!pclog_area_lost(&writer->window->area, at, sizeof word)) {
         return PCLOG_OK;
     }
-    *stored = true; /* what stood on a lost page says nothing */
+    *stored = true; /* the result of a store to a lost page means nothing */
     return pclog_write_at(writer->log, &word, sizeof word, offset);
 }
 
-/* A place that was reserved on a full disk stays this writer's, announced in the table, and is closed when there is
- * room again: so a writer that tries and tries makes one hole. */
+/* Space reserved on a full disk stays announced in the table, and is closed when there is room
+ * again. A writer that retries therefore leaves one hole only. */
 static int close_own_hole(pclog_writer *writer) {
     bool stored;
     struct pclog_slot *slot = writer->slot;
     uint64_t bytes = atomic_load(&slot->pending_bytes), offset = atomic_load(&slot->pending_offset);
     int status = pclog_grow(writer->log, offset + bytes);
     for (uint64_t at = offset; status == PCLOG_OK && at < offset + bytes;) {
-        uint64_t part = offset + bytes - at < PCLOG_TOMBSTONE_MAX ? offset + bytes - at : PCLOG_TOMBSTONE_MAX;
+        uint64_t part = min_u64(offset + bytes - at, PCLOG_TOMBSTONE_MAX);
         status = commit(writer, at, pclog_tombstone(writer->log->seed, at, part), &stored);
         at += part;
     }
@@ -65,18 +65,18 @@ static int append_slow(pclog_writer *writer, const struct pclog_frame *frame, co
     return status == PCLOG_OK ? commit(writer, offset, frame->commit, stored) : status;
 }
 
-/* The whole frame on mapped memory; false where a page of it is lost. */
+/* Copies the whole frame to mapped memory; false if one of its pages is lost. */
 static bool append_fast(pclog_writer *writer, const struct pclog_frame *frame, const void *record, size_t bytes,
                         uint64_t at, bool *stored) {
-    unsigned char *place = writer->base + at;
-    memcpy(place + sizeof frame->commit, &frame->writer, sizeof *frame - sizeof frame->commit);
-    pclog_copy_bytes(place + sizeof *frame, record, bytes);
+    unsigned char *target = writer->base + at;
+    memcpy(target + sizeof frame->commit, &frame->writer, sizeof *frame - sizeof frame->commit);
+    pclog_copy_bytes(target + sizeof *frame, record, bytes);
     if (pclog_area_lost(&writer->window->area, at, sizeof *frame + bytes)) {
         return false;
     }
     PCLOG_TEST_POINT(before_commit);
     uint64_t open = 0;
-    *stored = atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(void *)place, &open, frame->commit,
+    *stored = atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(void *)target, &open, frame->commit,
                                                       memory_order_release, memory_order_relaxed);
     return !pclog_area_lost(&writer->window->area, at, sizeof frame->commit);
 }
@@ -101,8 +101,8 @@ static int append_once(pclog_writer *writer, const void *record, size_t bytes, u
 
 int pclog_append_framed(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset) {
     int status = writer->has_hole ? close_own_hole(writer) : PCLOG_OK;
-    for (bool stored = false;
-         status == PCLOG_OK && !stored;) { /* again where somebody took us for dead and closed our place */
+    /* Repeats if another process took this one for dead and closed the hole. */
+    for (bool stored = false; status == PCLOG_OK && !stored;) {
         status = append_once(writer, record, bytes, offset, &stored);
         writer->has_hole = status != PCLOG_OK;
         if (status == PCLOG_OK) {

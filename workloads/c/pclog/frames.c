@@ -41,8 +41,8 @@ static struct pclog_entry parse_tombstone(const struct pclog_mapping *mapping, u
     return entry;
 }
 
-/* The short check first: it keeps a scan of damaged bytes from reading to the end of every record that they might be.
- */
+/* The short check comes first: without it a scan of damaged bytes would read to the end of every
+ * record that they might be. */
 static struct pclog_entry parse_frame(const struct pclog_mapping *mapping, uint64_t offset, uint64_t word) {
     struct pclog_entry entry = {.kind = PCLOG_ENTRY_DAMAGED};
     struct pclog_frame frame;
@@ -77,7 +77,7 @@ struct pclog_entry pclog_entry_at(const struct pclog_mapping *mapping, uint64_t 
 
 uint64_t pclog_next_frame(const struct pclog_mapping *mapping, uint64_t offset, uint64_t until) {
     for (; offset < until; offset += 8) {
-        if (word_at(mapping, offset) == 0) { /* what was grown ahead, mostly */
+        if (word_at(mapping, offset) == 0) { /* mostly space that was grown ahead */
             continue;
         }
         enum pclog_entry_kind kind = pclog_entry_at(mapping, offset).kind;

@@ -12,7 +12,7 @@ static uint32_t crc_of(const struct pclog_head *head) {
     return pclog_crc32c(pclog_crc32c(0, &head->version, sizeof head->version), &head->log_id, sizeof head->log_id);
 }
 
-/* From the inode and the moment in which it was made (statx(2); 0 on file systems that do not keep it). */
+/* Derives the id from the inode and its creation time (statx(2); 0 if the file system has none). */
 static int derive_id(int file, uint64_t *id) {
     struct statx status;
     if (statx(file, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &status) != 0) {
@@ -40,7 +40,7 @@ static int write_head(int file, struct pclog_parameters *parameters) {
     if (done == sizeof head) {
         return PCLOG_OK;
     }
-    return done >= 0 || errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+    return done >= 0 ? PCLOG_NO_SPACE : pclog_errno_status();
 }
 
 int pclog_head_read(int file, uint64_t *log_id) {
@@ -59,7 +59,7 @@ int pclog_head_read(int file, uint64_t *log_id) {
     return head.crc == crc_of(&head) ? PCLOG_OK : PCLOG_FOREIGN;
 }
 
-/* Empty, or what a crash of the machine left of a head that was never on the disk: zeros. */
+/* True for an empty file, and for zeros: a head that a crash of the machine kept from the disk. */
 static bool is_blank(int file) {
     struct pclog_head head;
     static const struct pclog_head NOTHING;
@@ -69,8 +69,8 @@ static bool is_blank(int file) {
 
 int pclog_head_ensure(int file, struct pclog_parameters *parameters) {
     int status = PCLOG_FOREIGN;
-    for (int attempt = 0; status == PCLOG_FOREIGN && attempt < 2;
-         attempt++) { /* another maker may write it between two looks */
+    /* Twice, because another process may write the head in between. */
+    for (int attempt = 0; status == PCLOG_FOREIGN && attempt < 2; attempt++) {
         status = pclog_head_read(file, &parameters->log_id);
         if (status == PCLOG_OK) {
             parameters->mode = PCLOG_FRAMED;

@@ -46,12 +46,12 @@ static int open_file(pclog *log, const char *path) {
     struct stat status;
     log->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, log->options.permissions);
     if (log->file < 0 || fstat(log->file, &status) != 0) {
-        return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+        return pclog_errno_status();
     }
     return S_ISREG(status.st_mode) ? PCLOG_OK : PCLOG_INVALID;
 }
 
-/* After the metadata are there. */
+/* Completes opening once the metadata is mapped. */
 static int begin(pclog *log) {
     struct pclog_parameters parameters;
     if (!pclog_parameters_read(log->meta, &parameters)) {
@@ -62,7 +62,7 @@ static int begin(pclog *log) {
     if (parameters.mode != PCLOG_FRAMED || atomic_load(&log->meta->recovered_epoch) == parameters.epoch) {
         return PCLOG_OK;
     }
-    struct pclog_report report; /* an earlier epoch may have left holes; this epoch's writers keep their own */
+    struct pclog_report report; /* an earlier epoch may have left holes */
     int status = pclog_recover_log(log, &report);
     if (status != PCLOG_OK && status != PCLOG_UNDECIDED) {
         return status;

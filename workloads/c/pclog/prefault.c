@@ -1,21 +1,22 @@
-/* The helper thread of a process: keeps pages ahead of the cursor populated, so that appends meet neither faults nor
- * growth. It stands on the windows as a writer does, and sleeps until an append finds less than half of its distance
- * left. Its first stretch is made ready before the process's first writer is open: whoever asks for pages ahead would
- * rather wait there than race with the helper for them. */
+/* The helper thread of a process. It keeps pages ahead of the cursor populated, so that appends
+ * cause neither page faults nor growth. It uses windows as a writer does, and sleeps until an
+ * append finds less than half of the configured distance populated. The first pages are populated
+ * before the process's first writer is open: otherwise that writer would race with the helper for
+ * them. */
 #define _GNU_SOURCE
 
 #include "handle.h"
 
 #include <stdlib.h>
 
-#define STEP_BYTES ((uint64_t)256 << 10) /* at a time, so that it can be told to end */
+#define STEP_BYTES ((uint64_t)256 << 10) /* between two checks whether to end */
 
 struct pclog_prefaulter {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool wanted, ending;
-    pclog_writer position; /* where it stands; it has no slot and appends nothing */
+    pclog_writer position; /* only its window is used; it has no slot and appends nothing */
 };
 
 static bool should_end(struct pclog_prefaulter *prefaulter) {
@@ -25,7 +26,8 @@ static bool should_end(struct pclog_prefaulter *prefaulter) {
     return ending;
 }
 
-/* From the cursor as far as it is told to. A disk that is full, or memory that is short, is for the append to find. */
+/* Populates prefault_bytes from the cursor on. Errors are left to the appends, which meet them
+ * too. */
 static void populate_ahead(struct pclog_prefaulter *prefaulter) {
     pclog *log = prefaulter->position.log;
     uint64_t offset = pclog_end(log), end = offset + log->options.prefault_bytes;
@@ -75,8 +77,8 @@ void pclog_prefaulter_start(pclog *log) {
     pthread_cond_init(&prefaulter->wake, NULL);
     prefaulter->position.log = log;
     populate_ahead(prefaulter);
-    if (pthread_create(&prefaulter->thread, NULL, run, prefaulter) !=
-        0) { /* without a helper appends do it themselves */
+    if (pthread_create(&prefaulter->thread, NULL, run, prefaulter) != 0) {
+        /* Without a helper appends populate pages themselves. */
         pclog_window_leave(&prefaulter->position);
         free(prefaulter);
         return;

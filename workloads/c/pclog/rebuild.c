@@ -10,44 +10,44 @@
 
 #define CHUNK_BYTES ((size_t)1 << 20)
 
-/* After the last byte that is not zero, looked for from the end of the file; 0 where there is none, -1 where it cannot
- * be read. */
-static int64_t last_not_zero(int file, uint64_t size) {
+/* Returns the offset behind the last non-zero byte of a file; 0 if there is none, -1 on errors. */
+static int64_t nonzero_end(int file, uint64_t size) {
     unsigned char *chunk = malloc(CHUNK_BYTES);
-    int64_t contents = chunk == NULL ? -1 : 0;
-    for (uint64_t end = size; contents == 0 && end > 0;) {
+    int64_t found = chunk == NULL ? -1 : 0;
+    for (uint64_t end = size; found == 0 && end > 0;) {
         size_t bytes = end < CHUNK_BYTES ? end : CHUNK_BYTES;
         ssize_t have = pread(file, chunk, bytes, (off_t)(end - bytes));
         if (have < (ssize_t)bytes) {
-            contents = -1;
+            found = -1;
             break;
         }
         size_t left = bytes;
         while (left > 0 && chunk[left - 1] == 0) {
             left--;
         }
-        contents = left > 0 ? (int64_t)(end - bytes + left) : 0;
+        found = left > 0 ? (int64_t)(end - bytes + left) : 0;
         end -= bytes;
     }
     free(chunk);
-    return contents;
+    return found;
 }
 
-static uint64_t max_u64(uint64_t one, uint64_t other) {
-    return one > other ? one : other;
+static uint64_t max_u64(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
 }
 
-/* A raw log ends where its cursor stood, or behind its last byte that is not zero where that is later: of the bytes
- * beyond a cursor that may be too old none can be told from what was grown ahead, except that it is not zero. */
-static int find_raw(const pclog *log, struct pclog_cursor known, struct pclog_contents *contents) {
-    int64_t last = known.exact ? 0 : last_not_zero(log->file, contents->size);
+/* A raw log ends at its cursor or behind its last non-zero byte, whichever is later. If the cursor
+ * may be too old, non-zero bytes are the only data beyond it that differ from space grown ahead. */
+static int inspect_raw(const pclog *log, struct pclog_cursor known, struct pclog_contents *contents) {
+    int64_t last = known.exact ? 0 : nonzero_end(log->file, contents->size);
     contents->end = last < 0 ? 0 : min_u64(max_u64(known.offset, (uint64_t)last), contents->size);
     return last < 0 ? PCLOG_SYSTEM : PCLOG_OK;
 }
 
-/* Beyond the end of a framed log every byte must be zero. */
-static int find_framed(const pclog *log, const struct pclog_parameters *parameters, struct pclog_contents *contents) {
-    int64_t last = last_not_zero(log->file, contents->size);
+/* Every byte beyond the end of a framed log must be zero. */
+static int inspect_framed(const pclog *log, const struct pclog_parameters *parameters,
+                          struct pclog_contents *contents) {
+    int64_t last = nonzero_end(log->file, contents->size);
     if (last < 0) {
         return PCLOG_SYSTEM;
     }
@@ -67,7 +67,8 @@ int pclog_inspect(const pclog *log, struct pclog_parameters *parameters, struct 
     }
     parameters->inode = status.st_ino;
     contents->size = (uint64_t)status.st_size;
-    return parameters->mode == PCLOG_RAW ? find_raw(log, known, contents) : find_framed(log, parameters, contents);
+    return parameters->mode == PCLOG_RAW ? inspect_raw(log, known, contents)
+                                         : inspect_framed(log, parameters, contents);
 }
 
 static bool another_boot(const struct pclog_parameters *parameters) {
@@ -76,14 +77,14 @@ static bool another_boot(const struct pclog_parameters *parameters) {
     return memcmp(boot, parameters->boot_id, sizeof boot) != 0;
 }
 
-/* What decides whether metadata are stale, taken together. */
+/* The values that decide whether metadata is stale. */
 struct snapshot {
     struct pclog_parameters parameters;
     uint64_t grown;
     struct stat file;
 };
 
-/* How far it has grown before how long it is, since it may grow in between. */
+/* Reads grown_bytes before the size of the file, because the file may grow in between. */
 static int take_snapshot(const pclog *log, struct snapshot *snapshot) {
     if (!pclog_parameters_read(log->meta, &snapshot->parameters)) {
         return PCLOG_FOREIGN;
@@ -97,7 +98,7 @@ static bool stale(const struct snapshot *snapshot) {
            (uint64_t)snapshot->file.st_size < snapshot->grown;
 }
 
-/* For who is alone with the log. Dying in here leaves the old parameters, which are as stale as before. */
+/* Requires exclusive access. A process that dies in here leaves the old parameters, still stale. */
 static int rebuild(pclog *log, const struct pclog_parameters *old, const struct stat *file) {
     struct pclog_meta *meta = log->meta;
     struct pclog_contents contents;
@@ -141,7 +142,7 @@ int pclog_rebuild_if_stale(pclog *log) {
         return status == PCLOG_LIVE_WRITERS ? PCLOG_STALE : status;
     }
     status = take_snapshot(log, &snapshot);
-    if (status == PCLOG_OK && stale(&snapshot)) { /* another process may have done it meanwhile */
+    if (status == PCLOG_OK && stale(&snapshot)) { /* not rebuilt meanwhile */
         status = rebuild(log, &snapshot.parameters, &snapshot.file);
     }
     int ended = pclog_exclusive_end(log);

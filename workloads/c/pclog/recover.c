@@ -1,31 +1,31 @@
-/* A hole is a place that was reserved and is not committed. Whose it is stands in the table of writers: a living one's
- * is left alone, a dead one's is closed with a tombstone, by compare-and-swap, so that two recoveries at once, or one
- * that was interrupted, do no harm.
+/* Closing holes: space that is reserved and not committed. The table of writers names the owner of
+ * a hole. The hole of a live writer is left; that of a dead writer is closed with a tombstone. This
+ * uses compare-and-swap, so that concurrent or interrupted recoveries do no harm.
  *
- * A hole that nobody in the table owns is a dead one's too, if no living writer stands between announcing a length and
- * saying where: such a writer might own it. What is read, in this order: who is dead, the cursor, then for each hole
- * its commit word, the table, and the word again. A living owner of the hole has announced it before it moved the
- * cursor, so the table shows it, or else the word is no longer 0. */
+ * A hole without an owner in the table belonged to a dead writer as well, unless a live writer has
+ * announced a length but not yet published its offset: that writer might own it. The order of reads
+ * matters: dead owners, the cursor, then for each hole its commit word, the table, and the word
+ * again. A live owner announced the hole before it moved the cursor. Therefore either the table
+ * shows it, or the word is no longer 0. */
 #define _GNU_SOURCE
 
 #include "frames.h"
 
 #include <sys/mman.h>
-#include <time.h>
 
-#define HOLE_CHECKS 32 /* a writer that runs says within microseconds where it stands */
+#define HOLE_CHECKS 32 /* a running writer publishes its offset within microseconds */
 
 struct recovery {
     pclog *log;
     struct pclog_mapping mapping;
     struct pclog_report *report;
-    uint64_t dead[PCLOG_WRITERS_MAX]; /* owners that were dead when it began, 0 for others */
+    uint64_t dead[PCLOG_WRITERS_MAX]; /* owners that were dead at the start, 0 for others */
 };
 
-/* What the table says of one hole. */
+/* The state of one hole by the table. */
 struct hole {
     enum { CLOSE, LEAVE, RETRY } action;
-    bool length_known; /* its owner told how long it is; otherwise it reaches to the next frame before `end` */
+    bool length_known; /* otherwise the hole extends to the next frame before `end` */
     uint64_t end;
 };
 
@@ -53,12 +53,12 @@ static struct hole inspect_owned_hole(const struct recovery *recovery, int at, u
     struct pclog_slot *slot = &recovery->log->meta->slots[at];
     uint64_t bytes = atomic_load(&slot->pending_bytes);
     if (bytes == 0 || atomic_load(&slot->pending_offset) != offset || atomic_load(&slot->owner) != owner) {
-        return (struct hole){RETRY, false, offset}; /* it has gone on meanwhile */
+        return (struct hole){RETRY, false, offset}; /* the owner has continued meanwhile */
     }
     return (struct hole){dead(recovery, at, owner) ? CLOSE : LEAVE, true, offset + bytes};
 }
 
-/* Nobody's hole ends at the next known place at the latest. */
+/* A hole without an owner ends at the next published offset at the latest. */
 static struct hole inspect_hole(const struct recovery *recovery, uint64_t offset) {
     struct hole hole = {CLOSE, false, recovery->mapping.end};
     for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
@@ -67,26 +67,26 @@ static struct hole inspect_hole(const struct recovery *recovery, uint64_t offset
         if (owner == 0 || atomic_load(&slot->pending_bytes) == 0) {
             continue;
         }
-        uint64_t place = atomic_load(&slot->pending_offset);
-        if (place == offset) {
+        uint64_t pending = atomic_load(&slot->pending_offset);
+        if (pending == offset) {
             return inspect_owned_hole(recovery, at, owner, offset);
         }
-        if (place == PCLOG_OFFSET_UNKNOWN && !dead(recovery, at, owner)) {
+        if (pending == PCLOG_OFFSET_UNKNOWN && !dead(recovery, at, owner)) {
             hole.action = LEAVE;
-        } else if (place > offset && place < hole.end) {
-            hole.end = place;
+        } else if (pending > offset && pending < hole.end) {
+            hole.end = pending;
         }
     }
     return hole;
 }
 
-/* The last part first: the hole is closed at the moment when its first word is stored. */
+/* Stores the last tombstone first: the hole counts as closed once its first word is stored. */
 static void close_hole(struct recovery *recovery, uint64_t offset, uint64_t end) {
     unsigned char *base = recovery->mapping.area.base;
     uint64_t parts = (end - offset - 1) / PCLOG_TOMBSTONE_MAX;
     for (uint64_t part = parts + 1; part-- > 0;) {
         uint64_t at = offset + part * PCLOG_TOMBSTONE_MAX;
-        uint64_t bytes = end - at < PCLOG_TOMBSTONE_MAX ? end - at : PCLOG_TOMBSTONE_MAX;
+        uint64_t bytes = min_u64(end - at, PCLOG_TOMBSTONE_MAX);
         uint64_t tombstone = pclog_tombstone(recovery->mapping.seed, at, bytes), open = 0;
         _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(base + at);
         if (part > 0) {
@@ -98,12 +98,7 @@ static void close_hole(struct recovery *recovery, uint64_t offset, uint64_t end)
     }
 }
 
-static void sleep_briefly(void) {
-    struct timespec moment = {.tv_nsec = 50000};
-    nanosleep(&moment, NULL);
-}
-
-/* Where to go on: at the hole again when something has changed there. */
+/* Returns where to continue: at the same offset if something has changed there. */
 static uint64_t resolve_hole(struct recovery *recovery, uint64_t offset) {
     for (int check = 1;; check++) {
         struct hole hole = inspect_hole(recovery, offset);
@@ -112,7 +107,7 @@ static uint64_t resolve_hole(struct recovery *recovery, uint64_t offset) {
         }
         bool leave = hole.action == LEAVE && check >= HOLE_CHECKS;
         if (hole.action != CLOSE && !leave) {
-            sleep_briefly();
+            pclog_sleep_us(50);
             continue;
         }
         uint64_t end = hole.length_known ? hole.end : pclog_next_frame(&recovery->mapping, offset + 8, hole.end);
@@ -153,7 +148,7 @@ int pclog_recover_log(pclog *log, struct pclog_report *report) {
     *report = (struct pclog_report){0};
     record_dead_owners(&recovery);
     uint64_t end = pclog_end(log);
-    int status = pclog_grow(log, end); /* a dead one's hole may lie where the file does not reach yet */
+    int status = pclog_grow(log, end); /* a hole may lie beyond the end of the file */
     if (status != PCLOG_OK) {
         return status;
     }

@@ -38,7 +38,8 @@ void pclog_report_add(struct pclog_report *report, const struct pclog_entry *ent
     }
 }
 
-/* Behind the last word that is not zero; `offset` where all are from there on. */
+/* Returns the offset behind the last non-zero word; `offset` if all words from there on are
+ * zero. */
 static uint64_t after_last_nonzero(const struct pclog_mapping *mapping, uint64_t offset) {
     uint64_t end = mapping->end;
     while (end > offset && pclog_entry_at(mapping, end - 8).kind == PCLOG_ENTRY_UNCOMMITTED) {
@@ -124,8 +125,8 @@ static void summarise(const struct pclog_mapping *mapping, uint64_t until, struc
     }
 }
 
-/* A record that ends in zeros reaches beyond the last byte that is none, and what is not zero need not be a frame: both
- * count. */
+/* The end is behind the last frame and behind the last non-zero byte: a record may end in zeros,
+ * and non-zero bytes need not be a frame. */
 int pclog_frames_summarise(int file, uint64_t log_id, uint64_t at_least, struct pclog_contents *contents) {
     struct pclog_mapping mapping;
     uint64_t until = pclog_round_up(at_least, 8);

@@ -1,6 +1,7 @@
-/* A store into a mapped file raises SIGBUS where the file has been cut meanwhile, or where its page needs a block and
- * the disk is full (mmap(2)). The handler puts a page of no file there, so that the copy ends, and notes the page; who
- * copied looks afterwards. Any other SIGBUS goes to the handler that was there before. */
+/* A handler for SIGBUS, which a store into a mapped file raises if the file has been truncated, or
+ * if the page needs a block and the disk is full (mmap(2)). The handler maps an anonymous page in
+ * its place, so that the copy completes, and records the page as lost; the copying code checks for
+ * that afterwards. Any other SIGBUS goes to the previous handler. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -10,41 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#define MOST_AREAS 4096
+#define MAX_AREAS 4096
 
-/* Read by the handler, of which the thread that faulted holds the area it faulted in: that one entry stays as it is. */
+/* The handler may read this while others change it: the faulting thread uses its area, so the one
+ * entry that matters is stable. */
 static struct entry {
     _Atomic uintptr_t base;
     _Atomic size_t bytes;
     _Atomic(struct pclog_area *) area;
-} entries[MOST_AREAS];
+} entries[MAX_AREAS];
 
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 static uint64_t page_bytes;
 
-uint64_t pclog_page_bytes(void) {
-    return (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static struct pclog_area *area_at(uintptr_t place) {
-    for (size_t at = 0; at < MOST_AREAS; at++) {
+static struct pclog_area *area_at(uintptr_t address) {
+    for (size_t at = 0; at < MAX_AREAS; at++) {
         uintptr_t base = atomic_load(&entries[at].base);
-        if (base != 0 && place >= base && place - base < atomic_load(&entries[at].bytes)) {
+        if (base != 0 && address >= base && address - base < atomic_load(&entries[at].bytes)) {
             return atomic_load(&entries[at].area);
         }
     }
     return NULL;
 }
 
-static bool replace_page(uintptr_t place) {
-    struct pclog_area *area = area_at(place);
+static bool replace_page(uintptr_t address) {
+    struct pclog_area *area = area_at(address);
     if (area == NULL) {
         return false;
     }
-    unsigned char *page = area->base + (place - (uintptr_t)area->base) / page_bytes * page_bytes;
+    unsigned char *page = area->base + (address - (uintptr_t)area->base) / page_bytes * page_bytes;
     size_t number = (size_t)(page - area->base) / page_bytes;
     if (mmap(page, page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
         return false;
@@ -65,7 +62,7 @@ static void on_bus_error(int signal, siginfo_t *info, void *context) {
         before.sa_sigaction(signal, info, context);
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
         before.sa_handler(signal);
-    } else if (before.sa_handler == SIG_DFL || info->si_code > 0) { /* a real fault is never ignored (signal(7)) */
+    } else if (before.sa_handler == SIG_DFL || info->si_code > 0) { /* see signal(7) on faults */
         struct sigaction plain = {.sa_handler = SIG_DFL};
         sigaction(SIGBUS, &plain, NULL);
         raise(SIGBUS);
@@ -73,17 +70,17 @@ static void on_bus_error(int signal, siginfo_t *info, void *context) {
 }
 
 static void install(void) {
-    struct sigaction ours = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    sigemptyset(&ours.sa_mask);
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
     page_bytes = pclog_page_bytes();
-    sigaction(SIGBUS, &ours, &before);
+    sigaction(SIGBUS, &action, &before);
 }
 
 bool pclog_area_register(struct pclog_area *area) {
     pthread_once(&installed, install);
     size_t pages = area->bytes / page_bytes + 1;
     area->lost_pages = calloc(pages / 64 + 1, sizeof *area->lost_pages);
-    for (int at = 0; area->lost_pages != NULL && at < MOST_AREAS; at++) {
+    for (int at = 0; area->lost_pages != NULL && at < MAX_AREAS; at++) {
         struct pclog_area *none = NULL;
         if (atomic_compare_exchange_strong(&entries[at].area, &none, area)) {
             area->index = at;

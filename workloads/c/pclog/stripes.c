@@ -1,19 +1,19 @@
-/* Each process has page tables of its own, and its first store into a page costs it a fault even where another process
- * has filled the page: near a page a record that is most of the price. One call that populates a stripe of pages
- * (MADV_POPULATE_WRITE of madvise(2)) costs a fraction of a fault for each, but all of them at once. So a stripe is
- * small while the log grows slowly, where a pause is what counts, and doubles while it grows fast, where the sum does.
- */
+/* Populating pages in stripes. Each process has its own page tables, so its first store into a page
+ * costs a fault even if another process has already filled that page. For records of about a page
+ * this is most of the cost. Populating a stripe with one call (MADV_POPULATE_WRITE of madvise(2))
+ * costs a fraction of a fault per page, but all at once. The stripe therefore stays small while the
+ * log grows slowly, to keep pauses short, and doubles while it grows fast, to reduce the total. */
 #define _GNU_SOURCE
 
 #include "handle.h"
 
 #include <time.h>
 
-/* Below the one the log grows slowly, above the other fast; far apart, since a writer that waits for its turn on a CPU
- * looks slow. */
+/* Thresholds of slow and fast growth. They are far apart because a writer that waits for a CPU
+ * seems slow. */
 #define SLOW_BYTES_PER_US 32
 #define FAST_BYTES_PER_US 128
-#define STRIPE_MOST ((uint64_t)256 << 10)
+#define STRIPE_MAX ((uint64_t)256 << 10)
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -25,7 +25,7 @@ static uint64_t next_stripe(struct pclog_window *window) {
     uint64_t now = now_ns(), last = atomic_exchange(&window->stripe_ns, now);
     uint64_t bytes = atomic_load(&window->stripe_bytes);
     if (bytes * 1000 / FAST_BYTES_PER_US > now - last) {
-        bytes = min_u64(2 * bytes, STRIPE_MOST);
+        bytes = min_u64(2 * bytes, STRIPE_MAX);
     } else if (bytes * 1000 / SLOW_BYTES_PER_US < now - last && bytes > PCLOG_STRIPE_MIN) {
         bytes /= 2;
     }
@@ -33,8 +33,8 @@ static uint64_t next_stripe(struct pclog_window *window) {
     return bytes;
 }
 
-/* With a helper the append comes by again when half of its distance is left. */
-static uint64_t until_half_way(const pclog *log, uint64_t need, uint64_t ready) {
+/* With a helper the room ends early, so that an append wakes the helper when half is left. */
+static uint64_t end_of_room(const pclog *log, uint64_t need, uint64_t ready) {
     uint64_t half = log->options.prefault_bytes / 2;
     if (log->prefaulter == NULL || ready < need + half) {
         return ready;
@@ -58,5 +58,5 @@ void pclog_populate_ahead(pclog_writer *writer, uint64_t offset, size_t bytes) {
     }
     writer->base = window->area.base;
     writer->from = window->start;
-    writer->room = min_u64(until_half_way(log, need, ready), end) - window->start;
+    writer->room = min_u64(end_of_room(log, need, ready), end) - window->start;
 }

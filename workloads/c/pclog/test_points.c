@@ -8,5 +8,5 @@ void (*pclog_on_test_point)(enum pclog_point);
 #define PCLOG_NAME(name) #name,
 const char *const pclog_point_names[pclog_points] = {PCLOG_EACH_TEST_POINT(PCLOG_NAME)};
 #else
-typedef int pclog_without_points; /* a source must hold something */
+typedef int pclog_without_points; /* ISO C forbids an empty source file */
 #endif

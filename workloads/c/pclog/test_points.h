@@ -1,8 +1,8 @@
-/* Named places at which a test may interrupt a writer. The library that programs link has none of them. */
+/* Named points at which a test may interrupt a writer. The library that programs link has none. */
 #ifndef PCLOG_TEST_POINTS_H
 #define PCLOG_TEST_POINTS_H
 
-/* In the order in which a log meets them. */
+/* In the order in which they are reached. */
 #define PCLOG_EACH_TEST_POINT(X)                                                                                       \
     X(create_empty)                                                                                                    \
     X(create_sized)                                                                                                    \
@@ -24,7 +24,7 @@
 enum pclog_point { PCLOG_EACH_TEST_POINT(PCLOG_ENUM) pclog_points };
 #undef PCLOG_ENUM
 
-/* Called at every point by whichever thread is there; NULL calls nothing. */
+/* Called at every point, by the thread that reaches it, unless NULL. */
 extern void (*pclog_on_test_point)(enum pclog_point);
 extern const char *const pclog_point_names[pclog_points];
 

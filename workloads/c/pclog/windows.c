@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14; older ones answer EINVAL, and pages fault one by one */
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14; with older kernels (EINVAL) pages fault one by one */
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -91,7 +91,8 @@ void pclog_window_leave(pclog_writer *writer) {
 
 void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to) {
     uint64_t ready = atomic_load(&window->populated_until);
-    do { /* whose exchange succeeds does these pages; others go on, and fault where they are quicker */
+    /* The thread whose exchange succeeds populates; the others go on, and fault if faster. */
+    do {
         if (ready >= to) {
             return;
         }

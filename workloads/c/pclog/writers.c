@@ -22,7 +22,8 @@ static bool is_free(uint64_t owner) {
     return owner == 0;
 }
 
-/* What its owner had pending is forgotten, and its hole is then one of an unknown owner (recover.c). */
+/* Taking over the slot of a dead writer discards what it had pending; a hole of it then has no
+ * owner (recover.c). */
 static bool is_free_or_dead(uint64_t owner) {
     return owner == 0 || pclog_life_of(owner) == PCLOG_DEAD;
 }
@@ -33,7 +34,8 @@ static void release_slot(struct pclog_slot *slot) {
     atomic_store(&slot->owner, 0);
 }
 
-/* With the slot taken nobody becomes alone with the log any more; what happened before that is looked at now. */
+/* While the slot is taken no process can gain exclusive access. Checks for changes made before
+ * that. */
 static int check(pclog *log) {
     struct pclog_parameters parameters;
     struct stat file;
@@ -44,7 +46,7 @@ static int check(pclog *log) {
     if (!pclog_parameters_read(log->meta, &parameters)) {
         return PCLOG_FOREIGN;
     }
-    uint64_t grown = atomic_load(&log->meta->grown_bytes); /* before the size: it may grow in between */
+    uint64_t grown = atomic_load(&log->meta->grown_bytes); /* before the size, which may grow */
     if (fstat(log->file, &file) != 0) {
         return PCLOG_SYSTEM;
     }
@@ -55,8 +57,8 @@ static int check(pclog *log) {
 }
 
 static pclog_writer *new_writer(pclog *log, struct pclog_slot *slot) {
-    pclog_writer *writer =
-        aligned_alloc(64, pclog_round_up(sizeof *writer, 64)); /* no other thread's words on its line */
+    /* Aligned, so that no other thread's data shares its cache lines. */
+    pclog_writer *writer = aligned_alloc(64, pclog_round_up(sizeof *writer, 64));
     if (writer != NULL) {
         *writer = (pclog_writer){.cursor = &log->meta->cursor,
                                  .slot = slot,

@@ -15,7 +15,7 @@ struct heartbeat heartbeat_new(uint64_t period_us) {
     if (period_us > 0) {
         heartbeat.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
         if (heartbeat.timer < 0) {
-            fail(CANNOT_HERE, "cannot make a timer");
+            fail(CANNOT_HERE, "cannot create a timer");
         }
     }
     return heartbeat;

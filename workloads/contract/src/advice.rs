@@ -5,17 +5,18 @@ use std::io::{Error, Result};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// The smallest usual read-ahead of a device. One WILLNEED or readahead(2) reads no further than the read-ahead, so a
-/// larger range is requested in pieces of this length.
+/// The smallest usual read-ahead of a device. One WILLNEED or readahead(2) reads no further than
+/// the read-ahead, so a larger range is requested in pieces of this length.
 pub const READ_AHEAD_BYTES: usize = 128 << 10;
 
-/// Advise the kernel about mapped memory that is only read, madvise(2). `rustix` has no `MADV_COLLAPSE`.
+/// Advise the kernel about mapped memory that is only read, madvise(2). `rustix` has no
+/// `MADV_COLLAPSE`.
 ///
 /// # Errors
 /// If the kernel rejects the advice.
 pub fn madvise(bytes: &[u8], advice: libc::c_int) -> Result<()> {
-    // SAFETY: the slice is mapped memory. No advice used by the workloads changes a byte of a shared file mapping, and
-    // anonymous memory is only ever given MADV_HUGEPAGE.
+    // SAFETY: the slice is mapped memory. No advice used by the workloads changes a byte of a
+    // shared file mapping, and anonymous memory is only ever given MADV_HUGEPAGE.
     checked(unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), advice) })
 }
 

@@ -1,6 +1,7 @@
 //! Command lines: parsing, the exit code of `main`, and values that several workloads read.
 //!
-//! A wrong argument is reported in one sentence with exit code 2. `--help` prints the help and exits with 0.
+//! A wrong argument is reported in one sentence with exit code 2. `--help` prints the help and
+//! exits with 0.
 
 use crate::failure::{conclude, OrFailure};
 use crate::Failure;
@@ -20,14 +21,16 @@ pub trait CommandLine: Parser {
     }
 }
 
-/// Parse the process's own arguments, do the work, report a failure on stderr, and return the exit code of `main`.
+/// Parse the process's own arguments, do the work, report a failure on stderr, and return the exit
+/// code of `main`.
 pub fn run<A: CommandLine>(work: impl FnOnce(&A) -> Result<(), Failure>) -> ExitCode {
     let outcome =
         parse::<A>(std::env::args_os()).and_then(|arguments| arguments.as_ref().map_or(Ok(()), work));
     conclude(A::command().get_name(), outcome)
 }
 
-/// Parse and validate arguments. None if help or the version was requested, which has been printed then.
+/// Parse and validate arguments. None if help or the version was requested, which has been printed
+/// then.
 ///
 /// # Errors
 /// [`Failure::BadArguments`] naming the argument at fault.
@@ -43,7 +46,8 @@ pub fn parse<A: CommandLine>(
     }
 }
 
-/// Parse one group of options from words separated by blanks. Tests use it to build options with their defaults.
+/// Parse one group of options from words separated by blanks. Tests use it to build options with
+/// their defaults.
 ///
 /// # Errors
 /// What the parser says.

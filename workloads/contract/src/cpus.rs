@@ -9,7 +9,8 @@ pub fn allowed() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Return the CPU for a thread: from the last one down, because the first one usually serves the interrupts.
+/// Return the CPU for a thread: from the last one down, because the first one usually serves the
+/// interrupts.
 #[must_use]
 pub fn chosen(allowed: &[usize], thread: usize) -> Option<usize> {
     (!allowed.is_empty()).then(|| allowed[allowed.len() - 1 - thread % allowed.len()])

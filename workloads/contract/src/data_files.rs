@@ -15,7 +15,8 @@ pub const O_DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 /// Open a file for reading, optionally with `O_DIRECT`, and return it with its length.
 ///
 /// # Errors
-/// If the file is missing, empty or not a regular file, or ([`Failure::CannotHere`]) has no `O_DIRECT`.
+/// If the file is missing, empty or not a regular file, or ([`Failure::CannotHere`]) has no
+/// `O_DIRECT`.
 pub fn open(path: &Path, direct: bool) -> Result<(File, usize), Failure> {
     let shown = path.display();
     let flags = if direct { O_DIRECT } else { 0 };
@@ -35,7 +36,8 @@ pub fn open(path: &Path, direct: bool) -> Result<(File, usize), Failure> {
     Ok((file, length))
 }
 
-/// Create a file that has no name, so that it disappears with the process. `flags` are those of open(2).
+/// Create a file that has no name, so that it disappears with the process. `flags` are those of
+/// open(2).
 ///
 /// # Errors
 /// If the folder does not exist or is not writable, or the file system does not support the flags.

@@ -12,17 +12,13 @@ pub enum Failure {
     /// The arguments make no sense together (exit code 2).
     #[error("{0}")]
     BadArguments(String),
-    /// This host cannot do it at all: no such system call, not enough memory (exit code 77, as in automake).
+    /// This host cannot do it at all: no such system call, not enough memory (exit code 77, as in
+    /// automake).
     #[error("{0}")]
     CannotHere(String),
 }
 
 impl Failure {
-    /// A failure of the ordinary kind.
-    pub fn of(what: impl Display, cause: impl Display) -> Self {
-        Self::Failed(format!("{what}: {cause}"))
-    }
-
     /// The process's exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {

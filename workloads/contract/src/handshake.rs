@@ -1,6 +1,7 @@
 //! The handshake: `ready`, then `go` on stdin, then the work, then a wait until stdin closes.
 //!
-//! The agent reads the kernel's counters exactly around the measured part, while the process still exists.
+//! The agent reads the kernel's counters exactly around the measured part, while the process still
+//! exists.
 
 use crate::failure::OrFailure;
 use crate::json_lines::{self, Ready};
@@ -12,13 +13,10 @@ use std::io::{BufRead, Read};
 pub struct Handshake {
     /// Start at once and exit at once, for use by hand
     #[arg(long = "no-handshake")]
-    pub(crate) is_skipped: bool,
+    is_skipped: bool,
 }
 
 impl Handshake {
-    /// No handshake, as with `--no-handshake`.
-    pub const SKIPPED: Self = Self { is_skipped: true };
-
     /// Print `ready` and wait for `go`. False if stdin closed instead: the run was cancelled.
     ///
     /// # Errors
@@ -27,8 +25,8 @@ impl Handshake {
         self.wait_for_go_having_evicted(0)
     }
 
-    /// Like [`Self::wait_for_go`], and report how many bytes of its files the set-up dropped from the page cache.
-    /// Otherwise the agent would take this for the work of another process.
+    /// Like [`Self::wait_for_go`], and report how many bytes of its files the set-up dropped from
+    /// the page cache. Otherwise the agent would take this for the work of another process.
     ///
     /// # Errors
     /// If stdout or stdin breaks, or another word than `go` arrives.
@@ -47,7 +45,8 @@ impl Handshake {
         }
     }
 
-    /// Wait until stdin closes, so that the agent can still read the counters of the finished process.
+    /// Wait until stdin closes, so that the agent can still read the counters of the finished
+    /// process.
     ///
     /// # Errors
     /// If stdin breaks.

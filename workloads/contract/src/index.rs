@@ -10,8 +10,9 @@
 //! | 40..64 | filler |
 //! | 64..4096 | 168 slots: key (two words), value (one word); filler in free slots |
 //!
-//! Words are little-endian. Filler is random, so that no layer below can compress the file. The n-th key of a file is a
-//! function of the file's seed and n. A reader that knows the seed can look up any key and knows the answer beforehand.
+//! Words are little-endian. Filler is random, so that no layer below can compress the file. The
+//! n-th key of a file is a function of the file's seed and n. A reader that knows the seed can look
+//! up any key and knows the answer beforehand.
 
 use crate::mixing_hash::{mix, GOLDEN_GAMMA};
 
@@ -28,7 +29,8 @@ const HEADER_BYTES: usize = 64;
 const SLOT_BYTES: usize = 24;
 const TAKEN_AT: usize = 16;
 
-/// Sixteen bytes in the form of a UUID of version 4 (RFC 9562), which most identifiers of applications have.
+/// Sixteen bytes in the form of a UUID of version 4 (RFC 9562), which most identifiers of
+/// applications have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     high: u64,
@@ -77,8 +79,8 @@ pub const fn entries(buckets: u64) -> u64 {
     buckets * SLOTS as u64 * 7 / 10
 }
 
-/// Return the value stored under a key; None if the key is absent. The search covers the slots of the key's bucket, then
-/// the following buckets, and ends at the first free slot.
+/// Return the value stored under a key; None if the key is absent. The search covers the slots of
+/// the key's bucket, then the following buckets, and ends at the first free slot.
 #[inline]
 #[must_use]
 pub fn find(table: &[u8], key: Key) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! Durations of single blocks: a sample of them, in a histogram of fixed size.
 //!
-//! Nothing is allocated while measuring: in a small cage an allocation could itself cause a page fault.
+//! Nothing is allocated while measuring: in a small cage an allocation could itself cause a page
+//! fault.
 
 use crate::mixing_hash::{mix, GOLDEN_GAMMA};
 use serde::Serialize;
@@ -75,12 +76,6 @@ impl Histogram {
         }
     }
 
-    /// As JSON.
-    #[must_use]
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!(self.figures())
-    }
-
     /// Return the least bucket bound that this percentage of the durations does not exceed.
     fn percentile_ns(&self, percent: u64) -> u64 {
         let wanted = (self.count * percent).div_ceil(100);
@@ -108,8 +103,9 @@ fn largest_of(bucket: usize) -> u64 {
 
 /// Chooses which blocks are timed.
 ///
-/// On average one in `every` is timed, at irregular distances. A regular distance would beat against the readahead
-/// window: either every timed block or none would be the one that waits for the disk.
+/// On average one in `every` is timed, at irregular distances. A regular distance would beat
+/// against the readahead window: either every timed block or none would be the one that waits for
+/// the disk.
 #[derive(Debug)]
 pub struct Sampler {
     every: u64,

@@ -5,8 +5,8 @@ pub const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Scramble a word so that neighbouring inputs give unrelated outputs.
 ///
-/// This is the finaliser of `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014). It is a bijection: two different
-/// words never give the same result.
+/// This is the finaliser of `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014). It is a bijection:
+/// two different words never give the same result.
 #[inline]
 #[must_use]
 pub const fn mix(word: u64) -> u64 {

@@ -62,10 +62,12 @@ pub fn cachestat_of_part(file: &File, offset_bytes: u64, length_bytes: u64) -> R
     }
 }
 
-/// Return how many of the first `length_bytes` can be read without waiting, mincore(2), in whole pages.
+/// Return how many of the first `length_bytes` can be read without waiting, mincore(2), in whole
+/// pages.
 ///
-/// Unlike cachestat(2) it leaves out pages that are still being read. None if the kernel does not tell: for a file that
-/// the process neither owns nor may write, mincore(2) reports every page as resident.
+/// Unlike cachestat(2) it leaves out pages that are still being read. None if the kernel does not
+/// tell: for a file that the process neither owns nor may write, mincore(2) reports every page as
+/// resident.
 #[must_use]
 pub fn resident_bytes(file: &File, length_bytes: usize) -> Option<u64> {
     access(format!("/proc/self/fd/{}", file.as_raw_fd()), Access::WRITE_OK).ok()?;
@@ -77,7 +79,8 @@ pub fn resident_bytes(file: &File, length_bytes: usize) -> Option<u64> {
     (code == 0).then_some((resident * page_bytes()) as u64)
 }
 
-/// Write the file back and drop its pages, `posix_fadvise(2)`. Pages that a process has mapped stay.
+/// Write the file back and drop its pages, `posix_fadvise(2)`. Pages that a process has mapped
+/// stay.
 ///
 /// # Errors
 /// If the disk fails.
@@ -114,7 +117,8 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     fn scratch(name: &str, pages: usize) -> File {
-        // Beside the sources, because the folder for temporary files may be memory, which cannot be dropped.
+        // Beside the sources, because the folder for temporary files may be memory, which cannot be
+        // dropped.
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = folder.join(format!("{name}-{}", std::process::id()));
         let mut file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();

@@ -1,7 +1,8 @@
 //! A random order that visits every block exactly once and needs no memory.
 //!
-//! The usual trick multiplies by a prime modulo the size. Once the product overflows, it never visits a third of a large
-//! file. A Feistel network is a bijection by construction, for any round function.
+//! The usual trick multiplies by a prime modulo the size. Once the product overflows, it never
+//! visits a third of a large file. A Feistel network is a bijection by construction, for any round
+//! function.
 
 use crate::mixing_hash::mix;
 
@@ -9,9 +10,10 @@ const ROUNDS: usize = 4;
 
 /// A bijection of `0..count`, drawn from a seed.
 ///
-/// The indices form a rectangle of nearly equal sides. Each round shifts the row by a hash of the column, or the column
-/// by a hash of the row; the opposite shift would undo it. A result in the few positions of the rectangle beyond `count`
-/// is permuted again until it lies inside (cycle walking; Black and Rogaway, 2002).
+/// The indices form a rectangle of nearly equal sides. Each round shifts the row by a hash of the
+/// column, or the column by a hash of the row; the opposite shift would undo it. A result in the
+/// few positions of the rectangle beyond `count` is permuted again until it lies inside (cycle
+/// walking; Black and Rogaway, 2002).
 #[derive(Debug, Clone)]
 pub struct Permutation {
     count: u64,
@@ -56,7 +58,8 @@ impl Permutation {
     }
 }
 
-/// Return a number below `bound`: the high half of a product, which is cheaper than a remainder and cannot overflow.
+/// Return a number below `bound`: the high half of a product, which is cheaper than a remainder and
+/// cannot overflow.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // the high half of 128 bits
 fn draw(word: u64, bound: u64) -> u64 {

@@ -1,4 +1,5 @@
-//! The sidecar: a small JSON file beside a dataset that states how it was made and the sums of its bytes.
+//! The sidecar: a small JSON file beside a dataset that states how it was made and the sums of its
+//! bytes.
 
 use crate::failure::OrFailure;
 use crate::Failure;
@@ -92,7 +93,8 @@ impl Sidecar {
         (ours && sidecar.is_consistent()).then_some(sidecar)
     }
 
-    /// Return the sum of the first `size_bytes`. None unless these are the whole file or whole blocks of it.
+    /// Return the sum of the first `size_bytes`. None unless these are the whole file or whole
+    /// blocks of it.
     #[must_use]
     pub fn byte_sum_of_first(&self, size_bytes: u64) -> Option<u64> {
         if size_bytes == self.size_bytes {

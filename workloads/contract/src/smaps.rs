@@ -6,8 +6,6 @@ use std::fs::read_to_string;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SmapsRollup(String);
 
-pub use SmapsRollup as Rollup;
-
 impl SmapsRollup {
     /// Read those of a process, or of this one; None if the kernel refuses.
     #[must_use]

@@ -29,7 +29,8 @@ pub struct TeamSize {
     pub count: usize,
     /// Stack of each thread. A cage counts only the pages that are touched.
     pub stack_bytes: usize,
-    /// Position among the process's CPUs of the first thread's CPU; None leaves the threads to the scheduler.
+    /// Position among the process's CPUs of the first thread's CPU; None leaves the threads to the
+    /// scheduler.
     pub first_cpu: Option<usize>,
 }
 
@@ -55,11 +56,13 @@ struct State {
 struct Slot<P>(Mutex<Option<Result<P, Failure>>>);
 
 impl<P: Send> ThreadTeam<P> {
-    /// Start the threads, call `lead` once all of them wait, and end them. `create` makes the worker of a thread.
-    /// Returns the result of `lead`, and what the workers left, in the order of the threads.
+    /// Start the threads, call `lead` once all of them wait, and end them. `create` makes the
+    /// worker of a thread. Returns the result of `lead`, and what the workers left, in the order of
+    /// the threads.
     ///
     /// # Errors
-    /// [`Failure::CannotHere`] if a thread cannot be started; the first error of `create`; the error of `lead`.
+    /// [`Failure::CannotHere`] if a thread cannot be started; the first error of `create`; the
+    /// error of `lead`.
     pub fn run<W: Worker<Pass = P>, T>(
         size: TeamSize,
         create: impl Fn(usize) -> Result<W, Failure> + Sync,

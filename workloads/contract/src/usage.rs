@@ -24,15 +24,16 @@ impl Usage {
         Self::of(libc::RUSAGE_THREAD)
     }
 
-    /// Read the counters of all threads that this process has and has had, getrusage(2) with `RUSAGE_SELF`.
+    /// Read the counters of all threads that this process has and has had, getrusage(2) with
+    /// `RUSAGE_SELF`.
     #[must_use]
     pub fn of_this_process() -> Self {
         Self::of(libc::RUSAGE_SELF)
     }
 
     fn of(whom: libc::c_int) -> Self {
-        // SAFETY: rusage is a plain structure for which all zeros are a value; the call only writes to it, and cannot
-        // fail for these arguments.
+        // SAFETY: rusage is a plain structure for which all zeros are a value; the call only writes
+        // to it, and cannot fail for these arguments.
         let found = unsafe {
             let mut found: libc::rusage = std::mem::zeroed();
             libc::getrusage(whom, &raw mut found);

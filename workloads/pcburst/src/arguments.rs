@@ -19,16 +19,12 @@ Exit codes: 0 done, 1 failed or memory changed, 2 bad arguments, 77 cannot on th
 #[derive(Debug, Clone, Parser)]
 #[command(name = "pcburst", version, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// How much memory is taken.
     #[command(flatten)]
     pub amount: Amount,
-    /// The state of the page cache.
     #[command(flatten)]
     pub page_cache: PageCacheOptions,
-    /// The pages.
     #[command(flatten)]
     pub burst: BurstOptions,
-    /// Whether the agent starts the burst.
     #[command(flatten)]
     pub handshake: Handshake,
 }

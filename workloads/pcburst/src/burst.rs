@@ -46,10 +46,8 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Take memory and write to every page of it.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] if the address space is too small, or the kernel rejects the size of the pages.
+    /// Take memory and write to every page of it. Fails with [`Failure::CannotHere`] if the address
+    /// space is too small, or the kernel rejects the size of the pages.
     pub fn take(bytes: u64, options: &BurstOptions) -> Result<Self, Failure> {
         let mut memory = reserve(bytes, options.huge_pages)?;
         let mut pieces = Histogram::new();
@@ -65,7 +63,6 @@ impl Burst {
     }
 
     /// Return the sum of the stamps that are found, and of those that were written.
-    #[must_use]
     pub fn found_and_expected(&self) -> (u64, u64) {
         let stamps = (0..).zip(self.memory.chunks(PIECE_BYTES)).flat_map(|(number, piece)| {
             (0..).zip(piece.chunks(page_bytes())).map(move |(page, bytes)| (read(bytes), stamp(number, page)))

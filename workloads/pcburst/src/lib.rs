@@ -1,9 +1,11 @@
-//! Takes anonymous memory as fast as it can, beside a page cache that is empty, full, or full of unwritten pages.
+//! Takes anonymous memory as fast as it can, beside a page cache that is empty, full, or full of
+//! unwritten pages.
 //!
-//! The kernel hands out free memory at once. Memory that holds page cache must be reclaimed first: it simply drops a
-//! clean page, but must write a dirty page to the disk. The process that asks for memory does that work.
+//! The kernel hands out free memory at once. Memory that holds page cache must be reclaimed first:
+//! it simply drops a clean page, but must write a dirty page to the disk. The process that asks for
+//! memory does that work.
 
-pub mod arguments;
+mod arguments;
 mod burst;
 mod page_cache_state;
 mod report;

@@ -21,7 +21,8 @@ pub struct PageCacheOptions {
     /// The file it is filled with
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Folder in which the copy for a dirty page cache is made; the copy has no name and disappears with the process
+    /// Folder in which the copy for a dirty page cache is made; the copy has no name and disappears
+    /// with the process
     #[arg(long = "dir", value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -38,10 +39,8 @@ enum PageCache {
 }
 
 impl PageCacheOptions {
-    /// Check that the files exist which the state needs.
-    ///
-    /// # Errors
-    /// [`Failure::BadArguments`] naming the missing option.
+    /// Check that the files exist which the state needs. Fails with [`Failure::BadArguments`]
+    /// naming the missing option.
     pub fn validate(&self) -> Result<(), Failure> {
         let refuse = |reason: &str| Err(Failure::BadArguments(reason.to_owned()));
         if self.page_cache != PageCache::Empty && self.file.is_none() {
@@ -53,10 +52,8 @@ impl PageCacheOptions {
         Ok(())
     }
 
-    /// Fill the page cache. Returns the file whose pages it holds, kept open so that they stay; None if it stays empty.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or its copy cannot be written.
+    /// Fill the page cache. Returns the file whose pages it holds, kept open so that they stay;
+    /// None if it stays empty. Fails if the file cannot be read, or its copy cannot be written.
     pub fn fill(&self) -> Result<Option<File>, Failure> {
         let Some(path) = self.file.as_deref().filter(|_| self.page_cache != PageCache::Empty) else {
             return Ok(None);
@@ -74,7 +71,6 @@ impl PageCacheOptions {
 /// A file's bytes in the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachedBytes {
-    /// All of them.
     pub cached: u64,
     /// Those that are not on the disk yet.
     pub unwritten: u64,
@@ -101,8 +97,8 @@ fn each_piece(file: &mut File, mut work: impl FnMut(&[u8]) -> Result<(), Error>)
     }
 }
 
-/// Return the file's bytes in the page cache; zero without a file, None if the kernel does not tell (before 6.5).
-#[must_use]
+/// Return the file's bytes in the page cache; zero without a file, None if the kernel does not tell
+/// (before 6.5).
 pub fn cached_bytes(file: Option<&File>) -> Option<CachedBytes> {
     let found = file.map_or(Some(CacheStat::default()), |file| cachestat(file).ok())?;
     let page = page_bytes() as u64;

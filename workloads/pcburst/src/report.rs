@@ -17,7 +17,6 @@ pub struct Report {
     pub after: Option<CachedBytes>,
     /// The sum of the stamps found in memory, and of those written.
     pub sums: (u64, u64),
-    /// The burst.
     pub burst: Burst,
 }
 
@@ -49,13 +48,11 @@ struct Response {
 
 impl Report {
     /// Return whether the memory holds what was written to it.
-    #[must_use]
     pub fn is_right(&self) -> bool {
         self.sums.0 == self.sums.1
     }
 
     /// Return the line of the one pass.
-    #[must_use]
     pub fn sample(&self) -> Sample {
         Sample {
             iteration: 0,
@@ -70,7 +67,6 @@ impl Report {
     }
 
     /// Return the closing line.
-    #[must_use]
     pub fn end(&self) -> End<ThreadLine, Setup, More> {
         let seconds = self.burst.time.as_secs_f64();
         End {

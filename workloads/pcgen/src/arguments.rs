@@ -14,7 +14,7 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 bad arguments.";
 
-/// Makes a dataset: incompressible, without holes, with a sidecar that says what a reader must find
+/// Makes a dataset: incompressible, without holes, with a sidecar that states the sums of its bytes
 #[derive(Debug, Clone, Parser)]
 #[command(name = "pcgen", version, after_help = EXAMPLES)]
 pub struct Arguments {

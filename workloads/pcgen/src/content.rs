@@ -18,10 +18,8 @@ pub enum Content {
 }
 
 impl Content {
-    /// Create the content for a fill, a seed and a length.
-    ///
-    /// # Errors
-    /// [`Failure::BadArguments`] if an index cannot have that length, [`Failure::CannotHere`] without memory for it.
+    /// Create the content for a fill, a seed and a length. Fails with [`Failure::BadArguments`] if
+    /// an index cannot have that length, [`Failure::CannotHere`] without memory for it.
     pub fn new(fill: Fill, seed: u64, size_bytes: u64) -> Result<Self, Failure> {
         Ok(match fill {
             Fill::Random => Self::Random(seed),
@@ -30,7 +28,8 @@ impl Content {
         })
     }
 
-    /// Fill `buffer` with the bytes that belong at `offset_bytes`, which must be a multiple of eight.
+    /// Fill `buffer` with the bytes that belong at `offset_bytes`, which must be a multiple of
+    /// eight.
     #[allow(clippy::cast_possible_truncation)] // an offset into memory
     pub fn write_to(&self, buffer: &mut [u8], offset_bytes: u64) {
         match self {

@@ -26,16 +26,13 @@ impl Sums {
     }
 
     /// Return the sum of all bytes so far.
-    #[must_use]
     pub fn byte_sum(&self) -> u64 {
         self.block_byte_sums.iter().sum()
     }
 }
 
-/// Write `size_bytes` of the content, in blocks of the sidecar's size.
-///
-/// # Errors
-/// If a write fails; the sentence names the offset.
+/// Write `size_bytes` of the content, in blocks of the sidecar's size. Fails if a write fails; the
+/// sentence names the offset.
 pub fn write(out: &mut impl Write, content: &Content, size_bytes: u64) -> Result<Sums, Failure> {
     let mut sums = Sums::default();
     let mut buffer = vec![0; block_len(size_bytes)];
@@ -49,7 +46,6 @@ pub fn write(out: &mut impl Write, content: &Content, size_bytes: u64) -> Result
 }
 
 /// Return the length of the next block, given the number of bytes left.
-#[must_use]
 #[allow(clippy::cast_possible_truncation)] // at most a block
 pub fn block_len(left_bytes: u64) -> usize {
     left_bytes.min(BLOCK_BYTES) as usize

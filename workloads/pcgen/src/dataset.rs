@@ -38,8 +38,8 @@ pub struct Generated {
 /// Make the dataset, or do nothing if it exists already.
 ///
 /// # Errors
-/// If another file has that name (unless forced), the disk is too full, or the result would have holes. All files written
-/// until then are removed.
+/// If another file has that name (unless forced), the disk is too full, or the result would have
+/// holes. All files written until then are removed.
 pub fn make(request: &Request) -> Result<Generated, Failure> {
     if let Some(sidecar) = fitting(request) {
         return Ok(Generated { reused: true, sidecar });
@@ -67,7 +67,8 @@ fn fitting(request: &Request) -> Option<Sidecar> {
     fits.then_some(sidecar)
 }
 
-/// The data file gets its name last: under that name it is always complete, with its sidecar beside it.
+/// The data file gets its name last: under that name it is always complete, with its sidecar beside
+/// it.
 fn write(request: &Request) -> Result<Sidecar, Failure> {
     let content = Content::new(request.fill, request.seed, request.size_bytes)?;
     let mut part = PartFile::create(&request.out, request.size_bytes)?;
@@ -93,7 +94,8 @@ fn describe(request: &Request, sums: Sums) -> Sidecar {
     }
 }
 
-/// Remove an old data file. Left beside the new sidecar by a crash, it would pass for the new dataset.
+/// Remove an old data file. Left beside the new sidecar by a crash, it would pass for the new
+/// dataset.
 fn remove_old(data: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(data) {
         Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {

@@ -16,5 +16,6 @@ pub use dataset::{make, Generated, Request};
 pub use pattern::Fill;
 pub use verification::verify;
 
-/// Version of the generator. It changes if the same seed gives other bytes, or if a key of the sidecar changes.
+/// Version of the generator. It changes if the same seed gives other bytes, or if a key of the
+/// sidecar changes.
 pub const GENERATOR_VERSION: u64 = 2;

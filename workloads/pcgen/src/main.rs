@@ -56,8 +56,8 @@ impl End {
     }
 }
 
-/// Ignore SIGXFSZ, which a write beyond the file size limit sends. The write then fails instead of killing the process,
-/// and the part file is removed, setrlimit(2).
+/// Ignore SIGXFSZ, which a write beyond the file size limit sends. The write then fails instead of
+/// killing the process, and the part file is removed, setrlimit(2).
 fn ignore_file_size_signal() {
     // SAFETY: an ignored signal runs no code of this process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -17,10 +17,8 @@ pub struct PartFile {
 }
 
 impl PartFile {
-    /// Open the part file of `data` exclusively and allocate `size_bytes` for it.
-    ///
-    /// # Errors
-    /// If another process is writing it, the disk has too little space, or the file system refuses.
+    /// Open the part file of `data` exclusively and allocate `size_bytes` for it. Fails if another
+    /// process is writing it, the disk has too little space, or the file system refuses.
     pub fn create(data: &Path, size_bytes: u64) -> Result<Self, Failure> {
         require_room(data, size_bytes)?;
         let path = with_suffix(data, ".part");
@@ -37,27 +35,22 @@ impl PartFile {
         &mut self.file
     }
 
-    /// Flush the file to the disk and refuse a file with holes.
-    ///
-    /// # Errors
-    /// If the flush fails or fewer blocks are allocated than the file is long.
+    /// Flush the file to the disk and refuse a file with holes. Fails if the flush fails or fewer
+    /// blocks are allocated than the file is long.
     pub fn settle(&self) -> Result<(), Failure> {
         self.file.sync_all().or_failed(format!("cannot flush {}", self.path.display()))?;
         require_no_holes(&self.file, &self.path)
     }
 
-    /// Give the finished file its name.
-    ///
-    /// # Errors
-    /// If it cannot be renamed.
+    /// Give the finished file its name. Fails if it cannot be renamed.
     pub fn finish(mut self, data: &Path) -> Result<(), Failure> {
         std::fs::rename(&self.path, data).or_failed(format!("cannot rename {}", self.path.display()))?;
         self.finished = true;
         sync_folder_of(data)
     }
 
-    /// Allocate the blocks, which keeps the file in few extents and detects a full disk early. Where the file system
-    /// does not support this, writing allocates.
+    /// Allocate the blocks, which keeps the file in few extents and detects a full disk early.
+    /// Where the file system does not support this, writing allocates.
     fn allocate(&self, size_bytes: u64) -> Result<(), Failure> {
         let action = format!("cannot allocate {size_bytes} bytes for {}", self.path.display());
         self.file.set_len(0).or_failed(&action)?;
@@ -77,10 +70,8 @@ impl Drop for PartFile {
     }
 }
 
-/// Refuse a file with fewer allocated blocks than its length: reading a hole never reaches the disk.
-///
-/// # Errors
-/// If the file has holes, or its file system compresses it.
+/// Refuse a file with fewer allocated blocks than its length: reading a hole never reaches the
+/// disk. Fails if the file has holes, or its file system compresses it.
 pub fn require_no_holes(file: &File, path: &Path) -> Result<(), Failure> {
     let shown = path.display();
     let status = file.metadata().or_failed(format!("cannot examine {shown}"))?;
@@ -95,10 +86,8 @@ pub fn require_no_holes(file: &File, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Make the changed names in a file's folder durable.
-///
-/// # Errors
-/// If the folder cannot be opened or flushed.
+/// Make the changed names in a file's folder durable. Fails if the folder cannot be opened or
+/// flushed.
 pub fn sync_folder_of(path: &Path) -> Result<(), Failure> {
     let folder = folder_of(path);
     File::open(folder)
@@ -113,11 +102,13 @@ pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Lock the file: two writers would mix their bytes. The kernel releases the lock when the process ends.
+/// Lock the file: two writers would mix their bytes. The kernel releases the lock when the process
+/// ends.
 fn lock(file: &File, path: &Path) -> Result<(), Failure> {
     let busy = || Failure::Failed(format!("another process is writing {}", path.display()));
     flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
-    // Between opening and locking, the other writer may have finished and given this file its final name.
+    // Between opening and locking, the other writer may have finished and given this file its final
+    // name.
     let inode =
         |status: std::io::Result<std::fs::Metadata>| status.map(|status| (status.dev(), status.ino())).ok();
     let same = inode(file.metadata()) == inode(std::fs::metadata(path));

@@ -10,7 +10,8 @@ const WORD_BYTES: u64 = 8;
 pub enum Fill {
     /// Words that never repeat, drawn from the seed
     Random,
-    /// Zero bytes, written and not left out, for repeating measurements that were made on such files
+    /// Zero bytes, written and not left out, for repeating measurements that were made on such
+    /// files
     Zero,
     /// A hash table of random identifiers for `pcindex`
     Index,
@@ -30,8 +31,8 @@ impl Fill {
 
 /// Fill the buffer with the random words that belong at `offset_bytes`, a multiple of eight.
 ///
-/// Word n is a bijective hash of seed + n (counter mode). No two words of a file are equal, so no layer below can store a
-/// block once for two places.
+/// Word n is a bijective hash of seed + n (counter mode). No two words of a file are equal, so no
+/// layer below can store a block once for two places.
 pub fn random(buffer: &mut [u8], seed: u64, offset_bytes: u64) {
     debug_assert_eq!(offset_bytes % WORD_BYTES, 0);
     let start = mix(seed ^ GOLDEN_GAMMA);

@@ -12,7 +12,8 @@ use std::path::Path;
 /// Read the whole file and return its sidecar if both agree.
 ///
 /// # Errors
-/// If either is missing, the file has holes, or a block differs; the sentence names the first such block.
+/// If either is missing, the file has holes, or a block differs; the sentence names the first such
+/// block.
 pub fn verify(data: &Path) -> Result<Sidecar, Failure> {
     let shown = data.display();
     let sidecar = Sidecar::load(&Sidecar::path_of(data))?;

@@ -19,16 +19,12 @@ Exit codes: 0 done, 1 failed or wrong answer, 2 bad arguments, 77 cannot on this
 #[derive(Debug, Clone, Parser)]
 #[command(name = "pcindex", version, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The files and the advice about them.
     #[command(flatten)]
     pub index: IndexOptions,
-    /// How they are loaded.
     #[command(flatten)]
     pub load: LoadOptions,
-    /// What is looked up.
     #[command(flatten)]
     pub lookup: LookupOptions,
-    /// Whether the agent starts the loading.
     #[command(flatten)]
     pub handshake: Handshake,
 }

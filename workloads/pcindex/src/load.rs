@@ -59,10 +59,8 @@ pub enum Load {
 }
 
 impl LoadOptions {
-    /// Check the length of the pieces.
-    ///
-    /// # Errors
-    /// [`Failure::BadArguments`] if it is no multiple of 65536.
+    /// Check the length of the pieces. Fails with [`Failure::BadArguments`] if it is no multiple of
+    /// 65536.
     pub fn validate(&self) -> Result<(), Failure> {
         if self.block_bytes % LEAST_BLOCK_BYTES != 0 {
             return Err(Failure::BadArguments("--block-bytes must be a multiple of 65536".to_owned()));
@@ -70,8 +68,8 @@ impl LoadOptions {
         Ok(())
     }
 
-    /// Return the number of threads that load this many files; zero if files are not loaded one by one.
-    #[must_use]
+    /// Return the number of threads that load this many files; zero if files are not loaded one by
+    /// one.
     pub fn threads(&self, files: usize) -> usize {
         match self.load {
             Load::Parallel => self.parallel_files.min(files),
@@ -82,20 +80,16 @@ impl LoadOptions {
 
 impl Load {
     /// Return whether files are loaded piece by piece, each by [`file`].
-    #[must_use]
     pub fn is_by_file(self) -> bool {
         !matches!(self, Self::Lazy | Self::None)
     }
 
     /// Return whether the bytes pass through this process, so that they can be added up.
-    #[must_use]
     pub fn reads_bytes(self) -> bool {
         matches!(self, Self::Sequential | Self::Parallel)
     }
 
-    /// Try on one anonymous page whether this kernel supports the load.
-    ///
-    /// # Errors
+    /// Try on one anonymous page whether this kernel supports the load. Fails with
     /// [`Failure::CannotHere`] if it does not.
     pub fn probe(self) -> Result<(), Failure> {
         if self != Self::Populate {
@@ -119,7 +113,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// Add another result.
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             bytes: self.bytes + other.bytes,
@@ -129,10 +122,8 @@ impl Loaded {
     }
 }
 
-/// Load a file into memory in pieces of the buffer's length.
-///
-/// # Errors
-/// If the file cannot be read or the kernel refuses the advice.
+/// Load a file into memory in pieces of the buffer's length. Fails if the file cannot be read or
+/// the kernel refuses the advice.
 pub fn file(
     segment: &Segment,
     load: Load,

@@ -32,10 +32,8 @@ pub struct Loaders<'a> {
     shared: &'a Shared<'a>,
 }
 
-/// Start as many threads as the load needs, and call `lead` while they wait.
-///
-/// # Errors
-/// If a thread cannot be started; the error of `lead`.
+/// Start as many threads as the load needs, and call `lead` while they wait. Fails if a thread
+/// cannot be started; the error of `lead`.
 pub fn with_loaders<T>(
     options: &LoadOptions,
     segments: &[Segment],
@@ -51,10 +49,7 @@ pub fn with_loaders<T>(
 }
 
 impl Loaders<'_> {
-    /// Load all files. To be called once at most.
-    ///
-    /// # Errors
-    /// The first failure of any thread.
+    /// Load all files. To be called once at most. Fails with the first failure of any thread.
     pub fn load(&self, deadline: Option<Instant>) -> Result<(Loaded, Vec<ThreadLine>), Failure> {
         let _ = self.shared.deadline.set(deadline);
         let (loaded, threads): (Vec<Loaded>, Vec<ThreadLine>) = self.team.pass()?.into_iter().unzip();

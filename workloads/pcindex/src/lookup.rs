@@ -16,7 +16,8 @@ const CLOCK_EVERY: u64 = 8;
 /// What is looked up after loading.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LookupOptions {
-    /// Number of keys of the start-up set, which has one for each bucket, that are looked up after loading
+    /// Number of keys of the start-up set, which has one for each bucket, that are looked up after
+    /// loading
     #[arg(long, value_name = "N", default_value = "all", value_parser = lookups)]
     lookups: Lookups,
     /// The same seed gives the same random orders
@@ -42,9 +43,7 @@ fn lookups(text: &str) -> Result<Lookups, String> {
 }
 
 impl LookupOptions {
-    /// Return the number of lookups in an index with this many buckets.
-    ///
-    /// # Errors
+    /// Return the number of lookups in an index with this many buckets. Fails with
     /// [`Failure::BadArguments`] if the start-up set has fewer keys.
     pub fn count(&self, buckets: u64) -> Result<u64, Failure> {
         match self.lookups.0 {
@@ -78,7 +77,6 @@ pub struct Watch {
     pub deadline: Option<Instant>,
     /// Which lookups to time.
     pub sampler: Sampler,
-    /// Their durations.
     pub latency: Histogram,
 }
 

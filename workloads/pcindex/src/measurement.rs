@@ -93,7 +93,8 @@ impl Index<'_> {
         Ok(())
     }
 
-    /// Look up in an order of this round: repeating an order would make the first round a rehearsal of the second.
+    /// Look up in an order of this round: repeating an order would make the first round a rehearsal
+    /// of the second.
     fn ask(&self, round: u64, count: u64, deadline: Option<Instant>) -> (LookupResults, Histogram) {
         let order = Permutation::new(self.questions.count(), mix(self.arguments.lookup.seed ^ mix(round)));
         let sampler = Sampler::new(self.arguments.lookup.time_every, self.arguments.lookup.seed ^ round);

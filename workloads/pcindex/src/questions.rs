@@ -46,10 +46,8 @@ struct Part {
 }
 
 impl Questions {
-    /// Compute the start-up set of these files.
-    ///
-    /// # Errors
-    /// If a file has too many keys to number, or no key belongs to a bucket.
+    /// Compute the start-up set of these files. Fails if a file has too many keys to number, or no
+    /// key belongs to a bucket.
     pub fn new(shapes: &[Shape]) -> Result<Self, Failure> {
         let mut first = 0;
         let mut parts = Vec::with_capacity(shapes.len());
@@ -61,14 +59,12 @@ impl Questions {
     }
 
     /// Return the number of questions, which is the number of buckets.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.parts.last().map_or(0, |part| part.first + part.shape.buckets)
     }
 
     /// Return the question about a bucket, numbered over all files.
     #[inline]
-    #[must_use]
     #[allow(clippy::cast_possible_truncation)] // an index below the length of a vector
     pub fn about(&self, bucket: u64) -> Question {
         let segment = self.parts.partition_point(|part| part.first <= bucket) - 1;
@@ -79,8 +75,8 @@ impl Questions {
     }
 }
 
-/// Return, for each bucket, the number of the first key that belongs to it: among those in the file, or among those that
-/// are absent.
+/// Return, for each bucket, the number of the first key that belongs to it: among those in the
+/// file, or among those that are absent.
 fn numbers(shape: Shape) -> Result<Vec<u32>, Failure> {
     let entries = index::entries(shape.buckets);
     if entries >= u64::from(NONE) / 4 {

@@ -84,7 +84,6 @@ struct AnswersLine {
 
 impl Run {
     /// Return the line of the only pass.
-    #[must_use]
     pub fn sample(&self) -> Sample {
         let usage: Usage = self.threads.iter().map(|thread| thread.usage).sum();
         Sample {
@@ -100,7 +99,6 @@ impl Run {
     }
 
     /// Return the closing line.
-    #[must_use]
     pub fn end(&self, setup: Setup) -> End<ThreadLine, Setup, More> {
         End {
             seconds: self.seconds,
@@ -163,8 +161,8 @@ impl Run {
         !self.loaded.stopped && self.results.asked == self.lookups
     }
 
-    /// Return the time spent as a fraction of the time for the whole, if each part continued at its own rate. A part that
-    /// was not begun counts as nothing. None if no rate is known.
+    /// Return the time spent as a fraction of the time for the whole, if each part continued at its
+    /// own rate. A part that was not begun counts as nothing. None if no rate is known.
     fn covered_fraction(&self) -> Option<f64> {
         if self.is_ready() {
             return Some(1.0);

@@ -47,10 +47,8 @@ enum ThenAdvice {
 }
 
 impl IndexOptions {
-    /// Open, map and advise all files without reading any of them.
-    ///
-    /// # Errors
-    /// If a file or its sidecar is missing, or it is not an index.
+    /// Open, map and advise all files without reading any of them. Fails if a file or its sidecar
+    /// is missing, or it is not an index.
     pub fn open(&self) -> Result<Vec<Segment>, Failure> {
         let open = |path: &PathBuf| {
             let segment = Segment::open(path)?;
@@ -60,9 +58,7 @@ impl IndexOptions {
         self.files.iter().map(open).collect()
     }
 
-    /// Give the advice between loading and looking up, if there is one.
-    ///
-    /// # Errors
+    /// Give the advice between loading and looking up, if there is one. Fails with
     /// [`Failure::CannotHere`] if the kernel rejects it.
     pub fn advise_again(&self, segments: &[Segment]) -> Result<(), Failure> {
         let advice = match self.then_advice {
@@ -78,13 +74,10 @@ impl IndexOptions {
 /// A hash table in a file.
 #[derive(Debug)]
 pub struct Segment {
-    /// Its path.
     pub path: PathBuf,
-    /// The open file.
     pub file: File,
     /// All of it, mapped shared and read-only.
     pub map: Mmap,
-    /// Its sidecar.
     pub sidecar: Sidecar,
 }
 
@@ -100,14 +93,13 @@ impl Segment {
                 "{shown} is no whole index: make it with `pcgen --fill index`"
             )));
         }
-        // SAFETY: a file that another process changes meanwhile has other bytes, which the answers show. A truncated one
-        // causes SIGBUS, which `bus_error` reports.
+        // SAFETY: a file that another process changes meanwhile has other bytes, which the answers
+        // show. A truncated one causes SIGBUS, which `bus_error` reports.
         let map = unsafe { Mmap::map(&file) }.or_cannot_here(format!("cannot map {shown}"))?;
         Ok(Self { path: path.to_owned(), file, map, sidecar })
     }
 
     /// Return the number of its buckets.
-    #[must_use]
     pub fn buckets(&self) -> u64 {
         (self.map.len() / BUCKET_BYTES) as u64
     }

@@ -28,19 +28,14 @@ pub struct Arguments {
     /// Its bytes must have the sum that this sidecar states
     #[arg(long = "expect-sidecar", value_name = "FILE")]
     pub sidecar: Option<PathBuf>,
-    /// How the file is loaded.
     #[command(flatten)]
     pub load: LoadOptions,
-    /// How much is computed before the file is used.
     #[command(flatten)]
     pub compute: ComputeOptions,
-    /// How the file is used.
     #[command(flatten)]
     pub using: UseOptions,
-    /// In how many processes.
     #[command(flatten)]
     pub processes: ProcessOptions,
-    /// Whether the agent starts the loading.
     #[command(flatten)]
     pub handshake: Handshake,
 }
@@ -52,9 +47,8 @@ impl CommandLine for Arguments {
 }
 
 impl Arguments {
-    /// Return the command line of one of several processes. They are left to the scheduler: each would otherwise choose
-    /// the same CPUs for its threads.
-    #[must_use]
+    /// Return the command line of one of several processes. They are left to the scheduler: each
+    /// would otherwise choose the same CPUs for its threads.
     pub fn of_one_process(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["--file".into(), self.file.clone().into()];
         if let Some(sidecar) = &self.sidecar {

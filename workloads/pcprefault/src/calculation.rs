@@ -22,7 +22,6 @@ pub struct ComputeOptions {
 
 impl ComputeOptions {
     /// Return each thread's share of the calculation for a file of this length.
-    #[must_use]
     pub fn iterations(&self, length_bytes: usize, threads: usize) -> u64 {
         let gib = length_bytes as f64 / f64::from(1 << 30);
         let time = self.compute_seconds_per_gib.map_or(self.compute_seconds, |time| time.mul_f64(gib));
@@ -33,7 +32,6 @@ impl ComputeOptions {
     }
 
     /// Return the options as they are typed.
-    #[must_use]
     pub fn words(&self) -> Vec<String> {
         let (name, time) = match self.compute_seconds_per_gib {
             Some(time) => ("--compute-seconds-per-gib", time),
@@ -50,15 +48,14 @@ pub struct SpinRate {
 }
 
 impl SpinRate {
-    /// Measure the speed. The fastest of several tries counts: any other load only makes a try slower.
-    #[must_use]
+    /// Measure the speed. The fastest of several tries counts: any other load only makes a try
+    /// slower.
     pub fn measured() -> Self {
         let quickest = (0..TRIES).map(|_| seconds_for(TRY_ITERATIONS)).fold(f64::INFINITY, f64::min);
         Self { iterations_per_second: TRY_ITERATIONS as f64 / quickest.max(f64::MIN_POSITIVE) }
     }
 
     /// Return each thread's share of the work that keeps one CPU busy for `time`.
-    #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // positive; rounding down does no harm
     pub fn iterations(self, time: Duration, threads: usize) -> u64 {
         (self.iterations_per_second * time.as_secs_f64() / threads as f64) as u64

@@ -1,4 +1,5 @@
-//! One of several processes that use the same file: this program again, driven through its handshake.
+//! One of several processes that use the same file: this program again, driven through its
+//! handshake.
 
 use contract::failure::OrFailure;
 use contract::Failure;
@@ -16,10 +17,8 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// Start one with these arguments and wait until its set-up is done.
-    ///
-    /// # Errors
-    /// If it cannot be started, or ends before it is ready; it has reported the reason on stderr then.
+    /// Start one with these arguments and wait until its set-up is done. Fails if it cannot be
+    /// started, or ends before it is ready; it has reported the reason on stderr then.
     pub fn start(arguments: &[OsString]) -> Result<Self, Failure> {
         let action = "cannot start another process";
         let mut child = Command::new(std::env::current_exe().or_cannot_here(action)?)
@@ -37,26 +36,20 @@ impl ChildProcess {
         Ok(process)
     }
 
-    /// Let it begin.
-    ///
-    /// # Errors
-    /// If it has ended.
+    /// Let it begin. Fails if it has ended.
     pub fn go(&mut self) -> Result<(), Failure> {
         let written = self.stdin.as_mut().map(|stdin| stdin.write_all(b"go\n"));
         written.unwrap_or(Ok(())).or_failed("another process is gone")
     }
 
-    /// Wait for its closing line. It keeps its memory until it is dropped.
-    ///
-    /// # Errors
-    /// If it ended without one.
+    /// Wait for its closing line. It keeps its memory until it is dropped. Fails if it ended
+    /// without one.
     pub fn end(&mut self) -> Result<Value, Failure> {
         self.read_line("sample")?;
         self.read_line("end")
     }
 
     /// Return its process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -1,4 +1,5 @@
-//! `pcprefault`: loads a file ahead of its use and reports in lines of JSON what loading and use cost.
+//! `pcprefault`: loads a file ahead of its use and reports in lines of JSON what loading and use
+//! cost.
 
 use std::process::ExitCode;
 

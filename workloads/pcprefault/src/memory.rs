@@ -18,9 +18,7 @@ pub enum Memory {
 
 impl Memory {
     /// Make the memory: an untouched mapping, a populated one, or a copy, depending on the method.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] without enough memory, or if the disk fails.
+    /// Fails with [`Failure::CannotHere`] without enough memory, or if the disk fails.
     pub fn make(method: Method, file: &File, length_bytes: usize) -> std::result::Result<Self, Failure> {
         let mut options = MmapOptions::new();
         options.len(length_bytes);
@@ -29,15 +27,14 @@ impl Memory {
         }
         let made = match method {
             Method::Read => copy(file, length_bytes).map(Self::Heap),
-            // SAFETY: a file that another process changes meanwhile has other bytes, which the checksum shows. A
-            // truncated one causes SIGBUS, which `bus_error` reports.
+            // SAFETY: a file that another process changes meanwhile has other bytes, which the
+            // checksum shows. A truncated one causes SIGBUS, which `bus_error` reports.
             _ => unsafe { options.map(file) }.map(Self::Mapped),
         };
         made.or_cannot_here(format!("cannot have {length_bytes} bytes in memory"))
     }
 
     /// Return the file's bytes.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Heap(heap) => heap,

@@ -64,9 +64,7 @@ pub enum Method {
 }
 
 impl LoadOptions {
-    /// Check that the method can do what the other options ask.
-    ///
-    /// # Errors
+    /// Check that the method can do what the other options ask. Fails with
     /// [`Failure::BadArguments`] naming the option at fault.
     pub fn validate(&self) -> Result<(), Failure> {
         let refuse = |reason: &str| Err(Failure::BadArguments(reason.to_owned()));
@@ -82,13 +80,11 @@ impl LoadOptions {
     }
 
     /// Return whether the file is loaded by one call that also makes the memory.
-    #[must_use]
     pub fn is_one_call(&self) -> bool {
         self.method.makes_memory() && self.prefault_threads > 0
     }
 
     /// Return the number of threads that load. One call needs none: the main thread makes it.
-    #[must_use]
     pub fn threads(&self) -> usize {
         if self.method.makes_memory() {
             0
@@ -98,7 +94,6 @@ impl LoadOptions {
     }
 
     /// Return the options as they are typed.
-    #[must_use]
     pub fn words(&self) -> Vec<String> {
         let (method, when) = (name_of(&self.method), name_of(&self.when));
         let threads = self.prefault_threads.to_string();
@@ -108,14 +103,11 @@ impl LoadOptions {
 
 impl Method {
     /// Return whether the method makes the memory, instead of working on a mapping.
-    #[must_use]
     pub fn makes_memory(self) -> bool {
         matches!(self, Self::Read | Self::MapOnly | Self::MapPopulate)
     }
 
-    /// Load a part of the mapped file; do nothing if the method makes the memory.
-    ///
-    /// # Errors
+    /// Load a part of the mapped file; do nothing if the method makes the memory. Fails with
     /// [`Failure::CannotHere`] if the kernel refuses.
     pub fn prefault(self, file: &File, mapped: &[u8], part: Range<usize>) -> Result<(), Failure> {
         let done = match self {
@@ -145,8 +137,8 @@ fn touch(bytes: &[u8]) -> u64 {
     black_box(bytes).iter().step_by(page_bytes()).map(|byte| u64::from(*byte)).sum()
 }
 
-/// A loop whose result is unused. There is no `black_box` on purpose: an optimising compiler removes the loop, and no page
-/// is ever touched.
+/// A loop whose result is unused. There is no `black_box` on purpose: an optimising compiler
+/// removes the loop, and no page is ever touched.
 #[inline(never)]
 fn touch_elided(bytes: &[u8]) {
     let _ = bytes.iter().fold(0, |parity, byte| parity ^ byte);

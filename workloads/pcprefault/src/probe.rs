@@ -7,10 +7,8 @@ use contract::Failure;
 use memmap2::{Advice, MmapMut};
 use rustix::process::{geteuid, getrlimit, Resource};
 
-/// Try the method on one page, or check the permission for it.
-///
-/// # Errors
-/// [`Failure::CannotHere`] with the kernel's reason.
+/// Try the method on one page, or check the permission for it. Fails with [`Failure::CannotHere`]
+/// with the kernel's reason.
 pub fn require(method: Method, length_bytes: usize) -> Result<(), Failure> {
     match method {
         Method::PopulateRead => populate_read(),

@@ -74,13 +74,11 @@ struct Response {
 
 impl Report {
     /// Return whether the sum is the expected one; None without an expectation.
-    #[must_use]
     pub fn checksum_ok(&self, expected: Option<u64>) -> Option<bool> {
         expected.map(|expected| expected == self.sum())
     }
 
     /// Return the line of the one pass.
-    #[must_use]
     pub fn sample(&self) -> Sample {
         let usage = self.load_usage() + self.use_usage();
         Sample {
@@ -96,7 +94,6 @@ impl Report {
     }
 
     /// Return the closing line.
-    #[must_use]
     pub fn end(&self, setup: Setup, expected: Option<u64>) -> End<RoleLine, Setup, More> {
         let loads = self.loads.iter().map(RoleLine::of_load);
         End {

@@ -13,10 +13,8 @@ use contract::{bus_error, data_files, expectation, json_lines, page_cache, Failu
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Do what the arguments say in this process and print the lines.
-///
-/// # Errors
-/// If the file cannot be opened, the kernel rejects the method, or the bytes do not have the expected sum.
+/// Do what the arguments say in this process and print the lines. Fails if the file cannot be
+/// opened, the kernel rejects the method, or the bytes do not have the expected sum.
 pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     bus_error::explain("pcprefault");
     let Arguments { load, compute, using, handshake, .. } = arguments;

@@ -30,17 +30,14 @@ pub struct ProcessOptions {
 
 impl ProcessOptions {
     /// Return the number of processes; None to use the file in this one.
-    #[must_use]
     pub fn count(&self) -> Option<usize> {
         self.processes
     }
 }
 
-/// Start the processes with these arguments, let one after the other begin, and print their common lines. Returns whether
-/// all of them read the expected sum; None without an expectation, or if the run was cancelled.
-///
-/// # Errors
-/// If one of them fails.
+/// Start the processes with these arguments, let one after the other begin, and print their common
+/// lines. Returns whether all of them read the expected sum; None without an expectation, or if the
+/// run was cancelled. Fails if one of them fails.
 pub fn measure(
     options: &ProcessOptions,
     arguments: &[OsString],

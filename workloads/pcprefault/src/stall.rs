@@ -13,16 +13,16 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Read the calling thread's clocks: wall, CPU (`CLOCK_THREAD_CPUTIME_ID`), and the time it was ready to run
-    /// without a CPU (`/proc/thread-self/schedstat`, `proc_pid_schedstat` in the kernel's sched-stats document).
-    #[must_use]
+    /// Read the calling thread's clocks: wall, CPU (`CLOCK_THREAD_CPUTIME_ID`), and the time it was
+    /// ready to run without a CPU (`/proc/thread-self/schedstat`, `proc_pid_schedstat` in the
+    /// kernel's sched-stats document).
     pub fn of_this_thread() -> Self {
         Self { at: Instant::now(), on_cpu: cpu_time(), waiting: run_queue_time() }
     }
 
-    /// Return how long the thread slept since an earlier reading. While it adds up a mapped file, it only ever sleeps to
-    /// wait for the disk. None if the kernel does not count the time of waiting for a CPU.
-    #[must_use]
+    /// Return how long the thread slept since an earlier reading. While it adds up a mapped file,
+    /// it only ever sleeps to wait for the disk. None if the kernel does not count the time of
+    /// waiting for a CPU.
     pub fn asleep_since(self, earlier: Self) -> Option<Duration> {
         let waited = self.waiting?.checked_sub(earlier.waiting?)?;
         let awake = self.on_cpu.saturating_sub(earlier.on_cpu) + waited;

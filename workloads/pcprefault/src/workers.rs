@@ -53,7 +53,6 @@ impl UseOptions {
     }
 
     /// Return the options as they are typed.
-    #[must_use]
     pub fn words(&self) -> Vec<String> {
         let threads = self.compute_threads.to_string();
         vec!["--compute-threads".into(), threads, "--sum".into(), name_of(&self.sum)]
@@ -67,9 +66,7 @@ pub struct Workers<'a> {
     pub load: &'a LoadOptions,
     /// How the file is used.
     pub using: &'a UseOptions,
-    /// The file.
     pub file: &'a File,
-    /// Its length.
     pub length_bytes: usize,
     /// The memory, once it exists.
     pub memory: OnceLock<Memory>,
@@ -103,7 +100,6 @@ pub struct Use {
     pub usage: Usage,
     /// Bytes of its part.
     pub bytes: usize,
-    /// Their sum.
     pub checksum: u64,
 }
 
@@ -123,25 +119,21 @@ pub struct User<'a> {
 
 impl Workers<'_> {
     /// Return the threads that load; their CPUs follow those of the threads that compute.
-    #[must_use]
     pub fn loaders(&self) -> TeamSize {
         self.team(self.load.threads(), self.using.compute_threads)
     }
 
     /// Return the threads that compute.
-    #[must_use]
     pub fn users(&self) -> TeamSize {
         self.team(self.using.compute_threads, 0)
     }
 
     /// Create the loader of one thread.
-    #[must_use]
     pub fn loader(&self, thread: usize) -> Loader<'_> {
         Loader { workers: self, part: parts(self.length_bytes, self.load.threads())[thread].clone() }
     }
 
     /// Create the user of one thread.
-    #[must_use]
     pub fn user(&self, thread: usize) -> User<'_> {
         User { workers: self, part: parts(self.length_bytes, self.using.compute_threads)[thread].clone() }
     }
@@ -193,10 +185,7 @@ impl Worker for User<'_> {
     fn end(self) {}
 }
 
-/// Load on the calling thread and measure it.
-///
-/// # Errors
-/// The error of `load`.
+/// Load on the calling thread and measure it. Fails with the error of `load`.
 pub fn measured(load: impl FnOnce() -> Result<(), Failure>) -> Result<Load, Failure> {
     let usage = Usage::of_this_thread();
     let started = Instant::now();

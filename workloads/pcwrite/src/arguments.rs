@@ -15,20 +15,18 @@ Examples:
 
 Exit codes: 0 done, 1 failed or read back wrong, 2 bad arguments, 77 cannot on this host.";
 
-/// Writes a file through a mapping or by calls, and reports what that cost and what reached the disk
+/// Writes a file through a mapping or by calls, and reports what that cost and what reached the
+/// disk
 #[derive(Debug, Clone, Parser)]
 #[command(name = "pcwrite", version, after_help = EXAMPLES)]
 pub struct Arguments {
     /// Folder in which the file is made; the file has no name and disappears with the process
     #[arg(long = "dir", value_name = "DIR")]
     pub folder: PathBuf,
-    /// Length of the file.
     #[command(flatten)]
     pub amount: Amount,
-    /// How it is written.
     #[command(flatten)]
     pub write: WriteOptions,
-    /// Whether the agent starts the first pass.
     #[command(flatten)]
     pub handshake: Handshake,
 }

@@ -1,4 +1,5 @@
-//! The content of each page: incompressible, different in every page and pass, and a function of its position.
+//! The content of each page: incompressible, different in every page and pass, and a function of
+//! its position.
 
 use contract::bytesum;
 use contract::mixing_hash::{mix, GOLDEN_GAMMA};
@@ -16,7 +17,6 @@ const STAMP_BYTES: usize = 8;
 
 impl Content {
     /// Create the noise for a seed.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         let words = page_bytes() as u64 / 8;
         let word = |number: u64| mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(number + 1)));
@@ -33,7 +33,6 @@ impl Content {
     }
 
     /// Return the sum of that page's bytes.
-    #[must_use]
     pub fn sum_of(&self, number: u64, pass: u64) -> u64 {
         self.noise_sum + bytesum::plain(&self.stamp(number, pass))
     }

@@ -1,6 +1,7 @@
 //! The pages of a file that are on the disk, read beneath the file system.
 //!
-//! Reading the file itself would prove nothing: even with `O_DIRECT` the kernel first writes back the requested pages.
+//! Reading the file itself would prove nothing: even with `O_DIRECT` the kernel first writes back
+//! the requested pages.
 
 use contract::data_files::O_DIRECT;
 use contract::page::page_bytes;
@@ -13,7 +14,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 /// `_IOWR('f', 11, struct fiemap)`, the kernel's filesystems/fiemap document.
 const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
-/// UNKNOWN, DELALLOC, ENCODED, `NOT_ALIGNED`, INLINE, TAIL, UNWRITTEN: none of the file can be read from such an extent.
+/// UNKNOWN, DELALLOC, ENCODED, `NOT_ALIGNED`, INLINE, TAIL, UNWRITTEN: none of the file can be read
+/// from such an extent.
 const NOT_THERE: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400 | 0x800;
 const LAST: u32 = 0x1;
 const EXTENTS: u32 = 64;
@@ -41,8 +43,9 @@ struct Request {
     extents: [Extent; EXTENTS as usize],
 }
 
-/// Call `seen` with the number and the bytes of every page of the file that is on the disk; return how many there were.
-/// None if the disk cannot be read: without permission, or if the file system does not lie on a single disk.
+/// Call `seen` with the number and the bytes of every page of the file that is on the disk; return
+/// how many there were. None if the disk cannot be read: without permission, or if the file system
+/// does not lie on a single disk.
 pub fn each_page(file: &File, mut seen: impl FnMut(u64, &[u8])) -> Option<u64> {
     let disk = disk_under(file).ok()?;
     let mut buffer = MmapMut::map_anon(BUFFER_BYTES).ok()?; // aligned, as direct reads require
@@ -100,7 +103,8 @@ fn extents_from(file: &File, start: u64) -> Result<Vec<Extent>> {
         reserved: 0,
         extents: [Extent::default(); EXTENTS as usize],
     };
-    // SAFETY: the structure is laid out as the kernel has it, and says how many extents it has room for.
+    // SAFETY: the structure is laid out as the kernel has it, and states how many extents it has room
+    // for.
     let code = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) };
     if code != 0 {
         return Err(Error::last_os_error());

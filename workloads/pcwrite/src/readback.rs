@@ -1,4 +1,5 @@
-//! Proof of the written content: on the disk as it was left, and through the file after everything was written back.
+//! Proof of the written content: on the disk as it was left, and through the file after everything
+//! was written back.
 
 use crate::content::Content;
 use crate::extents;
@@ -15,7 +16,6 @@ pub struct Written(Vec<Option<u64>>);
 
 impl Written {
     /// Derive it from the number of pages that each pass wrote.
-    #[must_use]
     #[allow(clippy::cast_possible_truncation)] // a page number below a count that fits in memory
     pub fn by(plan: &WritePlan, passes: &[u64]) -> Self {
         let mut last = vec![None; plan.pages as usize];
@@ -27,28 +27,25 @@ impl Written {
     }
 
     /// Return how many different pages were written.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().flatten().count() as u64
     }
 
     /// Return the sum of their bytes.
-    #[must_use]
     pub fn sum(&self, content: &Content) -> u64 {
         self.numbered().map(|(number, pass)| content.sum_of(number, pass)).sum()
     }
 
-    /// Return how many pages are on the disk as they were written last; None if the disk cannot be read.
+    /// Return how many pages are on the disk as they were written last; None if the disk cannot be
+    /// read.
     pub fn on_disk(&self, file: &File, content: &mut Content) -> Option<u64> {
         let mut right = 0;
         extents::each_page(file, |number, bytes| right += u64::from(self.is_right(number, bytes, content)))?;
         Some(right)
     }
 
-    /// Write back and drop the file, then read every written page. Returns how many are right, and their sum.
-    ///
-    /// # Errors
-    /// If the disk fails.
+    /// Write back and drop the file, then read every written page. Returns how many are right, and
+    /// their sum. Fails if the disk fails.
     pub fn read_back(&self, file: &File, content: &mut Content) -> Result<(u64, u64), Failure> {
         let action = "cannot read the file back";
         page_cache::write_back_and_drop(file).or_failed(action)?;

@@ -16,7 +16,6 @@ pub struct Report {
     pub is_mapped: bool,
     /// Time to make the file, before `ready`.
     pub setup_seconds: f64,
-    /// Each pass.
     pub passes: Vec<PassResult>,
     /// The most bytes seen waiting to be written back.
     pub unwritten_peak: Option<u64>,
@@ -78,7 +77,6 @@ struct Response {
 
 impl Sample {
     /// Create the line of a pass.
-    #[must_use]
     pub fn new(plan: &WritePlan, number: u64, pass: &PassResult) -> Self {
         Self {
             iteration: number,
@@ -97,13 +95,11 @@ impl Sample {
 
 impl Report {
     /// Return whether every page was read back as it was written.
-    #[must_use]
     pub fn is_right(&self) -> bool {
         self.right_pages == self.distinct_pages && self.sum == self.expected_sum
     }
 
     /// Return the closing line.
-    #[must_use]
     pub fn end(&self) -> End<ThreadLine, Setup, More> {
         let blocks: u64 = self.passes.iter().map(|pass| pass.pages).sum();
         let seconds = (self.write_time() + self.sync_time()).as_secs_f64();

@@ -1,4 +1,5 @@
-//! The file that is written: allocated beforehand, and without a name, so that it disappears with the process.
+//! The file that is written: allocated beforehand, and without a name, so that it disappears with
+//! the process.
 
 use contract::data_files::create_unnamed;
 use contract::failure::OrFailure;
@@ -8,9 +9,7 @@ use std::fs::File;
 use std::io::Error;
 use std::path::Path;
 
-/// Create the file with all its blocks, fallocate(2), and write that much to the disk.
-///
-/// # Errors
+/// Create the file with all its blocks, fallocate(2), and write that much to the disk. Fails with
 /// [`Failure::CannotHere`] if the file system cannot allocate beforehand or is too full.
 pub fn make(folder: &Path, size_bytes: u64) -> Result<File, Failure> {
     let file = create_unnamed(folder, "pcwrite", 0)

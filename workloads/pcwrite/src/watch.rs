@@ -10,7 +10,6 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Return the bytes of the file that are not on the disk yet; None before kernel 6.5.
-#[must_use]
 pub fn unwritten_bytes(file: &File) -> Option<u64> {
     cachestat(file).ok().map(|found| found.unwritten_pages() * page_bytes() as u64)
 }

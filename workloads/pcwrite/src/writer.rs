@@ -83,7 +83,6 @@ pub struct WritePlan {
 
 impl WritePlan {
     /// Plan a file of this length, rounded down to whole pages.
-    #[must_use]
     pub fn new(options: WriteOptions, size_bytes: u64) -> Self {
         Self { options, pages: size_bytes / page_bytes() as u64 }
     }
@@ -116,15 +115,14 @@ pub struct PassResult {
 }
 
 impl<'a> Target<'a> {
-    /// Map the file if the method needs it.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] if it cannot be mapped.
+    /// Map the file if the method needs it. Fails with [`Failure::CannotHere`] if it cannot be
+    /// mapped.
     pub fn new(options: &WriteOptions, file: &'a File) -> Result<Self, Failure> {
         if options.method == Method::Pwrite {
             return Ok(Self::Called(file));
         }
-        // SAFETY: the file has no name and no other process has it open, so it is neither changed nor truncated.
+        // SAFETY: the file has no name and no other process has it open, so it is neither changed
+        // nor truncated.
         unsafe { MmapMut::map_mut(file) }.map(Self::Mapped).or_cannot_here("cannot map the file")
     }
 
@@ -168,23 +166,18 @@ pub struct PageOrder(Option<Permutation>);
 
 impl PageOrder {
     /// Create the order of a pass; each pass has its own random order.
-    #[must_use]
     pub fn new(plan: &WritePlan, pass: u64) -> Self {
         let random = plan.options.pattern == Pattern::Random;
         Self(random.then(|| Permutation::new(plan.pages, mix(plan.options.seed ^ mix(pass)))))
     }
 
     /// Return the page at this position.
-    #[must_use]
     pub fn at(&self, position: u64) -> u64 {
         self.0.as_ref().map_or(position, |permutation| permutation.at(position))
     }
 }
 
-/// Write all pages once, or until the deadline.
-///
-/// # Errors
-/// If the disk fails.
+/// Write all pages once, or until the deadline. Fails if the disk fails.
 pub fn pass(
     plan: &WritePlan,
     target: &mut Target<'_>,

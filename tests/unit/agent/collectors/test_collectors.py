@@ -23,7 +23,7 @@ from pagecage.agent.session import run_trial
 from pagecage.agent.system import facts
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.model.record import read_records
-from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_bench, make_trial
+from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_session, make_trial
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_sar_is_read_back(around: CollectorContext) -> None:
 def test_sar_that_cannot_be_read_back(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "sadf")
     outcome = collect(Sar(around))
-    assert (outcome.status, outcome.reason) == ("partial", "sadf cannot read it: Invalid system activity file")
+    assert (outcome.status, outcome.reason) == ("partial", "sadf cannot read sar.bin: Invalid system activity file")
     assert [path.name for path in outcome.files] == ["sar.bin"]
 
 
@@ -229,7 +229,7 @@ def test_flags_of_a_random_read_mapping() -> None:
 def test_a_collector_that_died_is_in_the_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DIES", "iostat sar")
     trial = make_trial(cage=LIGHT)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "ok"
     assert {n: c["status"] for n, c in record.collectors.items()} == {

@@ -14,7 +14,7 @@ from pagecage.model.record import read_records
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
 from tests.builders.command_trials import carry_out
-from tests.fake_host.machine import Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import Machine, frames_of, make_session, make_trial
 
 SERVER = """
 import socket, sys, time
@@ -30,24 +30,26 @@ def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
     assert record.response["device_read_bytes"] == 4096
     assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
     assert "ready_seconds" not in record.response
-    assert (record.measured or {})["seconds"] == pytest.approx(record.response["wall_seconds"], abs=0.001)
-    assert record.workload["argv"] == ["sh", "-c", record.workload["argv"][2]]
-    assert len(record.workload["sha256"]) == 64
+    assert (record.measured.seconds if record.measured else 0.0) == pytest.approx(
+        record.response["wall_seconds"], abs=0.001
+    )
+    assert record.workload.argv == ("sh", "-c", record.workload.argv[2])
+    assert len(record.workload.sha256) == 64
 
 
 def test_making_the_scope_is_not_its_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SLOW", "scope")
     record = carry_out(machine, "true")
     assert (record.response["wall_seconds"] or 9) < 0.4
-    assert next(phase["seconds"] for phase in record.phases if phase["name"] == "run") > 0.5
+    assert next(phase.seconds for phase in record.phases if phase.name == "run") > 0.5
 
 
 def test_a_failure_is_its_own_with_status_and_last_words(machine: Machine) -> None:
     record = carry_out(machine, "for n in 1 2 3; do echo line $n >&2; done; exit 3")
     assert (record.outcome, record.phase) == ("failed", "run")
     assert record.error == "it ended with status 3: line 3"
-    assert record.exit["status"] == 3
-    assert record.exit["stderr_tail"] == ["line 1", "line 2", "line 3"]
+    assert record.exit.status == 3
+    assert record.exit.stderr_tail == ("line 1", "line 2", "line 3")
     assert record.is_programs_own_failure
     assert record.is_final
 
@@ -91,7 +93,7 @@ def test_it_finds_its_directory_and_environment(machine: Machine, monkeypatch: p
         machine, f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7', directory=str(machine.data)
     )
     assert record.outcome == "ok", record.error
-    assert "CUSTOMERS_SECRET" in record.workload["environment"]
+    assert "CUSTOMERS_SECRET" in record.workload.environment
     assert "hunter2" not in machine.records.read_text()
 
 
@@ -105,8 +107,8 @@ def test_a_line_of_its_output_tells_that_it_serves(machine: Machine, stream: str
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
     assert "wall_seconds" not in record.response
     assert time.monotonic() - began < 15
-    assert record.exit["status"] == -15
-    assert not record.exit["ended_by_itself"]
+    assert record.exit.status == -15
+    assert not record.exit.ended_by_itself
     assert machine.left() == []
 
 
@@ -162,8 +164,8 @@ def test_a_port_in_use_is_refused_before_anything_starts(machine: Machine) -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         record = carry_out(machine, "true", ready_port=taken.getsockname()[1])
     assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
-    assert record.missed_requirements[0]["requirement"] == "port"
-    assert "in use already" in record.missed_requirements[0]["reason"]
+    assert record.missed_requirements[0].requirement == "port"
+    assert "in use already" in record.missed_requirements[0].reason
     assert not any(line.startswith("scope") for line in machine.told())
 
 
@@ -171,7 +173,7 @@ def test_one_that_daemonises_is_told(machine: Machine) -> None:
     record = carry_out(machine, 'sleep 60 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0')
     assert record.outcome == "failed"
     assert "it ended while sleep (process" in (record.error or "")
-    assert record.exit["left_behind"][0]["name"] == "sleep"
+    assert record.exit.left_behind[0]["name"] == "sleep"
     assert record.is_final
     assert machine.left() == []
 
@@ -188,8 +190,8 @@ def test_one_that_leaves_the_cage_is_seen_and_ended(machine: Machine) -> None:
     assert time.monotonic() - began < 15
     assert record.outcome == "failed"
     assert f"left the cage for {elsewhere}" in (record.error or "")
-    assert record.exit["escaped"][0]["name"] == "sleep"
-    escaped = record.exit["escaped"][0]["pid"]
+    assert record.exit.escaped[0]["name"] == "sleep"
+    escaped = record.exit.escaped[0]["pid"]
     while identify(escaped) is not None and time.monotonic() - began < 15:
         time.sleep(0.01)  # it was sent SIGKILL, and whoever adopts orphans here may be slow to reap it
     assert identify(escaped) is None
@@ -216,9 +218,9 @@ def test_without_input_it_finds_the_end_of_it(machine: Machine) -> None:
 
 def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> None:
     trial = make_trial(workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=())
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements
-    assert "no program 'no-such-program'" in missed["reason"]
-    assert missed["hint"]
+    assert "no program 'no-such-program'" in missed.reason
+    assert missed.hint

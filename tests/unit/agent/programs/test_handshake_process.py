@@ -17,9 +17,9 @@ from tests.fake_host.machine import WORKLOADS
 
 
 @contextmanager
-def talk(program: str | list[str], *, speaks: bool = True) -> Iterator[HandshakeProcess]:
+def talk(program: str | list[str], *, has_handshake: bool = True) -> Iterator[HandshakeProcess]:
     argv = [str(WORKLOADS / program)] if isinstance(program, str) else program
-    conversation = HandshakeProcess(argv, speaks=speaks)
+    conversation = HandshakeProcess(argv, has_handshake=has_handshake)
     try:
         yield conversation
     finally:
@@ -64,18 +64,18 @@ def test_it_waits_for_its_input_to_close() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "status", "complaint"),
+    ("program", "status", "last_line"),
     [
         ("dies_before_ready.py", 1, "cannot open it: No such file or directory"),
         ("cannot.py", 77, "io_uring is switched off here"),
     ],
 )
-def test_it_dies_before_it_is_ready(program: str, status: int, complaint: str) -> None:
+def test_it_dies_before_it_is_ready(program: str, status: int, last_line: str) -> None:
     with talk(program) as conversation:
         assert not conversation.wait_for("ready", deadline=soon())
         conversation.go()
         assert conversation.finish() == status
-        assert conversation.complaint() == complaint
+        assert conversation.last_line() == last_line
 
 
 def test_it_dies_before_its_end() -> None:
@@ -93,7 +93,7 @@ def test_garbage_is_no_line_and_stops_nothing() -> None:
         conversation.go()
         assert conversation.wait_for("end", deadline=soon())
         assert conversation.finish() == 0
-        assert "no JSON object" in (conversation.complaint() or "")
+        assert "not a JSON object" in (conversation.last_line() or "")
 
 
 def test_a_flood_of_samples_is_kept_whole_and_quickly() -> None:
@@ -116,14 +116,14 @@ def test_a_flood_cannot_outlast_the_deadline() -> None:
 def test_what_it_says_on_standard_error_is_kept_to_its_end() -> None:
     with talk(shell("yes 0123456789 | head -n 200000 >&2; echo the reason >&2; exit 3")) as conversation:
         assert conversation.finish() == 3
-        assert conversation.complaint() == "the reason"
-        assert len(conversation._said) <= 2000
+        assert conversation.last_line() == "the reason"
+        assert len(conversation._stderr) <= 2000
 
 
 def test_a_silent_one_has_no_complaint() -> None:
     with talk(shell("exit 1")) as conversation:
         assert conversation.finish() == 1
-        assert conversation.complaint() is None
+        assert conversation.last_line() is None
 
 
 def test_one_that_does_not_exit_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_one_that_does_not_exit_is_ended(monkeypatch: pytest.MonkeyPatch) -> Non
         conversation.go()
         assert conversation.wait_for("end", deadline=soon())
         assert conversation.finish() == -9
-        assert "did not exit" in (conversation.complaint() or "")
+        assert "did not exit" in (conversation.last_line() or "")
 
 
 def test_one_that_is_interrupted_in_its_farewell_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,23 +158,23 @@ def test_talking_to_the_dead_is_no_error() -> None:
 
 
 def test_a_command_has_no_input_and_is_measured_to_its_exit() -> None:
-    with talk(shell('cat; echo \'{"type": "end"}\'; exit 4'), speaks=False) as conversation:
+    with talk(shell('cat; echo \'{"type": "end"}\'; exit 4'), has_handshake=False) as conversation:
         assert conversation.wait_for_exit(soon())
         assert conversation.finish() == 4
         assert conversation.end == {}
 
 
 def test_a_command_that_takes_too_long() -> None:
-    with talk(["sleep", "30"], speaks=False) as conversation:
+    with talk(["sleep", "30"], has_handshake=False) as conversation:
         assert not conversation.wait_for_exit(soon(0.2))
 
 
-@pytest.mark.parametrize("speaks", [True, False])
-def test_gigabytes_without_a_newline_do_not_fill_the_agents_memory(speaks: bool) -> None:
+@pytest.mark.parametrize("has_handshake", [True, False])
+def test_gigabytes_without_a_newline_do_not_fill_the_agents_memory(has_handshake: bool) -> None:
     """`cat file` as a command: what it writes is dropped, not kept."""
     before = resident_bytes()
     code = "import os\nfor _ in range(200): os.write(1, b'x' * 1048576)"
-    with talk([sys.executable, "-S", "-c", code], speaks=speaks) as conversation:
+    with talk([sys.executable, "-S", "-c", code], has_handshake=has_handshake) as conversation:
         assert conversation.wait_for_exit(soon(60))
         assert conversation.finish() == 0
     assert resident_bytes() - before < 60 * 2**20
@@ -185,7 +185,7 @@ def resident_bytes() -> int:
 
 
 def test_its_processes_are_out_of_reach_of_the_terminals_interrupt() -> None:
-    with talk(["sleep", "30"], speaks=False) as conversation:
+    with talk(["sleep", "30"], has_handshake=False) as conversation:
         assert os.getsid(conversation.process.pid) == conversation.process.pid
 
 

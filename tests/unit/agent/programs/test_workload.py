@@ -16,7 +16,7 @@ from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import Cage
 from pagecage.model.record import OUTCOMES, read_records
 from pagecage.model.trial import Workload
-from tests.fake_host.machine import LIGHT, Machine, make_bench, make_trial
+from tests.fake_host.machine import LIGHT, Machine, make_session, make_trial
 
 
 def judged(status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, **end: Any) -> tuple[str, str | None]:
@@ -85,13 +85,13 @@ def test_only_known_places_are_filled(argument: str, value: str) -> None:
 def test_places_are_filled_in(machine: Machine) -> None:
     script = "test -f {file} && test -f {sidecar} && test -d {data_dir} && test {max_seconds} = 5.0"
     trial = make_trial(cage=Cage("open", {}), collectors=(), workload=Workload("sh", ("-c", script), "command"))
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     assert next(iter(read_records(machine.records))).outcome == "ok"
 
 
 def test_a_program_that_is_not_there_is_a_failure(machine: Machine) -> None:
     trial = make_trial("no_such_program.py", cage=LIGHT, collectors=())
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert (record.outcome, record.phase) == ("failed", "run")
-    assert record.workload["sha256"] is None
+    assert record.workload.sha256 is None

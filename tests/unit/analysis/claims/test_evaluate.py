@@ -1,4 +1,4 @@
-"""Claims: each rule, each verdict, and what a claim may never say."""
+"""Tests of the evaluation of claims: rules, verdicts and reasons."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def results(tmp_path, change=None, **plan):
 
 
 def native(record):
-    """The same trial on a machine that translates nothing."""
+    """Change a record to that of a machine without emulation."""
     record["emulated"] = False
 
 
 def at_published_size(record):
-    """The fixture's times, stretched to the article's 10 GiB by hand: memory 35-fold, the disk 20-fold."""
+    """Scale the fixture's times to the article's 10 GiB: memory 35-fold, the disk 20-fold."""
     native(record)
     if record["response"]:
         factor = {"heap": 35, "resident": 35, "unloaded": 20}[record["treatment"]["source"]]
@@ -50,7 +50,7 @@ def test_absolute_figures_are_judged_at_the_published_size_on_real_hardware(tmp_
     found = results(tmp_path, at_published_size, size="full")
     assert found["003-177"].verdict == "held"
     assert found["003-188"].verdict == "held"
-    assert found["003-195"].verdict == "not_held"  # 3.8 GB were read, for 328 were published
+    assert found["003-195"].verdict == "not_held"  # 3.8 GB were read, where 328 GB were published
 
 
 def test_killed_is_held_only_when_all_were_killed(tmp_path):
@@ -104,7 +104,7 @@ def test_ratios_are_held_within_a_factor_of_two(tmp_path):
     assert {found[f"003-{line}"].verdict for line in (189, 190)} == {"not_held"}
 
 
-def test_half_a_cpu_is_enough_to_make_an_emulated_time_the_emulators(tmp_path):
+def test_half_a_cpu_makes_an_emulated_time_incomparable(tmp_path):
     def torn(record):
         if record["measured"]:
             seconds, busy = record["measured"]["seconds"], 0.6 if record["treatment"]["cage"] == "tenth" else 0.2

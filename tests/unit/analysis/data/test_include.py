@@ -10,7 +10,7 @@ from analysis.__main__ import main
 from analysis.data.include import failed_verdicts, include_by_name, included_by_name_sentence
 from analysis.data.load import load_run
 from analysis.summaries.cells import make_cell
-from analysis.views.narrative import notices
+from analysis.views.narrative import notices_html
 from analysis.views.notebook import Results
 from pagecage.errors import PagecageError
 from tests.fixtures.records import outer
@@ -20,7 +20,7 @@ CELL = {"cage": "uncaged", "source": "unloaded", "pattern": "random"}
 
 
 def spoiled(record):
-    """In one cell the first trial was not cold, the second not quiet, the third neither."""
+    """Spoil one cell: the first trial is not cold, the second not quiet, the third neither."""
     if record["treatment"] != CELL:
         return
     if record["repeat"] in (1, 3):
@@ -38,7 +38,7 @@ def trials_of(run):
     return {t.record.repeat: t for t in run.trials if dict(t.record.treatment) == CELL}
 
 
-def test_what_excludes_a_trial_has_a_name(folder):
+def test_the_reason_for_exclusion_has_a_name(folder):
     found = {repeat: set(failed_verdicts(trial)) for repeat, trial in trials_of(load_run(folder)).items()}
     assert found == {1: {"cache_state_reached"}, 2: {"host_quiet"}, 3: {"cache_state_reached", "host_quiet"}}
 
@@ -79,11 +79,11 @@ def test_terminal_data_and_report_name_the_included_trials(folder, capsys):
     assert "included by name" in capsys.readouterr().out
     results = Results(folder, ["host_quiet"])
     assert "2 of 36 trials are excluded" in results.heading.text
-    assert f"An excluded trial is included by name: {name}." in notices(results.run)
+    assert f"An excluded trial is included by name: {name}." in notices_html(results.run)
     assert included_by_name_sentence(load_run(folder)) == ""
 
 
-def test_a_report_is_made_with_them(folder):
+def test_a_report_is_made_with_included_trials(folder):
     assert main(["render", str(folder), "--include", "host_quiet"]) == 0
     assert "<strong>Included by name.</strong>" in (folder / "report.html").read_text()
     assert main(["render", str(folder), "--include", "nobody"]) == 2

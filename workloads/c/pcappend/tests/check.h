@@ -1,4 +1,4 @@
-/* What the tests stand on: a check that says where it failed, and the list of tests. */
+/* Checks that report where they failed, and the list of tests. */
 #ifndef PCAPPEND_TESTS_CHECK_H
 #define PCAPPEND_TESTS_CHECK_H
 
@@ -9,7 +9,7 @@
 #define CHECK(holds)                                                                                                   \
     do {                                                                                                               \
         if (!(holds)) {                                                                                                \
-            fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, #holds);                          \
+            fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__, __func__, #holds);                        \
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)

@@ -1,4 +1,4 @@
-/* The ledger of a few words against one that remembers every number. */
+/* Tests of the ledger against one that remembers every number. */
 #include "check.h"
 #include "pcappend/ledger.h"
 
@@ -33,7 +33,8 @@ static void each_gap_is_counted(void) {
     }
 }
 
-/* Numbers drawn from near the front, some of them never, some twice: as far as 64 back both ledgers agree on each. */
+/* Draws numbers from near the front, some never and some twice: up to 64 numbers back, both ledgers
+ * agree. */
 static void it_agrees_with_a_full_one(void) {
     for (int round = 0; round < 2000; round++) {
         struct ledger ledger = {.offered = NUMBERS};

@@ -1,4 +1,4 @@
-/* Metadata that a boot of the machine, a rotation or a cut has overtaken. */
+/* Metadata that a reboot, a rotation or a truncation has made stale. */
 #define _GNU_SOURCE
 
 #include "check.h"
@@ -12,7 +12,7 @@
 
 static const struct pclog_options FRAMED = {.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 8192};
 
-/* The metadata as an earlier boot would have left them, its slots and words with owners that mean nothing now. */
+/* Changes the metadata as if it stemmed from an earlier boot, with owners that no longer exist. */
 static struct pclog_meta *as_of_another_boot(void) {
     struct pclog_meta *meta = map_meta();
     struct pclog_parameters *parameters = &meta->parameters[atomic_load(&meta->valid_copy) & 1];
@@ -41,7 +41,7 @@ static void expect_raw(const char *text, size_t bytes) {
     free(is);
 }
 
-/* The cursor that reached the disk is older than the bytes. */
+/* The cursor on the disk is older than the bytes. */
 static void raw_after_a_boot_ends_with_its_last_byte(void) {
     append_text(NULL, "first\n", 6);
     struct pclog_meta *meta = as_of_another_boot();
@@ -50,7 +50,7 @@ static void raw_after_a_boot_ends_with_its_last_byte(void) {
     expect_raw("first\nsecond\n", 13);
 }
 
-/* ... or it is right, and the log ends in zeros. */
+/* The cursor is right, and the log ends in zeros. */
 static void raw_after_a_boot_keeps_zeros_below_its_cursor(void) {
     append_text(NULL, "zero\0\0\0\0", 8);
     as_of_another_boot();
@@ -58,7 +58,7 @@ static void raw_after_a_boot_keeps_zeros_below_its_cursor(void) {
     expect_raw("zero\0\0\0\0x", 9);
 }
 
-/* ... or the file did not reach the disk as far. */
+/* The file is shorter than the cursor. */
 static void raw_after_a_boot_ends_with_its_file(void) {
     append_text(NULL, "first\n", 6);
     as_of_another_boot();
@@ -84,7 +84,7 @@ static int highest(const struct pclog_record *record, void *context) {
     return 0;
 }
 
-static void framed_goes_on_in_the_next_epoch(void) {
+static void framed_continues_in_the_next_epoch(void) {
     struct pclog_record most = {0};
     append_numbers(0, 50);
     as_of_another_boot();
@@ -95,8 +95,8 @@ static void framed_goes_on_in_the_next_epoch(void) {
     EQUAL(most.writer, 2);
 }
 
-/* Metadata that are gone are made from the frames. */
-static void framed_without_metadata_goes_on(void) {
+/* Missing metadata is made from the frames. */
+static void framed_without_metadata_continues(void) {
     struct pclog_record most = {0};
     append_numbers(0, 50);
     CHECK(unlink(META) == 0);
@@ -107,8 +107,8 @@ static void framed_without_metadata_goes_on(void) {
     EQUAL(most.writer, 2);
 }
 
-/* Pages that were not on the disk when the machine went down are zeros; what stands behind them is found again. */
-static void pages_that_were_lost_cost_their_records_alone(void) {
+/* Pages that were not on the disk at a crash are zeros; the records behind them are found again. */
+static void lost_pages_affect_only_their_records(void) {
     static const unsigned char NOTHING[4096];
     struct pclog_report report;
     append_numbers(0, 200);
@@ -130,7 +130,7 @@ static void pages_that_were_lost_cost_their_records_alone(void) {
     EQUAL(again.records, report.records + 10);
 }
 
-/* Its last record ends in zeros: nothing of it may be given to the next. */
+/* The last record ends in zeros, none of which may be reused for the next one. */
 static void a_record_of_zeros_is_kept_whole(void) {
     static char zeros[1000];
     struct pclog_report report;
@@ -143,16 +143,16 @@ static void a_record_of_zeros_is_kept_whole(void) {
     EQUAL(report.corrupt_bytes, 0);
 }
 
-static void a_rotated_log_begins_anew(void) {
+static void a_rotated_log_starts_empty(void) {
     pclog *log = open_log(NULL), *other;
     pclog_writer *writer = open_writer(log);
     EQUAL(pclog_append(writer, "old\n", 4, NULL), PCLOG_OK);
     CHECK(rename(LOG, "log.1") == 0);
-    EQUAL(pclog_open(&other, LOG, NULL), PCLOG_STALE); /* its writer is alive */
+    EQUAL(pclog_open(&other, LOG, NULL), PCLOG_STALE); /* a writer is alive */
     EQUAL(pclog_append(writer, "old\n", 4, NULL), PCLOG_OK);
     EQUAL(pclog_writer_close(writer), PCLOG_OK);
     append_text(NULL, "new\n", 4);
-    EQUAL(pclog_writer_open(log, &writer), PCLOG_STALE); /* the handle is of the file that was rotated away */
+    EQUAL(pclog_writer_open(log, &writer), PCLOG_STALE); /* the file of the handle was rotated */
     EQUAL(pclog_close(log), PCLOG_OK);
     expect_raw("new\n", 4);
 }
@@ -170,11 +170,11 @@ const struct test REBUILD_TESTS[] = {
     {"raw_after_a_boot_ends_with_its_last_byte", raw_after_a_boot_ends_with_its_last_byte},
     {"raw_after_a_boot_keeps_zeros_below_its_cursor", raw_after_a_boot_keeps_zeros_below_its_cursor},
     {"raw_after_a_boot_ends_with_its_file", raw_after_a_boot_ends_with_its_file},
-    {"framed_goes_on_in_the_next_epoch", framed_goes_on_in_the_next_epoch},
-    {"framed_without_metadata_goes_on", framed_without_metadata_goes_on},
-    {"pages_that_were_lost_cost_their_records_alone", pages_that_were_lost_cost_their_records_alone},
+    {"framed_continues_in_the_next_epoch", framed_continues_in_the_next_epoch},
+    {"framed_without_metadata_continues", framed_without_metadata_continues},
+    {"lost_pages_affect_only_their_records", lost_pages_affect_only_their_records},
     {"a_record_of_zeros_is_kept_whole", a_record_of_zeros_is_kept_whole},
-    {"a_rotated_log_begins_anew", a_rotated_log_begins_anew},
+    {"a_rotated_log_starts_empty", a_rotated_log_starts_empty},
     {"another_namespace_is_refused", another_namespace_is_refused},
     {NULL, NULL},
 };

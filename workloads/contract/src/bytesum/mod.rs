@@ -1,7 +1,8 @@
 //! Sums of bytes: the work that every reader does on the bytes it reads.
 //!
-//! The sum proves that every byte was read, and it must never be the bottleneck. The fastest function is chosen at run
-//! time: one binary, built for the oldest x86-64, uses AVX2 if the CPU has it.
+//! The sum proves that every byte was read, and it must never be the bottleneck. The fastest
+//! function is chosen at run time: one binary, built for the oldest x86-64, uses AVX2 if the CPU
+//! has it.
 
 mod words;
 #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,5 @@
-//! Sums by the sum-of-absolute-differences instruction: against zero it adds up eight bytes per lane in one step.
+//! Sums by the sum-of-absolute-differences instruction: against zero it adds up eight bytes per
+//! lane in one step.
 
 use super::Sum;
 use std::arch::x86_64::{
@@ -27,8 +28,8 @@ unsafe fn avx2(bytes: &[u8]) -> u64 {
     const LANE_BYTES: usize = size_of::<__m256i>();
     let mut parts = [0_u64; 4];
     let mut chunks = black_box(bytes).chunks_exact(4 * LANE_BYTES);
-    // SAFETY: the caller has checked for AVX2; each lane is as long as the load, `parts` as long as the store, and neither
-    // needs alignment.
+    // SAFETY: the caller has checked for AVX2; each lane is as long as the load, `parts` as long as
+    // the store, and neither needs alignment.
     unsafe {
         let zero = _mm256_setzero_si256();
         let mut sums = [zero; 4];
@@ -49,8 +50,8 @@ fn sse2(bytes: &[u8]) -> u64 {
     const LANE_BYTES: usize = size_of::<__m128i>();
     let mut parts = [0_u64; 2];
     let mut chunks = black_box(bytes).chunks_exact(LANE_BYTES);
-    // SAFETY: every x86-64 has SSE2; each chunk is as long as the load, `parts` as long as the store, and
-    // neither needs alignment.
+    // SAFETY: every x86-64 has SSE2; each chunk is as long as the load, `parts` as long as the
+    // store, and neither needs alignment.
     unsafe {
         let zero = _mm_setzero_si128();
         let sum = chunks.by_ref().fold(zero, |sum, lane| {

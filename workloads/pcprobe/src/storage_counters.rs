@@ -1,31 +1,36 @@
-//! Did the disk answer, or memory? The kernel counts for every process what it caused storage to transfer.
+//! Proof that the disk answered and not memory: the kernel counts the bytes that a process caused
+//! storage to transfer.
 
 use crate::phase::Phase;
 
-/// A phase may have so much less at the disk than it asked for: I/Os that a signal or the end cut off.
+/// Least fraction of a phase's bytes that storage must transfer. A signal or the end may cut off
+/// the rest.
 const LEAST_SHARE: f64 = 0.95;
 
-/// What this process, and its children that have ended, made storage transfer: `/proc/self/io`, `proc_pid_io(5)`.
+/// Bytes that storage transferred for this process and its ended children: `/proc/self/io`,
+/// `proc_pid_io(5)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Storage {
+pub struct StorageCounters {
     read_bytes: u64,
     write_bytes: u64,
 }
 
-/// The counters as they are now; none where the kernel does not count.
-#[must_use]
-pub fn storage() -> Option<Storage> {
+/// Read the counters; None if the kernel does not count.
+pub fn read() -> Option<StorageCounters> {
     parse(&std::fs::read_to_string("/proc/self/io").ok()?)
 }
 
-fn parse(text: &str) -> Option<Storage> {
+fn parse(text: &str) -> Option<StorageCounters> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    Some(Storage { read_bytes: field("read_bytes:")?, write_bytes: field("write_bytes:")? })
+    Some(StorageCounters { read_bytes: field("read_bytes:")?, write_bytes: field("write_bytes:")? })
 }
 
-/// How much of a phase went to storage; none where that was not counted.
-#[must_use]
-pub fn moved_bytes(phase: &Phase, before: Option<Storage>, after: Option<Storage>) -> Option<u64> {
+/// Return the bytes of a phase that went to storage; None if they were not counted.
+pub fn moved_bytes(
+    phase: &Phase,
+    before: Option<StorageCounters>,
+    after: Option<StorageCounters>,
+) -> Option<u64> {
     let (before, after) = (before?, after?);
     if phase.writes {
         return Some(after.write_bytes.saturating_sub(before.write_bytes));
@@ -33,8 +38,8 @@ pub fn moved_bytes(phase: &Phase, before: Option<Storage>, after: Option<Storage
     Some(after.read_bytes.saturating_sub(before.read_bytes))
 }
 
-/// Why a phase's figures would be those of memory; none when they are the disk's.
-#[must_use]
+/// Return the reason why a phase's figures may be those of memory; None if they are those of the
+/// disk.
 pub fn doubt(asked_bytes: u64, moved_bytes: Option<u64>, direct: bool, filesystem: &str) -> Option<String> {
     if filesystem == "zfs" {
         return Some(
@@ -62,8 +67,8 @@ mod tests {
     #[test]
     fn what_went_to_storage_is_the_difference() {
         let before = parse(TEXT);
-        assert_eq!(before, Some(Storage { read_bytes: 4096, write_bytes: 512 }));
-        let after = Some(Storage { read_bytes: 8192, write_bytes: 1024 });
+        assert_eq!(before, Some(StorageCounters { read_bytes: 4096, write_bytes: 512 }));
+        let after = Some(StorageCounters { read_bytes: 8192, write_bytes: 1024 });
         let phases = phases(Duration::from_secs(60));
         assert_eq!(moved_bytes(&phases[0], before, after), Some(512));
         assert_eq!(moved_bytes(&phases[1], before, after), Some(4096));
@@ -76,7 +81,7 @@ mod tests {
         assert_eq!(doubt(1000, Some(1000), true, "ext4"), None);
         assert!(doubt(1000, Some(0), true, "tmpfs").unwrap().contains("0 of 1000"));
         assert!(doubt(1000, Some(900), true, "ext4").is_some());
-        assert_eq!(doubt(1000, None, true, "ext4"), None, "O_DIRECT was granted");
+        assert_eq!(doubt(1000, None, true, "ext4"), None, "the file system has O_DIRECT");
         assert!(doubt(1000, None, false, "ext4").is_some());
         assert!(doubt(1000, Some(1000), true, "zfs").is_some());
     }

@@ -1,13 +1,13 @@
-//! It says what it will do, and begins when somebody agrees.
+//! The announcement of the measurement, and the confirmation by the user.
 
 use crate::sizes::shown;
+use contract::failure::OrFailure;
 use contract::Failure;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What is about to happen, in one sentence.
-#[must_use]
+/// Return one sentence that announces the measurement.
 pub fn announcement(folder: &Path, size_bytes: u64, time: Duration, free_bytes: u64, engine: &str) -> String {
     format!(
         "for about {} s this reads and writes as fast as {} lets it, by {engine}, in a file of its own of {} ({} are \
@@ -19,10 +19,8 @@ pub fn announcement(folder: &Path, size_bytes: u64, time: Duration, free_bytes: 
     )
 }
 
-/// Waits for a yes. Without a terminal nobody can say it.
-///
-/// # Errors
-/// [`Failure::BadArguments`] when nobody agreed.
+/// Wait for confirmation, which needs a terminal. Fails with [`Failure::BadArguments`] without
+/// confirmation.
 pub fn ask(yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -34,7 +32,7 @@ pub fn ask(yes: bool) -> Result<(), Failure> {
     eprint!("begin? [y/N] ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
-    stdin.read_line(&mut answer).map_err(|cause| Failure::of("cannot read the answer", cause))?;
+    stdin.read_line(&mut answer).or_failed("cannot read the answer")?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }

@@ -1,13 +1,13 @@
-//! Blocks read through `io_uring`, as many at a time as the queue is deep.
+//! Blocks read through `io_uring`, as many at a time as the queue holds.
 
-use super::pread::DIRECT_BYTES;
-use super::Fetch;
+use super::BlockReader;
+use crate::positioned_read::DIRECT_BYTES;
 use crate::ring::Ring;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// A ring, and a slot of its pool for each block in flight.
+/// A ring, and a slot of its buffer for each block in flight.
 pub struct Queued<'a> {
     ring: Ring<'a>,
     slot_bytes: usize,
@@ -18,10 +18,8 @@ pub struct Queued<'a> {
 }
 
 impl<'a> Queued<'a> {
-    /// A reader of blocks of at most `block_bytes`, `depth` at a time.
-    ///
-    /// # Errors
-    /// When this kernel, or what guards it, has no `io_uring`, or there is no memory.
+    /// Create a reader of blocks of at most `block_bytes`, `depth` at a time. Fails without
+    /// `io_uring` or memory, or if a security policy forbids `io_uring`.
     pub fn new(file: &'a File, depth: u32, block_bytes: usize, direct: bool) -> io::Result<Self> {
         let slot_bytes = block_bytes.next_multiple_of(DIRECT_BYTES);
         let slots = depth as usize;
@@ -35,24 +33,24 @@ impl<'a> Queued<'a> {
         })
     }
 
-    fn place(&self, slot: usize, span: &Range<usize>) -> Range<usize> {
+    fn slot(&self, slot: usize, span: &Range<usize>) -> Range<usize> {
         let start = slot * self.slot_bytes;
         start..start + span.len().next_multiple_of(self.unit_bytes)
     }
 }
 
-impl Fetch for Queued<'_> {
+impl BlockReader for Queued<'_> {
     fn has_room(&self) -> bool {
         !self.free.is_empty() || self.shown.is_some()
     }
 
-    fn ask(&mut self, span: Range<usize>) -> io::Result<()> {
-        // The slot that was shown last is no longer looked at.
+    fn request(&mut self, span: Range<usize>) -> io::Result<()> {
+        // The slot that was returned last is no longer in use.
         let slot = self.shown.take().or_else(|| self.free.pop()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let place = self.place(slot, &span);
+        let range = self.slot(slot, &span);
         let offset = span.start as u64;
         self.spans[slot] = span;
-        self.ring.push(offset, place, slot as u64)
+        self.ring.push(offset, range, slot as u64)
     }
 
     #[allow(clippy::cast_possible_truncation)] // a tag is the number of a slot
@@ -62,10 +60,10 @@ impl Fetch for Queued<'_> {
         let slot = done.tag as usize;
         self.shown = Some(slot);
         let span = self.spans[slot].clone();
-        let place = self.place(slot, &span);
+        let range = self.slot(slot, &span);
         if done.bytes < span.len() {
-            self.ring.read_again(span.start as u64, place.clone(), span.len())?;
+            self.ring.read_again(span.start as u64, range.clone(), span.len())?;
         }
-        Ok(Some(self.ring.bytes(place.start..place.start + span.len())))
+        Ok(Some(self.ring.bytes(range.start..range.start + span.len())))
     }
 }

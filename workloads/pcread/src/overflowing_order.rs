@@ -1,14 +1,15 @@
-//! The article's random order as its code has it: index times prime, in 64 bits, modulo the size.
+//! The article's random order as in its code: index times prime, in 64 bits, modulo the size.
 //!
-//! For a file of 10 GiB read byte by byte two thirds of the products overflow, and what is left over visits many bytes
-//! twice and others never. (A size that is a power of two would not notice: the overflow is a multiple of it.) Read in
-//! blocks it does not overflow, but the blocks begin anywhere, so they overlap. Both are kept as they were, and what
-//! they did visit is counted (`coverage`).
+//! For a file of 10 GiB read byte by byte, two thirds of the products overflow. The remainders
+//! visit many bytes twice and others never. (With a size that is a power of two, nothing would
+//! change: the overflow is a multiple of it.) In blocks, the product does not overflow, but blocks
+//! begin at any byte, so they overlap. Both are kept as they were, and the bytes that they visit
+//! are counted (`coverage`).
 
 use crate::stride::PRIME;
 use std::ops::Range;
 
-/// The prime of the article's reader with several threads.
+/// The prime of the article's multi-threaded reader.
 const PRIME_OF_THREADS: u64 = 33_757_333;
 
 /// The size of the article's file.
@@ -16,7 +17,7 @@ const ARTICLE_BYTES: u64 = 10 << 30;
 
 /// Spans of the working set, in the article's order.
 #[derive(Debug, Clone)]
-pub struct Product {
+pub struct OverflowingOrder {
     indices: Range<u64>,
     first_byte: u64,
     prime: u64,
@@ -25,7 +26,7 @@ pub struct Product {
     block_bytes: u64,
 }
 
-/// What a thread's part of the product depends on.
+/// The parameters of one thread's part.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     /// Length of the working set.
@@ -36,15 +37,14 @@ pub struct Share {
     pub thread: u64,
     /// How many threads there are.
     pub threads: u64,
-    /// Whether the thread forgets where its own part begins, as the printed code does.
+    /// Whether the thread ignores the beginning of its own part, as in the printed code.
     pub forgets_its_part: bool,
     /// Whether products are cut to fewer bits in smaller files.
     pub scaled: bool,
 }
 
-impl Product {
-    /// The spans of one thread.
-    #[must_use]
+impl OverflowingOrder {
+    /// Create the order of one thread.
     pub fn new(share: Share) -> Self {
         let part_bytes = share.size_bytes / share.threads;
         let count = part_bytes / share.block_bytes;
@@ -62,7 +62,7 @@ impl Product {
     }
 }
 
-impl Iterator for Product {
+impl Iterator for OverflowingOrder {
     type Item = Range<usize>;
 
     #[inline]
@@ -74,7 +74,8 @@ impl Iterator for Product {
     }
 }
 
-/// The bits of a product that are kept: one less of the 64 for each halving of the article's file.
+/// Return a mask of the bits of a product that are kept: one less of the 64 for each halving of the
+/// article's file.
 fn kept_bits(size_bytes: u64) -> u64 {
     let halvings = (ARTICLE_BYTES / size_bytes.max(1)).checked_ilog2().unwrap_or(0);
     u64::MAX >> halvings
@@ -88,11 +89,11 @@ mod tests {
         Share { size_bytes, block_bytes, thread: 0, threads: 1, forgets_its_part: false, scaled: false }
     }
 
-    /// What the article's loop computes, written out as it stands there.
+    /// The positions that the article's loop computes.
     #[test]
     fn single_bytes_are_where_the_printed_code_looks() {
         let size = ARTICLE_BYTES;
-        let mut product = Product::new(share(size, 1));
+        let mut product = OverflowingOrder::new(share(size, 1));
         for index in [0_u64, 1, 2, 3_232_744_696, 3_232_744_697, size - 1] {
             product.indices = index..size;
             let position = usize::try_from(index.wrapping_mul(5_706_217_411) % size).unwrap();
@@ -109,11 +110,11 @@ mod tests {
     #[test]
     fn threads_that_forget_their_part_read_the_first() {
         let share = Share { thread: 3, threads: 4, forgets_its_part: true, ..share(1 << 20, 4096) };
-        let spans: Vec<_> = Product::new(share).collect();
+        let spans: Vec<_> = OverflowingOrder::new(share).collect();
         assert_eq!(spans.len(), 64);
         assert!(spans.iter().all(|span| span.end <= 1 << 18));
         assert_eq!(spans[0].start as u64, 192 * 33_757_333 % ((1 << 18) - 4096));
-        let repaired = Product::new(Share { forgets_its_part: false, ..share });
+        let repaired = OverflowingOrder::new(Share { forgets_its_part: false, ..share });
         assert!(repaired.into_iter().all(|span| span.start >= 3 << 18 && span.end <= 1 << 20));
     }
 

@@ -1,33 +1,29 @@
-//! Memory of a thread's own that begins at a page, as direct reads and registered buffers want it.
+//! Memory of one thread that begins at a page, as direct reads and registered buffers require.
 
 use memmap2::MmapMut;
 use std::io;
 
 /// Anonymous memory, returned to the system when dropped.
 #[derive(Debug)]
-pub struct Pool(MmapMut);
+pub struct AlignedBuffer(MmapMut);
 
-impl Pool {
-    /// So many bytes of memory.
-    ///
-    /// # Errors
-    /// When the system has none.
+impl AlignedBuffer {
+    /// Allocate this many bytes. Fails without memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         MmapMut::map_anon(bytes).map(Self)
     }
 
-    /// To be looked at.
-    #[must_use]
+    /// Return the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// To be written to.
+    /// Return the bytes for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 
-    /// Where a byte of it lies.
+    /// Return the address of a byte.
     pub fn address(&mut self, at: usize) -> *mut u8 {
         self.0[at..].as_mut_ptr()
     }

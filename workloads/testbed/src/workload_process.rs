@@ -1,4 +1,4 @@
-//! A program that is talked to, as whoever measures does.
+//! A running program, driven through its handshake as the agent does.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -7,15 +7,15 @@ use std::time::Duration;
 
 /// A running program.
 #[derive(Debug)]
-pub struct Talk {
+pub struct WorkloadProcess {
     /// The process.
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
-impl Talk {
-    /// Starts it; `arguments` are parted by blanks.
+impl WorkloadProcess {
+    /// Start it; `arguments` are separated by blanks.
     #[must_use]
     pub fn start(program: &str, arguments: &str) -> Self {
         let mut command = Command::new(program);
@@ -26,25 +26,25 @@ impl Talk {
         Self { stdin: child.stdin.take(), lines, child }
     }
 
-    /// Sends this.
-    pub fn say(&mut self, words: &str) {
+    /// Write to its stdin.
+    pub fn write(&mut self, words: &str) {
         self.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
     }
 
-    /// The next line, which must be of this type.
-    pub fn hear(&mut self, kind: &str) -> Value {
+    /// Read the next line, which must be of this type.
+    pub fn read_line(&mut self, kind: &str) -> Value {
         let line: Value = serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap();
         assert_eq!(line["type"], kind, "{line}");
         line
     }
 
-    /// Whether it is still there a while later.
+    /// Return whether it still runs after a short time.
     pub fn is_running(&mut self) -> bool {
         std::thread::sleep(Duration::from_millis(100));
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Closes its input and gives its exit code and what it complained about.
+    /// Close its stdin. Returns its exit code and its stderr.
     #[must_use]
     pub fn close_and_wait(mut self) -> (Option<i32>, String) {
         self.stdin = None;
@@ -54,24 +54,24 @@ impl Talk {
         (self.child.wait().unwrap().code(), stderr)
     }
 
-    /// The whole talk of a run that goes well; gives the closing line.
+    /// Run it through the whole handshake. Returns the closing line.
     #[must_use]
     pub fn through(program: &str, arguments: &str) -> Value {
-        let mut talk = Self::start(program, arguments);
-        assert_eq!(talk.hear("ready")["pid"], talk.child.id());
-        assert!(talk.is_running(), "it must wait for go");
-        talk.say("go\n");
-        talk.hear("sample");
-        let end = talk.hear("end");
-        assert!(talk.is_running(), "it must stay until stdin closes");
-        assert_eq!(talk.close_and_wait(), (Some(0), String::new()));
+        let mut process = Self::start(program, arguments);
+        assert_eq!(process.read_line("ready")["pid"], process.child.id());
+        assert!(process.is_running(), "it must wait for go");
+        process.write("go\n");
+        process.read_line("sample");
+        let end = process.read_line("end");
+        assert!(process.is_running(), "it must stay until stdin closes");
+        assert_eq!(process.close_and_wait(), (Some(0), String::new()));
         end
     }
 
-    /// Its input closes before `go`: it leaves quietly.
-    pub fn given_up(program: &str, arguments: &str) {
-        let mut talk = Self::start(program, arguments);
-        talk.hear("ready");
-        assert_eq!(talk.close_and_wait(), (Some(0), String::new()));
+    /// Close its stdin before `go`: it must exit with 0 and without a message.
+    pub fn cancelled(program: &str, arguments: &str) {
+        let mut process = Self::start(program, arguments);
+        process.read_line("ready");
+        assert_eq!(process.close_and_wait(), (Some(0), String::new()));
     }
 }

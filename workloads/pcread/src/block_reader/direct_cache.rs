@@ -1,15 +1,16 @@
-//! What a database does instead of mapping: direct reads into a cache of its own, through `io_uring`.
+//! Direct reads into a cache of the process through `io_uring`, as databases do instead of mapping
+//! files.
 
-use super::pread::DIRECT_BYTES;
-use super::Fetch;
+use super::BlockReader;
 use crate::frames::Frames;
+use crate::positioned_read::DIRECT_BYTES;
 use crate::ring::Ring;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// A ring whose pool is the cache: frames of one page of the file each.
+/// A ring whose buffer is the cache. Each frame holds one page of the file.
 pub struct DirectCache<'a> {
     ring: Ring<'a>,
     frames: Frames,
@@ -17,18 +18,16 @@ pub struct DirectCache<'a> {
     size_bytes: usize,
     depth: usize,
     /// Frames that a read is writing to, each with the blocks that wait for it.
-    coming: Vec<(usize, Vec<Range<usize>>)>,
+    pending: Vec<(usize, Vec<Range<usize>>)>,
     ready: VecDeque<(usize, Range<usize>)>,
     shown: Option<usize>,
     hits: u64,
-    asked: u64,
+    requested: u64,
 }
 
 impl<'a> DirectCache<'a> {
-    /// A reader whose cache, tables included, takes `cache_bytes`.
-    ///
-    /// # Errors
-    /// When this kernel has no `io_uring`, there is no memory, or the cache could not hold what is in flight.
+    /// Create a reader whose cache, tables included, takes `cache_bytes`. Fails without `io_uring`
+    /// or memory, or if the cache cannot hold the reads in flight.
     pub fn new(
         file: &'a File,
         size_bytes: usize,
@@ -52,54 +51,54 @@ impl<'a> DirectCache<'a> {
             frame_bytes,
             size_bytes,
             depth: depth as usize,
-            coming: Vec::new(),
+            pending: Vec::new(),
             ready: VecDeque::new(),
             shown: None,
             hits: 0,
-            asked: 0,
+            requested: 0,
         })
     }
 
     fn read(&mut self, page: usize, span: Range<usize>) -> io::Result<()> {
         let frame = self.frames.replace(page).ok_or(io::ErrorKind::OutOfMemory)?;
-        self.ring.push((page * self.frame_bytes) as u64, self.place(frame), frame as u64)?;
-        self.coming.push((frame, vec![span]));
+        self.ring.push((page * self.frame_bytes) as u64, self.frame(frame), frame as u64)?;
+        self.pending.push((frame, vec![span]));
         Ok(())
     }
 
-    fn place(&self, frame: usize) -> Range<usize> {
+    fn frame(&self, frame: usize) -> Range<usize> {
         frame * self.frame_bytes..(frame + 1) * self.frame_bytes
     }
 
-    /// Waits for one read and lets the blocks that wait for it go on. False where none is in flight.
+    /// Wait for one read, and release the blocks that wait for it. False if none is in flight.
     #[allow(clippy::cast_possible_truncation)] // a tag is the number of a frame
     fn arrive(&mut self) -> io::Result<bool> {
         let Some(done) = self.ring.next_done()? else { return Ok(false) };
         let frame = done.tag as usize;
-        let Some(at) = self.coming.iter().position(|waiting| waiting.0 == frame) else { return Ok(true) };
-        let (_, spans) = self.coming.swap_remove(at);
+        let Some(at) = self.pending.iter().position(|waiting| waiting.0 == frame) else { return Ok(true) };
+        let (_, spans) = self.pending.swap_remove(at);
         let offset = spans[0].start - spans[0].start % self.frame_bytes;
         let wanted = self.frame_bytes.min(self.size_bytes - offset);
         if done.bytes < wanted {
-            self.ring.read_again(offset as u64, self.place(frame), wanted)?;
+            self.ring.read_again(offset as u64, self.frame(frame), wanted)?;
         }
         self.ready.extend(spans.into_iter().map(|span| (frame, span)));
         Ok(true)
     }
 }
 
-impl Fetch for DirectCache<'_> {
+impl BlockReader for DirectCache<'_> {
     fn has_room(&self) -> bool {
-        self.ready.len() + self.coming.iter().map(|waiting| waiting.1.len()).sum::<usize>() < self.depth
+        self.ready.len() + self.pending.iter().map(|waiting| waiting.1.len()).sum::<usize>() < self.depth
     }
 
-    fn ask(&mut self, span: Range<usize>) -> io::Result<()> {
+    fn request(&mut self, span: Range<usize>) -> io::Result<()> {
         let page = span.start / self.frame_bytes;
-        self.asked += 1;
+        self.requested += 1;
         self.shown.take().into_iter().for_each(|frame| self.frames.release(frame));
         let Some(frame) = self.frames.find(page) else { return self.read(page, span) };
         self.hits += 1;
-        match self.coming.iter_mut().find(|waiting| waiting.0 == frame) {
+        match self.pending.iter_mut().find(|waiting| waiting.0 == frame) {
             Some(waiting) => waiting.1.push(span),
             None => self.ready.push_back((frame, span)),
         }
@@ -120,6 +119,6 @@ impl Fetch for DirectCache<'_> {
     }
 
     fn hits(&self) -> Option<(u64, u64)> {
-        Some((self.hits, self.asked))
+        Some((self.hits, self.requested))
     }
 }
