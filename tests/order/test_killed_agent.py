@@ -1,4 +1,4 @@
-"""SIGKILL at every command that the agent waits for: whatever it leaves, the next start takes away."""
+"""SIGKILL at every command that the agent waits for. The next start removes all leftovers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-bef
 
 
 def serve(kit: AgentPackage, machine: Machine) -> tuple[int, bytes]:
-    """One agent from its request to its end: status, and what it streamed."""
+    """Run one agent; return its exit status and its frames."""
     agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
@@ -35,14 +35,14 @@ def serve(kit: AgentPackage, machine: Machine) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_the_next_start_takes_away_what_a_killed_agent_left(
+def test_the_next_start_removes_leftovers_of_a_killed_agent(
     machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNALS", event)
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     assert serve(kit, machine)[0] == -9
     assert machine.left() != []
-    time.sleep(0.4)  # what it had just asked of systemd still happens
+    time.sleep(0.4)  # systemd completes its last job
     monkeypatch.delenv("FAKE_SIGNALS")
     status, streamed = serve(kit, machine)
     assert status == 0
@@ -53,10 +53,10 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
     assert list(read_records(machine.records))[-1].outcome == "ok"
 
 
-def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
+def test_queue_settings_are_restored_after_a_killed_agent(
     machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is put back is what was there before the first agent, not what the killed one had set."""
+    """The restored values are those from before the first agent, which was killed."""
     monkeypatch.setenv("FAKE_SIGNALS", "scope")
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     serve(kit, machine)

@@ -1,4 +1,4 @@
-"""A replay by controller and real agent together: streams, carried files, failures that are final."""
+"""A replay by controller and real agent: streams, copied files, and final failures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def plan_of(
     place: str = "",
     cache: str = "any",
 ) -> Plan:
-    """The plan of a replay in one cage."""
+    """Return the plan of a replay in one cage."""
     made = make_carried(carried)
     here = replace(command, is_literal=True, directory=place or command.directory)
     asked = ReplaySpec(argv, translated(argv, made, place), here, ("tight",), cache, ())
@@ -56,7 +56,7 @@ def plan_of(
 
 
 class Streams:
-    """Standard output, and standard input from a file or a pipe, in the place of this process's own."""
+    """Replacements of this process's standard output, and of its input by a file or a pipe."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "stdout"
@@ -90,7 +90,7 @@ BOTH = CommandSpec(streams_output=True, takes_input=True)
 def test_a_pipe_goes_through_the_program(
     machine: Machine, kit: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one piece, and bytes that are no text."""
+    """The input has several pieces and is not text."""
     sent = os.urandom(300_000)
     (machine.root / "sent").write_bytes(sent)
     with os.popen(f"cat {machine.root}/sent") as pipe:
@@ -117,7 +117,7 @@ def test_each_trial_has_all_of_a_file(
 def test_a_program_that_reads_nothing_is_not_waited_for(
     machine: Machine, kit: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its input is a pipe that nobody writes to, as at a terminal."""
+    """The input is a pipe without a writer, as at a terminal."""
     silent, writer = os.pipe()
     stdin(monkeypatch, silent)
     summary, [record] = carry_out(machine, kit, plan_of("echo", "done", command=BOTH), streams)
@@ -135,10 +135,10 @@ def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, kit: AgentPac
 
 
 @pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, TRIES)])
-def test_a_program_that_has_printed_what_another_process_helped_it_to_is_not_run_again(
+def test_a_disturbed_program_with_streamed_output_is_not_repeated(
     machine: Machine, kit: AgentPackage, streams: Streams, streams_output: bool, tries: int
 ) -> None:
-    """It reads a cold file, and its slice is charged for none of it."""
+    """The program reads a cold file, but its slice is charged for no page of it."""
     path = make_dataset(machine.data, Dataset(16 * MIB))
     command = CommandSpec((str(path),), streams_output=streams_output)
     plan = plan_of("sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold")
@@ -164,14 +164,14 @@ def test_files_are_carried_and_put_away(machine: Machine, kit: AgentPackage, str
     assert not Path(place).exists()
 
 
-def test_what_is_carried_has_room(tmp_path: Path) -> None:
+def test_uploads_need_free_space(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 1_000_000)
     bare, loaded = (plan_of("true", command=CommandSpec(), carried=paths, place="/d") for paths in
                     ((), (str(tmp_path / "big"),)))  # fmt: skip
     assert need_of(loaded).data_bytes - need_of(bare).data_bytes == 1_000_000
 
 
-def test_what_cannot_be_carried_is_told(machine: Machine, kit: AgentPackage, streams: Streams, tmp_path: Path) -> None:
+def test_a_failed_upload_is_reported(machine: Machine, kit: AgentPackage, streams: Streams, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (machine.root / "a-file").touch()
     place = str(machine.root / "a-file/replay")
