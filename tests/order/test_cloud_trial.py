@@ -1,6 +1,4 @@
-"""A trial in a cage made from a cloud volume: credits enforced, requests split as counted, latency
-recorded.
-"""
+"""Trials in a cloud volume's cage: burst credits, split requests, and latency."""
 
 from __future__ import annotations
 
@@ -43,7 +41,7 @@ def carried(record: Record) -> dict[str, str]:
     return {one["aspect"]: one["state"] for one in record.cage.fidelity}
 
 
-def test_credits_are_played_and_recorded(machine: Machine) -> None:
+def test_credits_are_enforced_and_recorded(machine: Machine) -> None:
     out = io.BytesIO()
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), out, kernel="6.12.57+deb13-amd64")
     assert (record.outcome, record.error) == ("ok", None)
@@ -52,7 +50,7 @@ def test_credits_are_played_and_recorded(machine: Machine) -> None:
     assert [set(change) for change in credits_["changes"]] == [{"t", "IOReadIOPSMax"}]
     assert credits_["changes"][0]["IOReadIOPSMax"] == 2000
     assert credits_["error"] is None
-    assert record.cage.read_back["io.max.riops"] == "500", "the base is what systemd was told"
+    assert record.cage.read_back["io.max.riops"] == "500", "systemd was given the base"
     assert record.collectors["credits"]["status"] == "ok"
     [trace] = [frame["body"] for frame in frames_of(out.getvalue()) if frame.get("name") == "credits.jsonl"]
     assert json.loads(trace.splitlines()[0])["buckets"] == [{"credits": 100000, "caps": {"IOReadIOPSMax": 2000}}]
@@ -60,21 +58,21 @@ def test_credits_are_played_and_recorded(machine: Machine) -> None:
     assert machine.left() == []
 
 
-def test_what_a_cloud_does_besides_stands_in_the_record(machine: Machine) -> None:
+def test_the_record_has_the_cages_cloud_parts(machine: Machine) -> None:
     burst = BurstCredits("drained", CreditBucket(1000, 18000))
     record = carry_out(machine, make_trial(cage=replace(LIGHT, burst=burst), collectors=()))
     assert record.outcome == "ok"
     assert record.cage.burst == {"start": "drained", "iops": {"rate": 1000, "credits": 18000}, "bandwidth": None}
-    assert not {"volume", "accounting", "latency"} & record.cage.present, "of which the cage says nothing"
+    assert not {"volume", "accounting", "latency"} & record.cage.present, "the cage has none of them"
 
 
-def test_an_old_kernel_plays_no_credits(machine: Machine) -> None:
+def test_an_old_kernel_enforces_no_credits(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING), kernel="5.15.0-91-generic")
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
     assert "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0].reason
 
 
-def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Machine) -> None:
+def test_request_splitting_is_set_for_the_trial_and_restored(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), kernel="6.12.0")
     assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
     assert record.device.queue_settings["max_sectors_kb"] == "256"
@@ -83,7 +81,7 @@ def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Mac
     ]  # fmt: skip
 
 
-def test_a_limit_that_both_ways_share_is_divided_without_credits_too(machine: Machine) -> None:
+def test_a_shared_limit_is_divided_without_credits_too(machine: Machine) -> None:
     both = {**LIGHT.properties, **dict.fromkeys(("IOReadIOPSMax", "IOWriteIOPSMax"), 500)}
     cage = Cage("shared", both, accounting=IoAccounting(None, None, True))
     record = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="6.12.0")
@@ -95,7 +93,7 @@ def test_a_limit_that_both_ways_share_is_divided_without_credits_too(machine: Ma
     assert (old.outcome, carried(old), "credits" in old.cage.present) == ("ok", {"combined": "looser"}, False)
 
 
-def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_latency_floor_is_provided_by_a_made_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[object, ...]] = []
 
     def make(*asked: object) -> TrialStorage:
@@ -114,7 +112,7 @@ def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
+def test_a_latency_that_cannot_be_provided_is_reported(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
     def refuse(*_: object) -> TrialStorage:
@@ -124,12 +122,12 @@ def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
     monkeypatch.setattr(storage, "make_storage", refuse)
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert (record.outcome, record.device.storage) == ("ok", "data")
-    [told] = record.cage.fidelity
-    assert (told["aspect"], told["state"]) == ("latency", "absent")
-    assert ("no such module" if ours else "HOST=vm") in told["reason"]
+    [fidelity] = record.cage.fidelity
+    assert (fidelity["aspect"], fidelity["state"]) == ("latency", "absent")
+    assert ("no such module" if ours else "HOST=vm") in fidelity["reason"]
 
 
-def test_a_disk_in_memory_is_room_that_the_guest_must_have() -> None:
+def test_a_disk_in_memory_needs_free_memory() -> None:
     trial = make_trial(cage=LIGHT, dataset=Dataset(4 * 2**30))
     plain, slow = (resource_needs(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
     assert slow - plain == 4 * 2**30

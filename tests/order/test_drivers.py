@@ -1,4 +1,4 @@
-"""One trial by each driver on the fake machine: its place, its limits, and its verdicts."""
+"""A trial with each driver on the fake machine: its slice, its limits, and their read-back."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def by(driver: str, **changes: Any) -> Trial:
     ("docker", f"container {RUN} in {UNIT}: good.py"),
     ("podman", f"container {RUN} in {UNIT}: good.py"),
 ])  # fmt: skip
-def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
+def test_every_driver_runs_in_the_slice_with_the_limits(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, start: str
 ) -> None:
     if driver == "podman":
@@ -68,12 +68,12 @@ def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
 
 def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:
     record = carry_out(machine, by("docker"))
-    told = machine.told()
+    log = machine.told()
     of_engine = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info", "docker import image.tar"]
-    places = [told.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
+    places = [log.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
     assert places == sorted(places)
-    assert told[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
-    assert told.index(f"stop {UNIT}") > told.index("docker rm --force") > told.index("workload exits")
+    assert log[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
+    assert log.index(f"stop {UNIT}") > log.index("docker rm --force") > log.index("workload exits")
     assert record.cage.driver["engine"]["storage_driver"] == "overlay2"
 
 
@@ -81,7 +81,7 @@ def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(mac
     ("docker.socket docker.service containerd.service", []),
     ("docker.socket", ["stop docker.service containerd.service"]),
 ])  # fmt: skip
-def test_what_ran_before_is_left_running(
+def test_an_engine_that_ran_before_is_left_running(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, active: str, stopped: list[str]
 ) -> None:
     monkeypatch.setenv("FAKE_ACTIVE", active)
@@ -97,12 +97,12 @@ def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machin
     assert record.cage.expected == {
         "memory.max": str(8 * 1024**2), "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
     }  # fmt: skip
-    assert record.cage.calibration == {}, "over-driving a slice of ours would prove nothing of Docker's"
+    assert record.cage.calibration == {}, "calibrating the slice would not prove Docker's limits"
 
 
 @pytest.mark.parametrize(("lost", "named"), [("device", "io.max.rbps is max, not 20000000"), ("memory", "memory.max")])
 @pytest.mark.parametrize("driver", ["docker-flags", "docker-api"])
-def test_a_limit_that_docker_loses_without_a_word_is_caught(
+def test_a_limit_that_docker_loses_silently_is_detected(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, lost: str, named: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", lost)
@@ -117,11 +117,11 @@ def test_a_limit_that_docker_loses_without_a_word_is_caught(
 
 
 @pytest.mark.parametrize("program", ["fio", "sh"])
-def test_a_lost_limit_is_caught_for_every_kind_of_program(
+def test_a_lost_limit_is_detected_for_every_kind_of_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that ends at once has no cage left to read
+    monkeypatch.setenv("FAKE_LASTS", "0.5")  # the cage of a command that exits at once cannot be read
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
@@ -132,9 +132,7 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
 
 
 def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a program without a gate: in the guest, the container's cgroup was read before it had
-    limits.
-    """
+    """Without a gate, the container's cgroup was once read before it had its limits."""
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
@@ -144,8 +142,8 @@ def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, mo
     assert record.cage.read_back.items() >= record.cage.expected.items()
 
 
-def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The guard removed, to show that the tests above depend on it."""
+def test_without_the_read_back_the_loss_goes_unnoticed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the read-back, lost limits would go unnoticed."""
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setattr("pagecage.agent.programs.measured_part.confirm_limits", lambda *_: None)
     assert carry_out(machine, by("docker-flags")).outcome == "ok"
@@ -170,7 +168,7 @@ def test_the_api_is_asked_for_the_same_container(machine: Machine, monkeypatch: 
     assert record.cage.read_back.items() >= record.cage.expected.items()
 
 
-def test_a_refusal_of_the_api_is_told_in_its_words(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_the_api_is_quoted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     with api(machine, monkeypatch, refuses="stat /dev/fakedisk: no such file or directory"):
         record = carry_out(machine, by("docker-api"))
     assert record.outcome == "failed"
@@ -213,7 +211,7 @@ DOCKER_INFO = {"ServerVersion": "26", "Driver": "overlay2", "CgroupDriver": "sys
     ("podman", {**PODMAN_INFO, "host": {**PODMAN_INFO["host"], "cgroupControllers": ["memory"]}},
      "podman has no io controller"),
 ])  # fmt: skip
-def test_an_engine_that_cannot_serve_is_refused(
+def test_an_unusable_engine_is_refused(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, info: dict[str, Any], reason: str
 ) -> None:
     monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(info))
@@ -224,7 +222,7 @@ def test_an_engine_that_cannot_serve_is_refused(
     assert not [line for line in machine.told() if line.startswith("container")]
 
 
-def test_no_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "engine")
     record = carry_out(machine, by("docker"))
     assert record.outcome == "requirement_missed"
@@ -258,8 +256,8 @@ class Answering(FrameStream):
         super().event(event, **details)
         if event == "throttle_wanted":
             self.asked.append(details["limits"])
-            told = self._answer or {"read_back": details["limits"]}
-            piece = base64.b64encode(json.dumps(told).encode()).decode()
+            answer = self._answer or {"read_back": details["limits"]}
+            piece = base64.b64encode(json.dumps(answer).encode()).decode()
             self._inbox.put_line(json.dumps({"answers": details["question"], "piece": piece}).encode())
 
 
@@ -269,7 +267,7 @@ def with_qemu(machine: Machine, trial: Trial, answer: dict[str, Any] | None = No
     return carry_out(machine, trial, HostSession(**{**vars(session), "stream": stream})), stream
 
 
-def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
+def test_qemu_limits_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
     record, stream = with_qemu(machine, by("qemu-throttle"))
     assert (record.outcome, record.error) == ("ok", None)
     disk = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
@@ -279,17 +277,17 @@ def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
     assert record.cage.requested == dict(CAGE.properties)
 
 
-@pytest.mark.parametrize(("answer", "why"), [
+@pytest.mark.parametrize(("answer", "reason"), [
     ({"error": "this machine is no guest of ours", "hint": "use HOST=vm"}, "this machine is no guest of ours"),
     ({"read_back": {"IOReadBandwidthMax": 7}}, "qemu holds IOReadBandwidthMax at 7"),
 ])  # fmt: skip
-def test_what_nobody_outside_holds_is_missed(machine: Machine, answer: dict[str, Any], why: str) -> None:
+def test_external_limits_need_a_controller(machine: Machine, answer: dict[str, Any], reason: str) -> None:
     record, _ = with_qemu(machine, by("qemu-throttle"), answer)
     assert record.outcome == "requirement_missed"
-    assert why in (record.error or "")
+    assert reason in (record.error or "")
 
 
-def test_docker_counts_in_plain_numbers() -> None:
+def test_docker_limits_are_plain_numbers() -> None:
     cage = Cage("all", {"MemoryMax": 4096, "IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9, "CPUQuota": 150})
     assert limit_options(cage, "/dev/vdb") == [
         "--memory=4096", "--memory-swap=-1", "--cpu-period=100000", "--cpu-quota=150000",

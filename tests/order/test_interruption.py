@@ -1,6 +1,4 @@
-"""Requests to end at every point of a trial: nothing stays, a record names the phase, finished work
-is kept.
-"""
+"""Termination at every point of a trial: nothing is left behind, and a record names the phase."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ NO_LIMITS = Cage("uncaged", {})
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    """Install the agent's signal handlers in this process for a test."""
+    """Handle the agent's signals in this process during a test."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     made = Interruption()
@@ -44,7 +42,7 @@ def only_record(machine: Machine) -> Record:
 
 
 def run_interrupted(machine: Machine, interruption: Interruption, cage: Cage = CAGE) -> Record:
-    """Run a trial that is expected to be cut short; return its only record."""
+    """Run a trial that is interrupted; return its only record."""
     trial = make_trial(cage=cage)
     with pytest.raises(Interrupted):
         run_trial(make_session(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
@@ -52,7 +50,7 @@ def run_interrupted(machine: Machine, interruption: Interruption, cage: Cage = C
 
 
 @pytest.mark.parametrize("asking", ["TERM", "INT", "HUP"])
-def test_every_signal_that_asks_is_heard(
+def test_every_terminating_signal_is_handled(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, asking: str
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNAL", asking)
@@ -114,7 +112,7 @@ def test_an_error_after_every_phase(
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
-    """Let one phase raise before it begins or after it is done."""
+    """Make one phase raise before it begins or after it ends."""
 
     real = TrialRun.announced
 
@@ -133,8 +131,9 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: Ba
 def test_a_signal_during_the_cleanup_loses_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
 ) -> None:
-    """The trial is done when its slice is stopped: it keeps its answer, and only then the agent
-    ends.
+    """The trial has ended when its slice is stopped, so it keeps its answer.
+
+    Then the agent ends.
     """
     monkeypatch.setenv("FAKE_SIGNALS", "stop")
     out, trial = io.BytesIO(), make_trial(cage=NO_LIMITS)
@@ -162,7 +161,7 @@ def test_a_second_signal_changes_nothing(
 
 
 @pytest.mark.parametrize("verb", ["set-property", "start"])
-def test_a_systemd_that_refuses_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_a_refusal_of_systemd_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     monkeypatch.setenv("FAKE_FAILS", verb)
     trial = make_trial(cage=NO_LIMITS)
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)

@@ -1,6 +1,4 @@
-"""SIGKILL at every command for which the agent waits: the next start removes everything that it
-left.
-"""
+"""SIGKILL at every command that the agent waits for. The next start removes all leftovers."""
 
 from __future__ import annotations
 
@@ -23,9 +21,9 @@ __all__ = ["package"]
 EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]
 
 
-def serve(package: AgentPackage, machine: Machine) -> tuple[int, bytes]:
-    """One agent from its request to its end: status, and what it streamed."""
-    agent = spawn(on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
+def serve(kit: AgentPackage, machine: Machine) -> tuple[int, bytes]:
+    """Run one agent; return its exit status and its frames."""
+    agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
     agent.stdin.write(json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n")
@@ -37,14 +35,14 @@ def serve(package: AgentPackage, machine: Machine) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_the_next_start_takes_away_what_a_killed_agent_left(
-    machine: Machine, package: AgentPackage, monkeypatch: pytest.MonkeyPatch, event: str
+def test_the_next_start_removes_leftovers_of_a_killed_agent(
+    machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNALS", event)
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     assert serve(package, machine)[0] == -9
     assert machine.left() != []
-    time.sleep(0.4)  # the request to systemd is still carried out
+    time.sleep(0.4)  # systemd completes its last job
     monkeypatch.delenv("FAKE_SIGNALS")
     status, streamed = serve(package, machine)
     assert status == 0
@@ -55,10 +53,10 @@ def test_the_next_start_takes_away_what_a_killed_agent_left(
     assert list(read_records(machine.records))[-1].outcome == "ok"
 
 
-def test_a_trial_after_a_killed_one_finds_the_queue_settings_as_they_were(
-    machine: Machine, package: AgentPackage, monkeypatch: pytest.MonkeyPatch
+def test_queue_settings_are_restored_after_a_killed_agent(
+    machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The values before the first agent are restored, not those that the killed one had set."""
+    """The restored values are those from before the first agent, which was killed."""
     monkeypatch.setenv("FAKE_SIGNALS", "scope")
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
     serve(package, machine)

@@ -1,4 +1,4 @@
-"""A replay by controller and real agent together: streams, carried files, final failures."""
+"""A replay by controller and real agent: streams, copied files, and final failures."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
-from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary, resource_needs
+from pagecage.runner.campaign import Campaign, RunSummary, resource_needs
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.uploads import find_uploads, translate_command, uploads_to_json
+from pagecage.runner.uploads import translate_command, uploads_to_json
 from pagecage.units import MIB
 from tests.builders.plans import HARNESS
 from tests.fake_host.hosts import on_fakes
@@ -45,8 +45,8 @@ def plan_of(
     place: str = "",
     cache: str = "any",
 ) -> Plan:
-    """The plan of a replay in one cage."""
-    made = find_uploads(carried)
+    """Return the plan of a replay in one cage."""
+    made = make_carried(carried)
     here = replace(command, is_literal=True, directory=place or command.directory)
     asked = ReplaySpec(argv, translate_command(argv, made, place), here, ("tight",), cache, ())
     more = {"carried": uploads_to_json(made), "directory": place}
@@ -56,7 +56,7 @@ def plan_of(
 
 
 class Streams:
-    """Standard output, and standard input from a file or a pipe, in place of this process's own."""
+    """Replacements of this process's standard output, and of its input by a file or a pipe."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "stdout"
@@ -90,7 +90,7 @@ BOTH = CommandSpec(streams_output=True, takes_input=True)
 def test_a_pipe_goes_through_the_program(
     machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one piece, with bytes that are not text."""
+    """The input has several pieces and is not text."""
     sent = os.urandom(300_000)
     (machine.root / "sent").write_bytes(sent)
     with os.popen(f"cat {machine.root}/sent") as pipe:
@@ -117,7 +117,7 @@ def test_each_trial_has_all_of_a_file(
 def test_a_program_that_reads_nothing_is_not_waited_for(
     machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its input is a pipe to which nothing is written, as at a terminal."""
+    """The input is a pipe without a writer, as at a terminal."""
     silent, writer = os.pipe()
     stdin(monkeypatch, silent)
     summary, [record] = carry_out(machine, package, plan_of("echo", "done", command=BOTH), streams)
@@ -134,11 +134,11 @@ def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, package: Agen
     assert streams.text() == b"ran\n"
 
 
-@pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, ATTEMPTS)])
-def test_a_program_that_has_printed_what_another_process_helped_it_to_is_not_run_again(
-    machine: Machine, package: AgentPackage, streams: Streams, streams_output: bool, tries: int
+@pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, TRIES)])
+def test_a_disturbed_program_with_streamed_output_is_not_repeated(
+    machine: Machine, kit: AgentPackage, streams: Streams, streams_output: bool, tries: int
 ) -> None:
-    """It reads a cold file, and its slice is charged for none of it."""
+    """The program reads a cold file, but its slice is charged for no page of it."""
     path = make_dataset(machine.data, Dataset(16 * MIB))
     command = CommandSpec((str(path),), streams_output=streams_output)
     plan = plan_of("sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold")
@@ -166,16 +166,14 @@ def test_files_are_carried_and_put_away(
     assert not Path(place).exists()
 
 
-def test_what_is_carried_has_room(tmp_path: Path) -> None:
+def test_uploads_need_free_space(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 1_000_000)
     bare, loaded = (plan_of("true", command=CommandSpec(), carried=paths, place="/d") for paths in
                     ((), (str(tmp_path / "big"),)))  # fmt: skip
     assert resource_needs(loaded).data_bytes - resource_needs(bare).data_bytes == 1_000_000
 
 
-def test_what_cannot_be_carried_is_told(
-    machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path
-) -> None:
+def test_a_failed_upload_is_reported(machine: Machine, kit: AgentPackage, streams: Streams, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (machine.root / "a-file").touch()
     place = str(machine.root / "a-file/replay")

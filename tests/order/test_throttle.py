@@ -1,6 +1,4 @@
-"""A trial behind QEMU's throttling, by controller and real agent together: requested, enforced,
-released; or refused.
-"""
+"""A trial with QEMU's throttling, by controller and real agent: set, removed, or refused."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ def carry_out(machine: Machine, host: str) -> tuple[Record, list[str]]:
     return list(read_records(folder.records_path))[-1], [call for call in around.calls if call.startswith("throttle")]
 
 
-def test_the_machine_around_holds_the_disk_for_the_trial(machine: Machine) -> None:
+def test_the_outer_machine_limits_the_disk_for_the_trial(machine: Machine) -> None:
     record, asked = carry_out(machine, "vm")
     assert (record.outcome, record.error) == ("ok", None)
     assert asked == [f"throttle {HELD}", "throttle {}"]
@@ -41,7 +39,7 @@ def test_the_machine_around_holds_the_disk_for_the_trial(machine: Machine) -> No
 
 
 @pytest.mark.parametrize("host", ["local"])
-def test_a_host_with_nothing_around_it_gives_no_figure(machine: Machine, host: str) -> None:
+def test_a_host_without_an_outer_machine_is_refused(machine: Machine, host: str) -> None:
     record, _ = carry_out(machine, host)
     assert record.outcome == "requirement_missed"
     assert record.error == "nothing is around it"

@@ -1,6 +1,4 @@
-"""One trial through the agent's own phases on a fake machine: its steps, their order, and the
-result.
-"""
+"""One trial through the agent's phases on a fake machine: its commands, their order, its record."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ ORDER = [
 
 
 def without_calibration(lines: list[str]) -> list[str]:
-    """Return the log without calibration, whose units have its name. Tools that begin or end
-    together are sorted.
-    """
+    """Return the log without calibration. Tools that start or end together are sorted."""
     kept = [line for line in lines if "calibrate" not in line and line != "fio"]
     for together in ("(iostat|sar) begins", "(iostat|sar) ends|sadf"):
         places = [n for n, line in enumerate(kept) if re.fullmatch(together, line)]
@@ -124,7 +120,7 @@ def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None
     assert rows[0]["resident_pages"] in (0, None)
 
 
-def test_events_tell_the_controller_when_to_look_around(machine: Machine) -> None:
+def test_events_mark_the_measured_part_for_the_controller(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
     carry_out(machine, trial, make_session(machine, out, trial))
     events = [f["event"] for f in frames_of(out.getvalue()) if f["frame"] == "event" and f["event"] != "phase"]
@@ -138,9 +134,7 @@ def test_events_tell_the_controller_when_to_look_around(machine: Machine) -> Non
 def test_a_limit_that_is_not_applied_starts_no_workload(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
 ) -> None:
-    """A manager without a controller drops its limits silently, as `--user` does without
-    delegated `io`.
-    """
+    """A manager without a controller drops limits silently, as `--user` does without `io`."""
     monkeypatch.setenv("FAKE_FORGETS", file)
     record = carry_out(machine, make_trial())
     assert record.outcome == "requirement_missed"
@@ -152,8 +146,8 @@ def test_a_limit_that_is_not_applied_starts_no_workload(
     assert machine.left() == []
 
 
-def test_a_limit_that_nobody_asked_for_starts_no_workload(machine: Machine) -> None:
-    """systemd also applies a limit that an earlier run left in a drop-in."""
+def test_an_unrequested_limit_starts_no_workload(machine: Machine) -> None:
+    """systemd also applies a drop-in that an earlier run has left."""
     drop_in = machine.control / "pagecage-r1_light.1.slice.d"
     drop_in.mkdir()
     (drop_in / "40-left.conf").write_text("MemoryMax=8388608\n")
@@ -205,23 +199,21 @@ def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine)
 
 
 @pytest.mark.parametrize("program", ["prints_garbage.py", "ends_strangely.py"])
-def test_a_workload_that_talks_nonsense_leaves_a_record(machine: Machine, program: str) -> None:
+def test_a_workload_with_invalid_output_leaves_a_record(machine: Machine, program: str) -> None:
     record = carry_out(machine, make_trial(program))
     assert record.outcome in ("ok", "failed")
     assert machine.left() == []
 
 
-def test_what_died_before_it_was_ready_has_totals_alone(machine: Machine) -> None:
+def test_a_workload_that_dies_before_ready_has_only_totals(machine: Machine) -> None:
     record = carry_out(machine, make_trial("dies_before_ready.py"))
     assert record.counters.present == {"totals"}
     assert record.measured is None
     assert record.response == {}
 
 
-def test_a_file_that_somebody_holds_is_not_cold(machine: Machine) -> None:
-    """A mapped and touched page cannot be evicted: nothing can be measured, and nothing is
-    started.
-    """
+def test_a_mapped_file_is_not_cold(machine: Machine) -> None:
+    """A mapped page cannot be evicted, so nothing is started."""
     with (
         (machine.data / DATASET.file_name).open("rb") as file,
         mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as held,
@@ -238,7 +230,7 @@ def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> N
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert record.outcome == "ok"
     assert record.cache.resident_bytes_before == record.cache.file_bytes == DATASET.size_bytes
-    assert 0 < record.cache.resident_bytes_after <= DATASET.size_bytes  # a busy machine may have taken some back
+    assert 0 < record.cache.resident_bytes_after <= DATASET.size_bytes  # a busy machine may have reclaimed some
     assert record.cache.charged_to == str(own_cgroup())
 
 
@@ -257,7 +249,7 @@ def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: boo
     assert record.cache.charged_to is None
 
 
-def test_without_a_dataset_there_is_no_cache_to_speak_of(machine: Machine) -> None:
+def test_without_a_dataset_there_is_no_cache_state(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace")))
     assert record.outcome == "ok"
     assert to_json(record.cache) == {"requested": "cold", "charged_to": None}
@@ -275,8 +267,8 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
     assert machine.told() == []
 
 
-def test_a_user_is_measured_by_his_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same steps; each command has --user, and the slice is below user@UID.service."""
+def test_a_user_is_measured_under_their_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order is the same; each command has --user, and the slice is below user@UID.service."""
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     monkeypatch.setenv("FAKE_PARENT", str(manager / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)

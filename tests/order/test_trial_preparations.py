@@ -1,6 +1,4 @@
-"""Trials that need more than one file on the data disk: many files, a step before, another disk,
-less memory.
-"""
+"""Trials with many files, a setup step, another disk, or less memory."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ UNIT = "pagecage-r1_tight.1"
 
 @pytest.fixture
 def two(machine: Machine) -> Trial:
-    """Return a trial with two files, which the fake workload receives."""
+    """Return a trial of two files for the fake workload."""
     make_dataset(machine.data, replace(DATASET, seed=2))
     return make_trial(
         workload=Workload("good.py", ("--files", "{files}")), cage=LIGHT, files=2, collectors=("vmtouch",)
@@ -49,22 +47,20 @@ def test_every_file_is_resident(machine: Machine, two: Trial) -> None:
     assert record.outcome == "ok"
 
 
-def test_one_file_that_is_not_there_is_told(machine: Machine, two: Trial) -> None:
+def test_a_missing_file_is_reported(machine: Machine, two: Trial) -> None:
     """The fake machine has no pcgen, so a third file cannot be made."""
     record = carry_out(machine, replace(two, files=3))
     assert (record.outcome, record.phase) == ("failed", "dataset")
 
 
 @pytest.mark.parametrize(("where", "unit"), [("same", f"{UNIT}.slice"), ("other", f"{UNIT}.before.slice")])
-def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
-    machine: Machine, where: str, unit: str
-) -> None:
+def test_a_setup_step_runs_in_its_slice_before_the_counters(machine: Machine, where: str, unit: str) -> None:
     step = SetupStep("loads.py", ("{file}",), where)
     record = carry_out(machine, make_trial(cage=LIGHT, before=step, collectors=()))
-    told = machine.told()
+    log = machine.told()
     assert record.outcome == "ok"
-    assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in told
-    assert told.index(f"workload loads {DATASET.size_bytes}") < told.index("workload ready")
+    assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in log
+    assert log.index(f"workload loads {DATASET.size_bytes}") < log.index("workload ready")
     found = record.cache.step
     assert found["slice"].endswith(unit)
     assert record.cache.charged_to == found["slice"]
@@ -81,7 +77,7 @@ def test_a_sibling_slice_has_the_trials_limits(machine: Machine) -> None:
     ]  # fmt: skip
 
 
-def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
+def test_a_setup_step_must_leave_the_files_resident(machine: Machine) -> None:
     step = SetupStep("loads.py", ("{file}",), "same")
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=()))
     assert record.outcome == "ok"
@@ -132,7 +128,9 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     other.mkdir()
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     asked: list[object] = []
-    monkeypatch.setattr(storage, "make_storage", lambda *told: asked.extend(told) or TrialStorage(disk, other))
+    monkeypatch.setattr(
+        storage, "make_storage", lambda *arguments: asked.extend(arguments) or TrialStorage(disk, other)
+    )
     monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
@@ -175,7 +173,7 @@ def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str
     assert record.missed_requirements[0].reason.startswith("only root may")
 
 
-def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_guests_of_pagecage_give_up_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
@@ -184,7 +182,7 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, m
     assert to_json(record.machine_memory) == {}
 
 
-def test_memory_is_taken_before_the_cache_is_set_and_given_back(
+def test_memory_is_reserved_before_the_cache_state_and_released(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = machine.data / DATASET.file_name
@@ -207,7 +205,7 @@ def test_memory_is_taken_before_the_cache_is_set_and_given_back(
 LIMITS = {"dirty_bytes": 2**24, "dirty_background_bytes": 2**23}
 
 
-def test_dirty_limits_are_set_before_the_workload_and_put_back(
+def test_dirty_limits_are_set_before_the_workload_and_restored(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -222,18 +220,14 @@ def test_dirty_limits_are_set_before_the_workload_and_put_back(
     assert seen[1:] == ["restored"]
 
 
-def test_dirty_limits_that_nobody_asked_for_are_noted_and_left(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unrequested_dirty_limits_are_recorded_and_kept(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, collectors=()))
     assert to_json(record.dirty_limits) == {"requested": {}, "in_force": {"dirty_ratio": 20}}
 
 
-def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_guests_of_pagecage_change_dirty_limits(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
@@ -241,11 +235,11 @@ def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
     assert record.missed_requirements[0].requirement == "dirty_limits"
 
 
-def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory told"])
-    monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits told"])
+def test_a_sweep_releases_memory_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory restored"])
+    monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits restored"])
     monkeypatch.setattr("pagecage.agent.host_session.remove_storage", lambda spool: [f"disk in {spool.name}"])
-    assert sweep(Systemd(False, 257), machine.spool) == ["memory told", "limits told", "disk in spool"]
+    assert sweep(Systemd(False, 257), machine.spool) == ["memory restored", "limits restored", "disk in spool"]
 
 
 def test_a_workloads_own_figures_stand_beside_the_standard_ones(machine: Machine) -> None:

@@ -1,6 +1,4 @@
-"""Controller and real agent together, the agent as the copied zipapp: killed, interrupted, resumed,
-run twice.
-"""
+"""Controller and real agent together: killed, interrupted, resumed, and concurrent runs."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ ONCE = replace(CHOICES, repeats=1)
 
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
-    """Return a plan with one trial per program, in this order, in the tight cage."""
+    """Return one trial per program, in this order, in the tight cage."""
     plan = make_plan("20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS)
     trial = make_trial(collectors=collectors, timeout_seconds=20.0)
     trials = tuple(
@@ -74,11 +72,9 @@ def test_a_run_from_plan_to_records_and_traces(machine: Machine, package: AgentP
     assert facts["disk"]["maj_min"] == "259:7"
 
 
-def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(
-    machine: Machine, package: AgentPackage
-) -> None:
-    """SIGKILL leaves slice, limits, queue settings, tools and traces in place until the next agent sweeps."""
-    whole = Whole(machine, package, a_plan("never_ends.py", "good.py"))
+def test_a_killed_agent_leaves_nothing_after_the_next_start(machine: Machine, kit: AgentPackage) -> None:
+    """SIGKILL leaves slice, limits, queue settings, tools and traces to the next agent."""
+    whole = Whole(machine, kit, a_plan("never_ends.py", "good.py"))
     left: list[str] = []
 
     def kill(event: Mapping[str, Any]) -> None:
@@ -93,10 +89,10 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(
     assert any("queue-settings.json" in path for path in left)
     assert any("children" in path for path in left)
     assert machine.left() == []
-    told = [(record.attempt, record.outcome) for record in whole.records()]
-    assert told == [(1, "interrupted"), (2, "ok"), (1, "ok")]
+    results = [(record.attempt, record.outcome) for record in whole.records()]
+    assert results == [(1, "interrupted"), (2, "ok"), (1, "ok")]
     assert machine.told().count("iostat begins") == 3
-    assert machine.told().count("iostat ends") == 2  # the cleanup killed the first, which had lost its agent
+    assert machine.told().count("iostat ends") == 2  # the cleanup killed the first, whose agent was gone
 
 
 def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, package: AgentPackage) -> None:
@@ -108,16 +104,16 @@ def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, package: A
 
     with pytest.raises(KeyboardInterrupt):
         whole.go(interrupt)
-    told = [(record.outcome, record.phase, record.error) for record in whole.records()]
-    assert told == [("ok", "record", None), ("interrupted", "run", "ended from outside")]
+    results = [(record.outcome, record.phase, record.error) for record in whole.records()]
+    assert results == [("ok", "record", None), ("interrupted", "run", "ended from outside")]
     assert machine.left() == []
     assert len(whole.folder.remaining(whole.plan)) == 2
 
 
-def test_two_runs_on_one_host_do_not_meet(machine: Machine, package: AgentPackage) -> None:
-    """The second is refused, and the first one's slice and workload live on."""
-    first = Whole(machine, package, a_plan("never_ends.py"))
-    second = on_fakes(package.agent, machine)
+def test_a_second_run_on_a_host_is_refused(machine: Machine, kit: AgentPackage) -> None:
+    """The second run is refused, and the first one's slice and workload continue."""
+    first = Whole(machine, kit, a_plan("never_ends.py"))
+    second = on_fakes(kit.agent, machine)
     refusals: list[HostError] = []
 
     def meet(event: Mapping[str, Any]) -> None:
@@ -137,32 +133,35 @@ def test_two_runs_on_one_host_do_not_meet(machine: Machine, package: AgentPackag
 
 
 @pytest.mark.parametrize("program", ["never_ends.py", "floods_for_ever.py"])
-def test_a_controller_that_is_gone_is_noticed(machine: Machine, package: AgentPackage, program: str) -> None:
-    """kill -9 of the controller closes the agent's input: it cleans up, and its record stands on its host's disk."""
-    host = on_fakes(package.agent, machine)
+def test_the_end_of_the_controller_is_noticed(machine: Machine, kit: AgentPackage, program: str) -> None:
+    """SIGKILL of the controller closes the agent's input.
+
+    The agent cleans up and saves its record.
+    """
+    host = on_fakes(kit.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
     agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
-    told = b""
-    while b'"event":"go"' not in told:
-        told += agent.stdout.readline()
+    output = b""
+    while b'"event":"go"' not in output:
+        output += agent.stdout.readline()
     agent.stdin.close()
     agent.stdout.close()
-    said = agent.stderr.read().decode()
+    stderr = agent.stderr.read().decode()
     agent.stderr.close()
     assert agent.wait(30) != 0
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
     assert machine.left() == []
     [record] = read_records(machine.records)
     assert record.outcome == "interrupted"
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[]\n", b'{"run_id": "cut'])
-def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, package: AgentPackage, line: bytes) -> None:
-    agent = spawn(on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+def test_an_incomplete_request_starts_nothing(machine: Machine, kit: AgentPackage, line: bytes) -> None:
+    agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
@@ -175,8 +174,8 @@ def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, packag
     assert machine.told() == []
 
 
-def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, package: AgentPackage) -> None:
-    host = on_fakes(package.agent, machine)
+def test_an_agent_that_cannot_work_reports_the_reason(machine: Machine, kit: AgentPackage) -> None:
+    host = on_fakes(kit.agent, machine)
     request = replace(make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
@@ -184,17 +183,17 @@ def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, package: 
     assert agent.stderr is not None
     agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
     frames = frames_of(agent.stdout.read())
-    said = agent.stderr.read().decode()
+    stderr = agent.stderr.read().decode()
     agent.stdin.close()
     assert agent.wait(30) not in (0, None)
     agent.stdout.close()
     agent.stderr.close()
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
     assert frames[-1]["event"] == "error"
 
 
-def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, package: AgentPackage) -> None:
-    """The dataset is bigger than any disk: nothing is written, nothing is measured, the next trial runs."""
+def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: AgentPackage) -> None:
+    """The dataset is too large: nothing is written or measured, and the next trial runs."""
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
     whole = Whole(machine, package, replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))))
@@ -215,8 +214,8 @@ def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, package
     assert not list((machine.spool / "trials").iterdir())
 
 
-def test_a_plan_can_name_a_program_that_is_not_there(machine: Machine, package: AgentPackage) -> None:
-    whole = Whole(machine, package, a_plan("good.py"))
+def test_a_plan_may_name_a_missing_program(machine: Machine, kit: AgentPackage) -> None:
+    whole = Whole(machine, kit, a_plan("good.py"))
     (machine.spool / "bin").mkdir(parents=True)
     missing = Path("no_such_program.py")
     whole.plan = replace(whole.plan, trials=a_plan(missing.name).trials)

@@ -1,4 +1,4 @@
-"""Collectors: proven to record before the workload goes, whole when they end, and honest when they are not."""
+"""Collectors: recording before the workload starts, complete at the end, or reported as partial."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: CollectorCont
     assert sampler.stop().status == "ok"
 
 
-def test_a_sampler_that_dies_says_so(around: CollectorContext) -> None:
+def test_a_sampler_that_dies_reports_it(around: CollectorContext) -> None:
     (around.cgroup / "memory.current").write_text("not a number\n")
     outcome = collect(Sampler(around))
     assert outcome.status == "failed"
     assert "sampling ended early" in outcome.reason
 
 
-def test_a_gap_of_over_a_second_is_told(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_of_over_a_second_is_reported(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = Sampler(around)
     real, slept = sampler._sample, threading.Event()
 
@@ -170,7 +170,7 @@ def test_sar_that_dies(around: CollectorContext, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", [Iostat, Sar, Vmtouch])
-def test_a_tool_that_is_not_there_is_missing(
+def test_a_tool_that_is_not_installed_is_missing(
     around: CollectorContext, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
@@ -195,7 +195,7 @@ def test_vmtouch_that_prints_no_bar(around: CollectorContext, monkeypatch: pytes
     assert (outcome.status, outcome.reason) == ("partial", "vmtouch printed no bar (exit status 1)")
 
 
-def test_without_a_dataset_there_is_nothing_to_look_at(around: CollectorContext) -> None:
+def test_without_a_dataset_vmtouch_does_not_run(around: CollectorContext) -> None:
     bare = CollectorContext(around.directory, around.disk, around.cgroup, (), around.children)
     assert collect(Vmtouch(bare)).reason == "the trial has no dataset"
     assert rows(collect(Sampler(bare)).files[0])[0]["resident_pages"] is None
@@ -208,12 +208,12 @@ def test_any_bar_is_read(bar: str, resident: int, total: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "vmtouch: FATAL\n", "[oO] 1/2\n", f"[{'x' * 60}] 1/2\n", f"[{'O' * 60}] a/b\n"])
-def test_what_is_no_bar(text: str) -> None:
+def test_output_without_a_bar(text: str) -> None:
     assert parse_vmtouch(text) is None
 
 
 @given(st.integers(0, 2**40))
-def test_flag_words_are_spelt_out_and_nothing_is_lost(word: int) -> None:
+def test_flags_are_named_and_none_is_lost(word: int) -> None:
     for table in (VM_FLAGS, FAULT_FLAGS):
         values = {name: bit for bit, name in table.items()}
         names = decode(word, table)

@@ -1,4 +1,4 @@
-"""How nearly io.max counts as a provider does: the request size set, put back, and what could not be had."""
+"""Fidelity to a provider's accounting and latency, and the request size that it sets."""
 
 from __future__ import annotations
 

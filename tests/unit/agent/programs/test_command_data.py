@@ -1,4 +1,4 @@
-"""Files that a command's user names are its dataset: brought to a state, measured; their disk is the one limited."""
+"""Files named by a command's user: their cache state, and their disk, which is limited."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_all_files_of_a_directory_are_cold(machine: Machine, files: Path) -> Non
 
 
 def test_a_file_of_two_names_counts_once(machine: Machine, files: Path) -> None:
-    """Its pages are there once, and charged once."""
+    """Both names have the same pages."""
     os.link(files / "a", files / "below/a")
     record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
     assert (record.outcome, record.cache.file_bytes) == ("ok", 600_000)
 
 
-def test_as_they_are(machine: Machine, files: Path) -> None:
+def test_files_of_any_state_stay_unchanged(machine: Machine, files: Path) -> None:
     (files / "a").read_bytes()
     record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
     assert record.cache.resident_bytes_before > 0
@@ -60,7 +60,7 @@ def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -
     assert (record.outcome, record.cache.file_bytes) == ("ok", 300_000)
 
 
-def test_a_place_in_a_path_is_filled_in_unless_it_is_the_users_own(machine: Machine, files: Path) -> None:
+def test_placeholders_in_paths_are_filled_in_unless_literal(machine: Machine, files: Path) -> None:
     assert carry_out(machine, "true", data_paths=("{data_dir}/own",), cache="any", is_literal=False).outcome == "ok"
     (machine.data / "{file}").write_text("x")
     named = carry_out(machine, "true", data_paths=(str(machine.data / "{file}"),), cache="any")
@@ -101,7 +101,7 @@ def test_the_limit_goes_to_the_disk_behind_the_files(
 
 
 def run_on(machine: Machine, cache: str) -> TrialRun:
-    """A command's trial in a cage that limits I/O."""
+    """Return a command's trial in a cage that limits I/O."""
     workload = Workload("true", (), "command", command=CommandSpec())
     trial = make_trial(cage=CAGE, cache=cache, dataset=None, workload=workload)
     return TrialRun(make_session(machine, io.BytesIO(), trial), trial, 1, machine.root)
@@ -115,7 +115,7 @@ def run_on(machine: Machine, cache: str) -> TrialRun:
 def test_what_calibration_reads(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, size: int, cache: str, elsewhere: bool, reads: str | None
 ) -> None:
-    """Never a customer's file that is to stay cached, and nothing is written to a disk that is not ours."""
+    """Calibration reads no file that must stay cached, and writes only to pagecage's disk."""
     own = machine.data / "own.db"
     with own.open("wb") as file:
         file.truncate(size)
@@ -135,10 +135,10 @@ def test_another_disk_has_a_calibrator_of_its_own_that_writes_nothing(machine: M
     assert session.calibrator.on(other)._data_dir is None
 
 
-def test_a_file_of_somebody_else_does_not_tell_whether_it_is_cached(
+def test_residency_of_another_users_file_is_hidden(
     machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the kernel has it since 5.2: owner, or who may write; root sees all."""
+    """Since Linux 5.2 only the owner, users with write access and root may query residency."""
     monkeypatch.setattr(data_files.os, "getuid", lambda: 12345)
     monkeypatch.setattr(data_files.os, "access", lambda _, mode: mode == os.R_OK)
     missed = data_files.find_files((files,))

@@ -10,7 +10,8 @@ import pytest
 from analysis.__main__ import main
 from analysis.claims.scorecard import VERDICTS, count_verdicts, newest_runs, scorecard
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import PublishedFigure, complaints, read_definitions, read_rows
+from pagecage.model.published_figures import PublishedFigure, read_definitions, read_rows
+from tests.builders.published_figures import mismatches
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
@@ -166,8 +167,8 @@ def row(number, experiment="a", untestable=""):
 def test_inconsistencies_between_rows_and_rules_are_named():
     rows = [row(1), row(2), row(3, untestable="why"), row(4, "b"), row(5, "gone")]
     rule = [{"id": f"003-{number}"} for number in (1, 3, 4, 9)]
-    lines = complaints(rows, {"a": {"claims": rule}, "b": {}})
-    assert lines == [
+    told = mismatches(rows, {"a": {"claims": rule}, "b": {}})
+    assert told == [
         "a: no article has 003-9",
         "a: 003-4 belongs to b",
         "003-3: a rule and a reason why it is untestable",
@@ -178,14 +179,12 @@ def test_inconsistencies_between_rows_and_rules_are_named():
 
 
 def test_no_rule_is_without_its_row_in_another_experiment_or_beside_a_reason():
-    lines = complaints(ROWS, read_definitions(ROOT / "experiments"))
-    assert [
-        line for line in lines if "no rule and no reason" not in line and "there is no experiment" not in line
-    ] == []
+    told = mismatches(ROWS, read_definitions(ROOT / "experiments"))
+    assert [line for line in told if "no rule and no reason" not in line and "there is no experiment" not in line] == []
 
 
 def test_every_row_has_a_rule_or_a_reason():
     """Every published figure is tested by a run, or has a reason why it cannot be."""
     with_reason = sum(bool(row.untestable) for row in ROWS)
     print(f"{len(ROWS)} rows: {len(ROWS) - with_reason} by a rule, {with_reason} untestable")
-    assert complaints(ROWS, read_definitions(ROOT / "experiments")) == []
+    assert mismatches(ROWS, read_definitions(ROOT / "experiments")) == []
