@@ -21,9 +21,9 @@ __all__ = ["package"]
 EVENTS = ["set-property", "start", "fio", "iostat", "sar", "vmtouch", "scope-before", "scope", "sadf", "stop"]
 
 
-def serve(kit: AgentPackage, machine: Machine) -> tuple[int, bytes]:
+def serve(package: AgentPackage, machine: Machine) -> tuple[int, bytes]:
     """Run one agent; return its exit status and its frames."""
-    agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
+    agent = spawn(on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
     agent.stdin.write(json.dumps(request_to_json(make_request(machine, make_trial(cage=LIGHT)))).encode() + b"\n")
@@ -36,7 +36,7 @@ def serve(kit: AgentPackage, machine: Machine) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_the_next_start_removes_leftovers_of_a_killed_agent(
-    machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch, event: str
+    machine: Machine, package: AgentPackage, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNALS", event)
     monkeypatch.setenv("FAKE_SIGNAL", "KILL")
@@ -54,7 +54,7 @@ def test_the_next_start_removes_leftovers_of_a_killed_agent(
 
 
 def test_queue_settings_are_restored_after_a_killed_agent(
-    machine: Machine, kit: AgentPackage, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, package: AgentPackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The restored values are those from before the first agent, which was killed."""
     monkeypatch.setenv("FAKE_SIGNALS", "scope")

@@ -19,9 +19,9 @@ from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
-from pagecage.runner.campaign import Campaign, RunSummary, resource_needs
+from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary, resource_needs
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.uploads import translate_command, uploads_to_json
+from pagecage.runner.uploads import find_uploads, translate_command, uploads_to_json
 from pagecage.units import MIB
 from tests.builders.plans import HARNESS
 from tests.fake_host.hosts import on_fakes
@@ -46,7 +46,7 @@ def plan_of(
     cache: str = "any",
 ) -> Plan:
     """Return the plan of a replay in one cage."""
-    made = make_carried(carried)
+    made = find_uploads(carried)
     here = replace(command, is_literal=True, directory=place or command.directory)
     asked = ReplaySpec(argv, translate_command(argv, made, place), here, ("tight",), cache, ())
     more = {"carried": uploads_to_json(made), "directory": place}
@@ -134,9 +134,9 @@ def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, package: Agen
     assert streams.text() == b"ran\n"
 
 
-@pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, TRIES)])
+@pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, ATTEMPTS)])
 def test_a_disturbed_program_with_streamed_output_is_not_repeated(
-    machine: Machine, kit: AgentPackage, streams: Streams, streams_output: bool, tries: int
+    machine: Machine, package: AgentPackage, streams: Streams, streams_output: bool, tries: int
 ) -> None:
     """The program reads a cold file, but its slice is charged for no page of it."""
     path = make_dataset(machine.data, Dataset(16 * MIB))
@@ -173,7 +173,7 @@ def test_uploads_need_free_space(tmp_path: Path) -> None:
     assert resource_needs(loaded).data_bytes - resource_needs(bare).data_bytes == 1_000_000
 
 
-def test_a_failed_upload_is_reported(machine: Machine, kit: AgentPackage, streams: Streams, tmp_path: Path) -> None:
+def test_a_failed_upload_is_reported(machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (machine.root / "a-file").touch()
     place = str(machine.root / "a-file/replay")

@@ -72,9 +72,9 @@ def test_a_run_from_plan_to_records_and_traces(machine: Machine, package: AgentP
     assert facts["disk"]["maj_min"] == "259:7"
 
 
-def test_a_killed_agent_leaves_nothing_after_the_next_start(machine: Machine, kit: AgentPackage) -> None:
+def test_a_killed_agent_leaves_nothing_after_the_next_start(machine: Machine, package: AgentPackage) -> None:
     """SIGKILL leaves slice, limits, queue settings, tools and traces to the next agent."""
-    whole = Whole(machine, kit, a_plan("never_ends.py", "good.py"))
+    whole = Whole(machine, package, a_plan("never_ends.py", "good.py"))
     left: list[str] = []
 
     def kill(event: Mapping[str, Any]) -> None:
@@ -110,10 +110,10 @@ def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, package: A
     assert len(whole.folder.remaining(whole.plan)) == 2
 
 
-def test_a_second_run_on_a_host_is_refused(machine: Machine, kit: AgentPackage) -> None:
+def test_a_second_run_on_a_host_is_refused(machine: Machine, package: AgentPackage) -> None:
     """The second run is refused, and the first one's slice and workload continue."""
-    first = Whole(machine, kit, a_plan("never_ends.py"))
-    second = on_fakes(kit.agent, machine)
+    first = Whole(machine, package, a_plan("never_ends.py"))
+    second = on_fakes(package.agent, machine)
     refusals: list[HostError] = []
 
     def meet(event: Mapping[str, Any]) -> None:
@@ -133,12 +133,12 @@ def test_a_second_run_on_a_host_is_refused(machine: Machine, kit: AgentPackage) 
 
 
 @pytest.mark.parametrize("program", ["never_ends.py", "floods_for_ever.py"])
-def test_the_end_of_the_controller_is_noticed(machine: Machine, kit: AgentPackage, program: str) -> None:
+def test_the_end_of_the_controller_is_noticed(machine: Machine, package: AgentPackage, program: str) -> None:
     """SIGKILL of the controller closes the agent's input.
 
     The agent cleans up and saves its record.
     """
-    host = on_fakes(kit.agent, machine)
+    host = on_fakes(package.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
     assert agent.stdin is not None
@@ -160,8 +160,8 @@ def test_the_end_of_the_controller_is_noticed(machine: Machine, kit: AgentPackag
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[]\n", b'{"run_id": "cut'])
-def test_an_incomplete_request_starts_nothing(machine: Machine, kit: AgentPackage, line: bytes) -> None:
-    agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+def test_an_incomplete_request_starts_nothing(machine: Machine, package: AgentPackage, line: bytes) -> None:
+    agent = spawn(on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
@@ -174,8 +174,8 @@ def test_an_incomplete_request_starts_nothing(machine: Machine, kit: AgentPackag
     assert machine.told() == []
 
 
-def test_an_agent_that_cannot_work_reports_the_reason(machine: Machine, kit: AgentPackage) -> None:
-    host = on_fakes(kit.agent, machine)
+def test_an_agent_that_cannot_work_reports_the_reason(machine: Machine, package: AgentPackage) -> None:
+    host = on_fakes(package.agent, machine)
     request = replace(make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
@@ -192,7 +192,7 @@ def test_an_agent_that_cannot_work_reports_the_reason(machine: Machine, kit: Age
     assert frames[-1]["event"] == "error"
 
 
-def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: AgentPackage) -> None:
+def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, package: AgentPackage) -> None:
     """The dataset is too large: nothing is written or measured, and the next trial runs."""
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
@@ -214,8 +214,8 @@ def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, package
     assert not list((machine.spool / "trials").iterdir())
 
 
-def test_a_plan_may_name_a_missing_program(machine: Machine, kit: AgentPackage) -> None:
-    whole = Whole(machine, kit, a_plan("good.py"))
+def test_a_plan_may_name_a_missing_program(machine: Machine, package: AgentPackage) -> None:
+    whole = Whole(machine, package, a_plan("good.py"))
     (machine.spool / "bin").mkdir(parents=True)
     missing = Path("no_such_program.py")
     whole.plan = replace(whole.plan, trials=a_plan(missing.name).trials)
