@@ -111,21 +111,10 @@ def open_session(
             stream.event("step", text="attaching bpftrace")
             tracer.begin()
         yield HostSession(
-            request,
-            facts,
-            disk,
-            systemd,
-            calibrator,
-            *tracers.all,
-            QueueSettingsJournal(spool),
-            MemoryReservation(spool),
-            DirtyLimits(spool),
-            tracers.children,
-            engines,
-            interruption,
-            stream,
-            inbox,
-        )
+            request, facts, disk, systemd, calibrator, *tracers.all, QueueSettingsJournal(spool),
+            MemoryReservation(spool), DirtyLimits(spool), tracers.children, engines, interruption,
+            stream, inbox,
+        )  # fmt: skip
     finally:
         with interruption.held():
             tracers.stop()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from pagecage.cloud.catalogue import InstanceCaps, InstanceType, Provider, VolumeType
+from pagecage.cloud.catalogue import Provider, VolumeType
+from pagecage.cloud.instance_tables import InstanceCaps, InstanceType
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.errors import PagecageError, nearest
 

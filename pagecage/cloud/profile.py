@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pagecage.cloud.catalogue import InstanceType, Provider, PublishedLatencyTable, SourceTable, VolumeType
+from pagecage.cloud.catalogue import Provider, PublishedLatencyTable, VolumeType
+from pagecage.cloud.instance_tables import InstanceType
 from pagecage.cloud.instances import attached, example_instance
+from pagecage.cloud.sources import SourceTable
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError

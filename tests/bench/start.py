@@ -83,12 +83,12 @@ def _measured(record: Record) -> float:
 
 
 def _once(record: Record) -> float:
-    return float(sum(phase.seconds for phase in record.phases if phase["name"] in ONCE))
+    return float(sum(phase.seconds for phase in record.phases if phase.name in ONCE))
 
 
 def _own_phases(record: Record) -> Mapping[str, float]:
     """Return the seconds of each phase; for `run`, the time beyond its workload."""
-    taken = {phase["name"]: float(phase["seconds"]) for phase in record.phases if phase["name"] not in ONCE}
+    taken = {phase.name: float(phase.seconds) for phase in record.phases if phase.name not in ONCE}
     return taken | {"run": taken.get("run", 0.0) - _measured(record)}
 
 

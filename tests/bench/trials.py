@@ -91,7 +91,7 @@ def tell(event: Mapping[str, Any]) -> None:
 
 def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
     """Compare an empty trial, from its first phase to its last, with a plain scope."""
-    trials = [sum(phase["seconds"] for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)]
+    trials = [sum(phase.seconds for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)]
     ratio, low, high = ratio_of_pairs(trials, bare)
     says = f"{median(trials):.2f} s a trial of nothing, {median(bare):.2f} s a bare scope"
     return Figure("trial of nothing / bare scope", ratio, low, high, "none set", True, NOTHINGS, says)

@@ -65,4 +65,5 @@ def test_queue_settings_are_restored_after_a_killed_agent(
     serve(package, machine)
     trial = make_trial(cage=LIGHT, read_ahead_kb=None)
     run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
-    assert list(read_records(machine.records))[-1].device["queue_settings"]["read_ahead_kb"] == "256"
+    last = list(read_records(machine.records))[-1]
+    assert (last.device.queue_settings or {})["read_ahead_kb"] == "256"

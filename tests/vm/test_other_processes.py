@@ -141,7 +141,7 @@ def test_the_next_attempt_is_believed_to_the_page(attempts: dict[tuple[str, int]
     record = attempts[name, 2]
     assert (record.outcome, record.error) == ("ok", None)
     assert evaluate(record).cache_state_reached.verdict == "reached"
-    start, go, end = (record.cache[moment] for moment in ("start", "go", "end"))
+    start, go, end = (getattr(record.cache, moment) for moment in ("start", "go", "end"))
     if CASES[name][1] == "resident":
         assert start["resident_bytes"] == go["resident_bytes"] == end["resident_bytes"] == DATA.size_bytes
         return
