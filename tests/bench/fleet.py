@@ -61,8 +61,8 @@ def _agent_seconds(run: RunFolder, trials: int) -> float:
     if len(records) != trials:
         raise PagecageError(f"{run.path.name} has {len(records)} records of {trials}", "look at its host")
     phases = [phase for record in records for phase in record.phases]
-    start = min(phase["start_monotonic_seconds"] for phase in phases)
-    return float(max(phase["start_monotonic_seconds"] + phase["seconds"] for phase in phases) - start)
+    start = min(phase.start_monotonic_seconds for phase in phases)
+    return float(max(phase.start_monotonic_seconds + phase.seconds for phase in phases) - start)
 
 
 def _plan(count: int, name: str) -> Plan:

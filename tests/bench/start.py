@@ -67,7 +67,7 @@ def _seconds(name: str, values: Sequence[float], most: float, says: str) -> Figu
 
 def _end_of(record: Record) -> float:
     last = record.phases[-1]
-    return float(last["start_wall_seconds"] + last["seconds"])
+    return float(last.start_wall_seconds + last.seconds)
 
 
 def _pauses(one: Timed) -> list[float]:
