@@ -44,7 +44,7 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Whether the exit status is 0."""
+        """True if the exit status is 0."""
         return self.status == 0
 
 

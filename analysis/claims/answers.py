@@ -34,7 +34,7 @@ class OpenQuestion:
 
     @property
     def is_open(self) -> bool:
-        """Whether no proven figure answers it."""
+        """True if no proven figure answers it."""
         return not any(finding.is_proven for finding in self.findings)
 
 

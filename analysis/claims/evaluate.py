@@ -48,7 +48,7 @@ class ClaimResult:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the run has no figure for it."""
+        """True if the run has no figure for it."""
         return self.verdict == "no_data" and self.measured is None
 
 

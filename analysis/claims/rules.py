@@ -10,7 +10,7 @@ from pagecage.errors import PagecageError
 from pagecage.units import parse_size_bytes
 
 RuleResult = tuple[bool, str]
-"""Whether the claim holds, and the reason."""
+"""True if the claim holds, and the reason."""
 RATIO_RULES = ("ratio", "ordering")
 RATIO_OF_RATIOS_RULES = ("ordering_of_ratios",)
 SIDES = ("where", "over", "than", "than_over")

@@ -44,17 +44,17 @@ class JudgedTrial:
 
     @property
     def is_excluded(self) -> bool:
-        """Whether its verdicts exclude it and it is not included by name."""
+        """True if its verdicts exclude it and it is not included by name."""
         return self.verdicts.excluded and not self.is_included_by_name
 
     @property
     def is_included(self) -> bool:
-        """Whether its figures are averaged: it is a data point and not excluded."""
+        """True if its figures are averaged: it is a data point and not excluded."""
         return self.verdicts.is_data_point and not self.is_excluded
 
     @property
     def is_valid_apart_from_noise(self) -> bool:
-        """Whether no reason other than host noise excludes it.
+        """True if no reason other than host noise excludes it.
 
         The flags that a kernel passes do not depend on other activity on the host.
         """
@@ -62,12 +62,12 @@ class JudgedTrial:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it gave a wrong answer and is not excluded; the record's error describes it."""
+        """True if it gave a wrong answer and is not excluded; the record's error describes it."""
         return self.record.outcome == "wrong_answer" and not self.verdicts.excluded
 
     @property
     def is_killed(self) -> bool:
-        """Whether the kernel killed it for memory, which is its answer."""
+        """True if the kernel killed it for memory, which is its answer."""
         return self.record.outcome == "oom_killed"
 
 
@@ -117,7 +117,7 @@ class Run:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether any trial ran on an emulated CPU."""
+        """True if any trial ran on an emulated CPU."""
         return any(trial.record.emulated for trial in self.trials)
 
 

@@ -73,7 +73,7 @@ class TreatmentCell:
 
     @property
     def is_all_wrong(self) -> bool:
-        """Whether every figure comes from a wrong answer."""
+        """True if every figure comes from a wrong answer."""
         return bool(self.wrong) and not self.answered
 
     def _wrapped(self, text: str) -> str:

@@ -39,7 +39,7 @@ class FleetMember:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every planned trial has an answer."""
+        """True if every planned trial has an answer."""
         return self.answered == self.planned
 
 
@@ -54,7 +54,7 @@ class Fleet:
 
     @property
     def is_spread(self) -> bool:
-        """Whether the blocks of one plan were distributed over the hosts."""
+        """True if the blocks of one plan were distributed over the hosts."""
         return bool(self.document["mode"] == "spread")
 
     @property
@@ -84,7 +84,7 @@ class HostFact:
 
     @property
     def differs(self) -> bool:
-        """Whether the hosts differ in it."""
+        """True if the hosts differ in it."""
         return len(set(self.values)) > 1
 
 

@@ -41,7 +41,7 @@ class PreparedRun:
 
     @property
     def streams_output(self) -> bool:
-        """Whether the program's output goes to the terminal, so that no bar is shown."""
+        """True if the program's output goes to the terminal, so that no bar is shown."""
         return any(trial.workload.command and trial.workload.command.streams_output for trial in self.plan.trials)
 
 

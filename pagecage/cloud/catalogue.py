@@ -32,7 +32,7 @@ class SizeBoundsTable(StrictTable):
     step_bytes: Annotated[SizeBytes, Field(alias="step")]
 
 
-class BurstTable(ExactTable):
+class VolumeBurstTable(ExactTable):
     """Rates above the base, with the bucket or the time that bounds them."""
 
     iops: FormulaTable[Number] | None = None
@@ -104,7 +104,7 @@ class VolumeType(OfferTable):
     both_throughput: FormulaTable[Bytes] | None = Field(None, alias="throughput")
     own_read_throughput: FormulaTable[Bytes] | None = Field(None, alias="read_throughput")
     own_write_throughput: FormulaTable[Bytes] | None = Field(None, alias="write_throughput")
-    burst: BurstTable | None = None
+    burst: VolumeBurstTable | None = None
     tiers: dict[str, TierTable] = {}
     tier_burst_seconds: Seconds | None = Field(None, description="without it, the burst of a tier has no end")
     counting: CountingTable = Field(CountingTable(), alias="accounting")

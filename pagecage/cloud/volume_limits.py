@@ -23,7 +23,7 @@ class LimitLayer:
 
     @property
     def bursts(self) -> bool:
-        """Whether the layer ever allows more than its base."""
+        """True if the layer ever allows more than its base."""
         return self.burst is not None and self.burst > self.base
 
     def rate(self, has_credits: bool) -> Fraction:

@@ -41,7 +41,7 @@ class ReadyHost:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether it is a guest without hardware virtualisation, judged by its CPU model."""
+        """True if it is a guest without hardware virtualisation, judged by its CPU model."""
         return is_emulated(self.facts)
 
     @property

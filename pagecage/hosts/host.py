@@ -90,7 +90,7 @@ class AgentHost(Protocol):
 
     @property
     def user(self) -> bool:
-        """Whether the user's own systemd creates units, instead of the system's."""
+        """True if the user's own systemd creates units, instead of the system's."""
 
 
 class Host(ObservedHost, SizedHost, AgentHost, Protocol):

@@ -30,7 +30,7 @@ class LocalHost:
 
     @property
     def user(self) -> bool:
-        """Whether the user's own systemd creates units: for everyone but root."""
+        """True if the user's own systemd creates units: for everyone but root."""
         return os.getuid() != 0
 
     def facts(self) -> dict[str, Any]:

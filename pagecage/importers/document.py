@@ -30,12 +30,12 @@ class Document:
 
     @property
     def is_unit(self) -> bool:
-        """Whether it has the sections of a unit file (systemd.syntax(7))."""
+        """True if it has the sections of a unit file (systemd.syntax(7))."""
         return self.tree is None and _SECTION.search(self.text) is not None
 
     @property
     def is_properties(self) -> bool:
-        """Whether every line is a property, as `systemctl show` prints them."""
+        """True if every line is a property, as `systemctl show` prints them."""
         lines = [line for line in self.text.splitlines() if line.strip()]
         return self.tree is None and bool(lines) and all(_PROPERTY.match(line) for line in lines)
 

@@ -85,7 +85,7 @@ class Record:
 
     @property
     def is_programs_own_failure(self) -> bool:
-        """Whether somebody else's program ran and failed: that is what there is to tell, and no fault of the host."""
+        """True if somebody else's program ran and failed: that is what there is to tell, and no fault of the host."""
         return self.outcome == "failed" and self.exit.ended_by_itself is True
 
 

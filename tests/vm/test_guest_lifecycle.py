@@ -27,10 +27,10 @@ pytestmark = pytest.mark.vm
 NEED = ResourceNeeds(0, 0)
 OWNER = """
 import sys
-from pagecage.hosts.host import HostNeed
+from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 host = VmHost()
-host.prepare(HostNeed(0, 0), lambda _: None)
+host.prepare(ResourceNeeds(0, 0), lambda _: None)
 host.start()
 print("up", flush=True)
 sys.stdin.read()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import Progress
+from pagecage.hosts.prerequisites import require_free_space
 from pagecage.hosts.vm.machine import DATA_PORT
-from pagecage.hosts.vm.prerequisites import require_free_space
 from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.process import run
 from pagecage.units import GIB, format_bytes

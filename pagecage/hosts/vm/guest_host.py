@@ -40,7 +40,7 @@ class GuestHost:
 
     @property
     def user(self) -> bool:
-        """Whether the user's own systemd creates units: for everyone but root."""
+        """True if the user's own systemd creates units: for everyone but root."""
         return self._user != "root"
 
     def install(self, package: AgentPackage) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from pagecage.checkout import TOP
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import Progress
+from pagecage.hosts.prerequisites import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.image_recipe import ROOT_DISK_BYTES, ImageRecipe
-from pagecage.hosts.vm.prerequisites import require_free_space, require_tools
 from pagecage.process import TimeoutExpired, run, search_path, spawn
 from pagecage.units import GIB
 

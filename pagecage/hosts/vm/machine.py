@@ -26,7 +26,7 @@ class Acceleration:
 
     @property
     def emulated(self) -> bool:
-        """Whether instructions are translated, so that CPU time is not comparable with hardware."""
+        """True if instructions are translated, so that CPU time is not comparable with hardware."""
         return self.accel == "tcg"
 
 

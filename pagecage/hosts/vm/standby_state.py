@@ -19,11 +19,11 @@ from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_path
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import Progress
+from pagecage.hosts.prerequisites import require_free_space
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import set_clock
 from pagecage.hosts.vm.guest_host import DIRECTORIES
-from pagecage.hosts.vm.prerequisites import require_free_space
 from pagecage.hosts.vm.saved_state import SavedState, load, root_target, save
 from pagecage.process import run
 

@@ -14,6 +14,7 @@ from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
+from pagecage.hosts.prerequisites import require_tools
 from pagecage.hosts.vm.acceleration import find_acceleration, known_acceleration
 from pagecage.hosts.vm.cache import GuestCache, in_use
 from pagecage.hosts.vm.data_disk import DataDiskError, ensure_data_disk, plug
@@ -22,7 +23,6 @@ from pagecage.hosts.vm.guest_host import GuestHost
 from pagecage.hosts.vm.image import GuestImage, ensure_image
 from pagecage.hosts.vm.image_recipe import read_recipe
 from pagecage.hosts.vm.machine import CPUS, Acceleration, machine_for
-from pagecage.hosts.vm.prerequisites import require_tools
 from pagecage.hosts.vm.provision import is_provisioned, provision_guest, provision_image, provisioning_key
 from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers, write_guest
 from pagecage.hosts.vm.saved_state import SavedState, ensure_state, restore, root_target

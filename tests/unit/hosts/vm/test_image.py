@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
+from pagecage.hosts.prerequisites import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.image import GuestImage, bootstrap_argv, ensure_image, pack, shared_folder
 from pagecage.hosts.vm.image_recipe import ImageRecipe
-from pagecage.hosts.vm.prerequisites import require_free_space, require_tools
 from pagecage.units import MIB
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
