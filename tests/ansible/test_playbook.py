@@ -33,7 +33,7 @@ def playbook(top: Path, *tasks: dict[str, Any], hosts: tuple[str, ...] = ("here"
 
 @dataclass(frozen=True)
 class Played:
-    """How a playbook ended on each host, its events, and its log."""
+    """Results of a playbook by host, its events, and its log."""
 
     ends: Mapping[str, HostResult]
     told: list[TaskEvent]

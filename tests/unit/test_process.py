@@ -33,7 +33,7 @@ def test_input_and_environment_reach_the_program(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_is_read_from_our_own_input() -> None:
-    """What stands on our standard input is another's: the agent's is the controller's word that it still lives."""
+    """A process does not read our standard input: the agent's is the controller's word that it still lives."""
     code = "from pagecage.process import run; print(repr(run(['cat']).stdout))"
     inner = run([sys.executable, "-c", code], input_text="not for cat", cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
     assert inner.stdout == "''\n"

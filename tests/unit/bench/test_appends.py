@@ -1,4 +1,4 @@
-"""Which way round the benchmark of appends divides, and when it says that an aim was missed."""
+"""Direction in which the benchmark of appends divides, and when it says that an aim was missed."""
 
 from __future__ import annotations
 

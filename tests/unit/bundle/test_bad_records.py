@@ -35,7 +35,7 @@ def kept(tmp_path_factory):
 
 
 def says(folder, capsys, verb="show"):
-    """What the refusal says; it is short, and no traceback."""
+    """Return the refusal; it is short, and no traceback."""
     before = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else None
     assert main([verb, str(folder)]) == 2
     told = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""What the doctor says of the vm: its tools are found where systems keep them."""
+"""Findings of the doctor about the vm: its tools are found where systems keep them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends that fails: a mistake in its words, a sentence with anything in it, a defect of pagecage."""
+"""Ends of a command that fails: a mistake in its words, a sentence with anything in it, a defect of pagecage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 @pytest.fixture(autouse=True)
 def ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """What main() changes of this process, as it was afterwards; and a log that is no checkout's."""
+    """Restore what main() changes of this process, as it was afterwards; and a log that is no checkout's."""
     before = {number: signal.getsignal(number) for number in HANDLED}
     monkeypatch.setattr(failures, "LOG", tmp_path / "log/defect.log")
     monkeypatch.delenv(failures.SHOW, raising=False)

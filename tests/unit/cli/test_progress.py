@@ -1,4 +1,4 @@
-"""What is told while a run runs: one line a trial, and no text from outside that could break the telling."""
+"""Progress of a run: one line a trial, and no text from outside that could break the telling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What travels to a host: one file that runs with nothing installed, and the same bytes for the same sources."""
+"""Files copied to a host: one file that runs with nothing installed, and the same bytes for the same sources."""
 
 from __future__ import annotations
 

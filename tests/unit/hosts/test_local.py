@@ -104,7 +104,7 @@ def test_the_spool_is_ours_alone(host: LocalHost, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["open", "link"])
 def test_a_spool_that_somebody_else_prepared_is_refused(host: LocalHost, tmp_path: Path, kind: str) -> None:
-    """What lies in it is run, as root where root measures, and /dev/shm is open to everybody."""
+    """Files in the spool are run, as root where root measures, and /dev/shm is open to everybody."""
     spool = Path(host.spool_dir)
     if kind == "open":
         spool.mkdir()

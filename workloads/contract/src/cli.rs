@@ -50,7 +50,7 @@ pub fn parse<A: CommandLine>(
 /// their defaults.
 ///
 /// # Errors
-/// What the parser says.
+/// Output of the parser.
 pub fn options_from<A: Args>(words: &str) -> Result<A, clap::Error> {
     let command = A::augment_args(Command::new("options").no_binary_name(true));
     A::from_arg_matches(&command.try_get_matches_from(words.split_whitespace())?)

@@ -1,4 +1,4 @@
-//! How a workload fails: one sentence on stderr and an exit code for the kind of failure.
+//! Failure of a workload: one sentence on stderr and an exit code for the kind of failure.
 
 use std::fmt::Display;
 use std::process::ExitCode;

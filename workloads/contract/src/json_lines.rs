@@ -86,7 +86,7 @@ pub struct End<Thread, Setup, More> {
     pub more: More,
 }
 
-/// What one thread did during the passes.
+/// Results of one thread over the passes.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct ThreadLine {
     /// Time spent in passes.

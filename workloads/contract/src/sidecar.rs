@@ -12,7 +12,7 @@ pub const BLOCK_BYTES: u64 = 1 << 20;
 /// The stride of [`Sidecar::stride512_sum`]; a divisor of [`BLOCK_BYTES`].
 pub const STRIDE_BYTES: usize = 512;
 
-/// How a dataset was made, and the sums of its bytes.
+/// Origin of a dataset, and the sums of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sidecar {
     /// Version of the generator: the same version, seed, fill and size give the same bytes.

@@ -9,20 +9,20 @@ use std::thread::{scope, Builder, Scope, ScopedJoinHandle};
 pub trait Worker {
     /// The result of one pass.
     type Pass: Send;
-    /// What is left when the thread ends.
+    /// Result of a finished thread.
     type End: Send;
 
     /// Do one pass; passes are numbered from 0.
     ///
     /// # Errors
-    /// What the work says.
+    /// Result of the work.
     fn pass(&mut self, number: u64) -> Result<Self::Pass, Failure>;
 
     /// End the thread.
     fn end(self) -> Self::End;
 }
 
-/// How many threads to start, and how.
+/// Number of threads, and the attributes to start them with.
 #[derive(Debug, Clone, Copy)]
 pub struct TeamSize {
     /// Number of threads; may be zero.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const PIECE_BYTES: usize = 1 << 20;
 const STAMP_BYTES: usize = 8;
 
-/// How memory is taken.
+/// Method of taking memory.
 #[derive(Debug, Clone, clap::Args)]
 pub struct BurstOptions {
     /// Size of the pages

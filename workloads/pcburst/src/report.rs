@@ -6,7 +6,7 @@ use contract::json_lines::{Checksum, End, Sample, ThreadLine};
 use contract::page::page_bytes;
 use serde::Serialize;
 
-/// What one run did.
+/// Results of one run.
 #[derive(Debug)]
 pub struct Report {
     /// Time to fill the page cache, before `ready`.

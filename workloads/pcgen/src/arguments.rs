@@ -38,7 +38,7 @@ pub struct Arguments {
     verify: Option<PathBuf>,
 }
 
-/// What to do.
+/// Action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
     /// Make a dataset.

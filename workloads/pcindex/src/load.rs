@@ -19,10 +19,10 @@ const LEAST_BLOCK_BYTES: usize = 64 << 10;
 /// The smallest page; a larger one is touched more than once.
 const PAGE_BYTES: usize = 4096;
 
-/// How the index is loaded into memory.
+/// Method of loading the index into memory.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LoadOptions {
-    /// How the index is loaded into memory
+    /// Method of loading the index into memory
     #[arg(long, value_enum, default_value = "lazy")]
     pub load: Load,
     /// Number of files loaded at once, with --load parallel
@@ -33,12 +33,12 @@ pub struct LoadOptions {
     #[arg(long, value_name = "N", default_value_t = 1 << 20)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(LEAST_BLOCK_BYTES as u64..))]
     pub block_bytes: usize,
-    /// What read(2) returns must have the sums that the sidecars state
+    /// Data from read(2) must have the sums that the sidecars state
     #[arg(long)]
     pub expect_sidecars: bool,
 }
 
-/// How the index is loaded into memory.
+/// Method of loading the index into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Load {
     /// By looking up one key of every bucket, in a random order
@@ -100,7 +100,7 @@ impl Load {
     }
 }
 
-/// What was loaded of one or more files.
+/// Totals of one or more loaded files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// Bytes loaded.

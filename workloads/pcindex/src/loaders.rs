@@ -13,10 +13,10 @@ use std::time::Instant;
 /// Small, because a cage counts every page of it.
 const STACK_BYTES: usize = 64 << 10;
 
-/// What one thread loaded, and its figures.
+/// Totals and figures of one thread.
 type LoaderShare = (Loaded, ThreadLine);
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 struct Shared<'a> {
     options: &'a LoadOptions,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Lookups between two readings of the clock.
 const CLOCK_EVERY: u64 = 8;
 
-/// What is looked up after loading.
+/// Lookups after loading.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LookupOptions {
     /// Number of keys of the start-up set, which has one for each bucket, that are looked up after
@@ -75,7 +75,7 @@ pub struct LookupResults {
 pub struct Watch {
     /// When to stop.
     pub deadline: Option<Instant>,
-    /// Which lookups to time.
+    /// Lookups to time.
     pub sampler: Sampler,
     pub latency: Histogram,
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Everything that one run did.
 #[derive(Debug)]
 pub struct Run {
-    /// How the index was loaded.
+    /// Method that loaded the index.
     pub load: Load,
     /// Length of all files together.
     pub size_bytes: u64,
@@ -22,7 +22,7 @@ pub struct Run {
     pub expects_sidecars: bool,
     /// Requested number of lookups after loading.
     pub lookups: u64,
-    /// What was loaded.
+    /// Loaded data.
     pub loaded: Loaded,
     /// Results while loading, if lookups do the loading.
     pub load_results: LookupResults,

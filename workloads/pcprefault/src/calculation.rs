@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const TRY_ITERATIONS: u64 = 200_000;
 const TRIES: usize = 9;
 
-/// How much is computed before the file is used: CPU time of all threads together.
+/// Amount of computation before the file is used: CPU time of all threads together.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ComputeOptions {
     /// CPU time of the calculation before the use, all threads together

@@ -15,10 +15,10 @@ use std::ops::Range;
 /// More threads than this would mostly wait for each other.
 pub const MOST_THREADS: u64 = 256;
 
-/// How a file is loaded.
+/// Method of loading a file.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LoadOptions {
-    /// How the file is loaded
+    /// Method of loading the file
     #[arg(long, value_enum, default_value = "map-only")]
     pub method: Method,
     /// When the file is loaded
@@ -39,7 +39,7 @@ pub enum When {
     Beside,
 }
 
-/// How a file is loaded.
+/// Method of loading a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
     /// Only mmap(2)

@@ -7,18 +7,18 @@ use contract::usage::Usage;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What one process did.
+/// Results of one process.
 #[derive(Debug)]
 pub struct Report {
     /// Length of the file.
     pub length_bytes: usize,
     /// When the measured part began.
     pub started: Instant,
-    /// What each loading thread did; empty if nothing was loaded ahead.
+    /// Results of each loading thread; empty if nothing was loaded ahead.
     pub loads: Vec<Load>,
     /// Memory between loading and use; None if the two overlapped.
     pub after: Option<MemoryAfter>,
-    /// What each computing thread did.
+    /// Results of each computing thread.
     pub uses: Vec<Use>,
 }
 
@@ -46,7 +46,7 @@ pub struct More {
     response: Response,
 }
 
-/// What one thread did, with its role.
+/// Results of one thread, with its role.
 #[derive(Debug, Serialize)]
 pub struct RoleLine {
     role: &'static str,

@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 /// Small, because a cage counts every page of it.
 const STACK_BYTES: usize = 64 << 10;
 
-/// How the file is used.
+/// Use of the file.
 #[derive(Debug, Clone, clap::Args)]
 pub struct UseOptions {
     /// Number of threads that compute and then add up a part of their own
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_THREADS))]
     pub compute_threads: usize,
-    /// How the bytes are added up
+    /// Method of adding up the bytes
     #[arg(long, value_enum, default_value = "simd")]
     sum: SumKind,
     /// Leave the threads to the scheduler, as several processes do
@@ -35,7 +35,7 @@ pub struct UseOptions {
     unpinned: bool,
 }
 
-/// How the bytes are added up.
+/// Method of adding up the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SumKind {
     /// As fast as this CPU can
@@ -59,18 +59,18 @@ impl UseOptions {
     }
 }
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 pub struct Workers<'a> {
-    /// How the file is loaded.
+    /// Method of loading the file.
     pub load: &'a LoadOptions,
-    /// How the file is used.
+    /// Use of the file.
     pub using: &'a UseOptions,
     pub file: &'a File,
     pub length_bytes: usize,
     /// The memory, once it exists.
     pub memory: OnceLock<Memory>,
-    /// What each computing thread calculates before it uses its part.
+    /// Calculation of each computing thread before it uses its part.
     pub iterations: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct Use {
     pub computed: Instant,
     /// When the last byte was used.
     pub ended: Instant,
-    /// How long the thread slept between the two, waiting for the disk.
+    /// Time between the two that the thread slept, waiting for the disk.
     pub stalled: Option<Duration>,
     /// The thread's counters during the use.
     pub usage: Usage,

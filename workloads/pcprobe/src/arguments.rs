@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Write the JSON into this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// What drives the disk
+    /// Engine that drives the disk
     #[arg(long, value_enum, default_value = "auto")]
     pub engine: EngineChoice,
     /// Name the host and the folder in the JSON, which otherwise has neither

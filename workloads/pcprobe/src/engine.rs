@@ -26,7 +26,7 @@ pub enum EngineChoice {
     Threads,
 }
 
-/// What drives the disk.
+/// Engine that drives the disk.
 #[derive(Debug)]
 pub enum Engine {
     /// The program's own loop on `io_uring`.

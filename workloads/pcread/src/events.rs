@@ -10,7 +10,7 @@ use std::io;
 
 const COUNT: usize = 3;
 
-/// What is counted, in user space only, which needs no privilege.
+/// Events counted, in user space only, which needs no privilege.
 fn kinds() -> [(&'static str, Event); COUNT] {
     let misses = Cache { which: WhichCache::DTLB, operation: CacheOp::READ, result: CacheResult::MISS };
     [

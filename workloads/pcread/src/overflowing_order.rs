@@ -35,7 +35,7 @@ pub struct Share {
     pub block_bytes: u64,
     /// Number of the thread.
     pub thread: u64,
-    /// How many threads there are.
+    /// Number of threads.
     pub threads: u64,
     /// Whether the thread ignores the beginning of its own part, as in the printed code.
     pub forgets_its_part: bool,

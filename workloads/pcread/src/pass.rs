@@ -76,7 +76,7 @@ fn touch(block: &[u8]) -> u64 {
     std::hint::black_box(block.iter().step_by(4096).map(|byte| u64::from(*byte)).sum())
 }
 
-/// What one thread read in one pass, and its cost.
+/// Blocks that one thread read in one pass, and their cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Tally {
     /// When the first block was begun.
@@ -104,7 +104,7 @@ pub struct Watch {
     pub deadline: Deadline,
     /// Pause before each block.
     pub pause: Option<Duration>,
-    /// Which blocks to time.
+    /// Blocks to time.
     pub sampler: Sampler,
     pub latency: Histogram,
     /// The CPU's counters of this thread.

@@ -17,7 +17,7 @@ use contract::Failure;
 use std::fs::File;
 use std::io;
 
-/// What one call of `process_madvise(2)` accepts, and more than any disk's queue.
+/// Limit of one `process_madvise(2)` call, and more than any disk's queue.
 const DEEPEST_QUEUE: u64 = 1024;
 
 /// The queue and the cache.

@@ -33,7 +33,7 @@ pub struct Totals {
 pub struct Closing {
     /// Durations of the set-up.
     pub setup: Setup,
-    /// What the threads gathered.
+    /// Results of the threads.
     pub results: ThreadResults,
     /// Bytes of the first pass, each counted once.
     pub distinct_bytes: u64,

@@ -20,7 +20,7 @@ pub struct SourceOptions {
     /// The file that holds the working set
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-    /// What is read
+    /// Data source
     #[arg(long, value_enum, default_value = "mmap")]
     pub source: Kind,
     /// pread, uring: bypass the page cache, `O_DIRECT`
@@ -37,7 +37,7 @@ pub struct SourceOptions {
     fadvise: FileAdvice,
 }
 
-/// What is read.
+/// Data source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// The file, mapped shared and read-only

@@ -16,7 +16,7 @@ use std::time::Instant;
 /// A cage counts only the pages that are touched, a few of these.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug)]
 pub struct Reading<'a> {
     /// The file and how it is accessed.
@@ -29,7 +29,7 @@ pub struct Reading<'a> {
     pub partitioning: &'a Partitioning,
 }
 
-/// What one thread, or all of them, gathered over all passes.
+/// Results of one thread, or of all, over all passes.
 #[derive(Debug, Default)]
 pub struct ThreadResults {
     /// Durations of the sampled blocks.

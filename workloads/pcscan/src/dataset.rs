@@ -19,7 +19,7 @@ pub struct DatasetOptions {
     /// The files to scan
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     files: Vec<PathBuf>,
-    /// How bytes come into memory
+    /// Method of bringing bytes into memory
     #[arg(long, value_enum, default_value = "mmap")]
     pub io: Io,
     /// Bytes are read and looked at in pieces of this length
@@ -34,7 +34,7 @@ pub struct DatasetOptions {
     pub expect_sidecars: bool,
 }
 
-/// How bytes come into memory.
+/// Method of bringing bytes into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Io {
     /// The file is mapped
@@ -47,7 +47,7 @@ pub enum Io {
     Uring,
     /// The same with `O_DIRECT`
     UringDirect,
-    /// What programs usually do: tokio's files on an executor, pread(2) in threads
+    /// The usual way: tokio's files on an executor, pread(2) in threads
     Conventional,
 }
 

@@ -6,10 +6,10 @@ use clap::ValueEnum;
 /// More threads than this would mostly wait for each other.
 const MOST_THREADS: u64 = 1024;
 
-/// Who scans the files.
+/// Executor of the scans.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct ExecOptions {
-    /// Who scans the files
+    /// Executor of the scans
     #[arg(long, value_enum, default_value = "sync1")]
     pub exec: Exec,
     /// Threads of --exec threads and of --exec async-mt
@@ -18,7 +18,7 @@ pub struct ExecOptions {
     pub workers: usize,
 }
 
-/// Who scans the files.
+/// Executor of the scans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Exec {
     /// One thread, one file after another

@@ -20,10 +20,10 @@ use tokio::task::{block_in_place, spawn_blocking, yield_now, JoinHandle};
 /// A task of the pool that did not end by itself.
 const LOST: &str = "a task was lost";
 
-/// How the executor is kept free.
+/// Method of keeping the executor free.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct FixOptions {
-    /// What keeps the executor free while a task scans a mapped file
+    /// Method of keeping the executor free while a task scans a mapped file
     #[arg(long, value_enum, default_value = "none")]
     pub fix: Fix,
     /// A fix prepares windows of this length
@@ -34,7 +34,7 @@ pub struct FixOptions {
     pub ahead_bytes: usize,
 }
 
-/// How the executor is kept free.
+/// Method of keeping the executor free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Fix {
     /// Nothing: the file is scanned from its first byte to its last, and the executor waits

@@ -10,7 +10,7 @@ pub struct PrefetchOptions {
     /// Before each page, prefetch the page at this distance with the CPU's instruction; 0 for none
     #[arg(long, value_name = "PAGES", default_value = "0", value_parser = size)]
     prefetch_distance: usize,
-    /// Which prefetch instruction
+    /// Prefetch instruction
     #[arg(long, value_enum, default_value = "t0")]
     prefetch_hint: Hint,
 }

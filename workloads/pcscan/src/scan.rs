@@ -89,7 +89,7 @@ pub struct Tally {
     pub result: ScanResult,
 }
 
-/// What all scans of one pass have found.
+/// Results of all scans of one pass.
 #[derive(Debug)]
 pub struct Pass {
     /// One tally per file.

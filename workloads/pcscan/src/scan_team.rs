@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Instant;
 
-/// What the standard library gives a thread.
+/// Default of the standard library.
 const STACK_BYTES: usize = 2 << 20;
 
 type Share = (Vec<Tally>, ThreadLine);

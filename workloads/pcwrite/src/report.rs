@@ -7,7 +7,7 @@ use contract::usage::Usage;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What one run did, and what was found afterwards.
+/// Results of one run, and of the checks afterwards.
 #[derive(Debug)]
 pub struct Report {
     /// Number of pages of the file.

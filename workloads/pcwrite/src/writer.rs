@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 /// Pages between two readings of the clock.
 const CLOCK_PAGES: u64 = 16;
 
-/// How the file is written.
+/// Method of writing the file.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WriteOptions {
-    /// How a page is written
+    /// Method of writing a page
     #[arg(long, value_enum, default_value = "mmap")]
     method: Method,
     /// Order of the pages
     #[arg(long, value_enum, default_value = "sequential")]
     pattern: Pattern,
-    /// How written pages are synced
+    /// Method of syncing written pages
     #[arg(long, value_enum, default_value = "none")]
     msync: SyncMode,
     /// Sync after every N pages too, not only at the end
@@ -75,7 +75,7 @@ enum SyncMode {
 /// The options with the length of the file.
 #[derive(Debug, Clone)]
 pub struct WritePlan {
-    /// How the file is written.
+    /// Method of writing the file.
     pub options: WriteOptions,
     /// Number of whole pages of the file.
     pub pages: u64,
@@ -99,7 +99,7 @@ pub enum Target<'a> {
     Called(&'a File),
 }
 
-/// What one pass did, and its cost.
+/// Results of one pass, and its cost.
 #[derive(Debug, Clone, Copy)]
 pub struct PassResult {
     /// Time of the stores or calls, without syncing.
