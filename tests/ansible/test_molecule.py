@@ -31,7 +31,7 @@ def place() -> Iterator[Path]:
 
 
 def molecule(place: Path, *words: str) -> str:
-    """Return the output of Molecule for a scenario that succeeds; a test fails with the end of what it says otherwise."""
+    """Return the output of Molecule for a successful scenario; otherwise fail with the end of it."""
     make_agent_package(TOP)
     settings = {
         "PATH": f"{BIN}:{os.environ['PATH']}", "PAGECAGE_ROOTFS": str(place), "LC_ALL": "C.UTF-8",
