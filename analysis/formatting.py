@@ -1,11 +1,11 @@
-"""Figures as people read them: a response's name carries its unit, so one function can write any of them."""
+"""Formatting of figures for reports: the name of a response determines its unit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.response_units import base_of
+from analysis.response_units import response_scale
 from analysis.stats.intervals import MedianSummary
 from pagecage.units import format_bytes, format_rate, format_seconds
 
@@ -13,74 +13,77 @@ MARKS = {
     "held": "✓ held", "not_held": "✗ not held", "not_comparable": "– not comparable", "no_data": "? no data",
     "untestable": "· untestable", "not_run": "· not run",
 }  # fmt: skip
-"""Verdicts on claims, told apart without colour."""
+"""Labels of claim verdicts, distinguishable without colour."""
 _TITLES = {
     "full_pass_seconds": "time of a whole pass",
     "read_seconds": "time measured",
     "device_read_bytes_per_second": "disk, read",
     "device_reads_per_second": "disk, reads",
-    "amplification": "bytes from the disk for each distinct byte asked for",
+    "amplification": "bytes read from the disk per distinct byte requested",
 }
 
 _PLAIN = (("gibit_per_second", " Gibit/s"), ("_per_second", "/s"), ("_pages", " pages"))
 
 
-def quantity(response: str, value: float) -> str:
-    """A figure with its unit, told from the response's name (`_seconds`, `_bytes`, `_per_second`)."""
+def format_quantity(response: str, value: float) -> str:
+    """Format a figure with the unit that its response's name implies.
+
+    Known suffixes include `_seconds`, `_bytes` and `_per_second`.
+    """
     if response.endswith("bytes_per_second"):
         return format_rate(value)
     if response.endswith("_seconds"):
-        return _seconds(value)
+        return _format_seconds(value)
     if response.endswith(("_us", "_ms", "_ns")):
-        return _seconds(value * base_of(response))
+        return _format_seconds(value * response_scale(response))
     if response.endswith("_bytes"):
         return format_bytes(value)
     if response.endswith("_percent"):
         return f"{value:.3g} %"
     if response == "amplification":
-        return f"{_digits(value)}×"
+        return f"{_three_digits(value)}×"
     if response.endswith("_fraction"):
         return f"{100 * value:.3g} %"
     unit = next((unit for suffix, unit in _PLAIN if response.endswith(suffix)), "")
-    return f"{_digits(value)}{unit}"
+    return f"{_three_digits(value)}{unit}"
 
 
-def _seconds(value: float) -> str:
-    """Microseconds and milliseconds where they are read more easily than a fraction of a second."""
+def _format_seconds(value: float) -> str:
+    """Format a time, in microseconds or milliseconds below 0.1 s."""
     for unit, scale in (("us", 1e-6), ("ms", 1e-3)):
         if 0 < value < 999.5 * scale and value < 0.0995:
-            return f"{_digits(value / scale)} {unit}"
+            return f"{_three_digits(value / scale)} {unit}"
     return format_seconds(value)
 
 
-def _digits(value: float) -> str:
-    """Three digits, and never as a power of ten."""
+def _three_digits(value: float) -> str:
+    """Format three significant digits without an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def span(low: str, high: str) -> str:
-    """Two figures with their unit once, where it is the same."""
+def format_range(low: str, high: str) -> str:
+    """Join two formatted figures; a unit that they share is written once."""
     if low.endswith("×") and high.endswith("×"):
         return f"{low[:-1]} – {high}"
     figure, _, unit = low.partition(" ")
     return f"{figure} – {high}" if unit and high.partition(" ")[2] == unit else f"{low} – {high}"
 
 
-def title(response: str) -> str:
-    """A response's name in words."""
+def response_title(response: str) -> str:
+    """Return the name of a response in words."""
     return _TITLES.get(response, response.replace("_", " "))
 
 
-def label(treatment: dict[str, str]) -> str:
-    """A treatment in one line, its levels in the definition's order."""
+def treatment_label(treatment: Mapping[str, str]) -> str:
+    """Return a treatment on one line, its levels in the definition's order."""
     return " · ".join(treatment.values())
 
 
 _UNITLESS = ("qual", "outcome", "flags", "hex", "dec", "bool", "fraction", "version", "count")
 
 
-def unit_figure(value: float | str | None, unit: str) -> str:
-    """A figure in a claim's own unit; an outcome as the word it is."""
+def format_in_unit(value: float | str | None, unit: str) -> str:
+    """Format a figure in a claim's own unit; a string (an outcome) is returned unchanged."""
     if value is None or isinstance(value, str):
         return value or "–"
     digits = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
@@ -92,35 +95,35 @@ def unit_figure(value: float | str | None, unit: str) -> str:
 _ORDERINGS = {"about_equal": "about equal"}
 
 
-def _word(published: float | str, unit: str) -> str:
-    """A word of flags as the kernel's headers write it."""
+def _hexadecimal(published: float | str, unit: str) -> str:
+    """Format flag bits in hexadecimal, as in the kernel's headers."""
     digits = f"{published:.0f}" if isinstance(published, int | float) else published
     if unit == "dec":
         return f"{int(digits):#x}" if digits.isdigit() else digits
     return ", ".join(f"0x{part.strip().lower()}" for part in digits.split(","))
 
 
-def published_figure(published: Any, unit: str) -> str:
-    """A published figure, range, set of names or word, with its unit where it has one."""
+def format_published(published: Any, unit: str) -> str:
+    """Format a published figure, range, set of names or flag word, with its unit if it has one."""
     if isinstance(published, list):
         numbers = [part for part in published if isinstance(part, int | float)]
         joined = (" – " if numbers else " ").join(f"{part:g}" if part in numbers else str(part) for part in published)
         return f"{joined} {unit}" if numbers and unit not in _UNITLESS else joined
     if unit in ("hex", "dec") and not isinstance(published, list):
-        return _word(published, unit)
+        return _hexadecimal(published, unit)
     if isinstance(published, str):
         has_unit = published[:1].isdigit() and unit not in _UNITLESS and not unit.startswith("count")
         return f"{published}{'×' if unit == 'x' else f' {unit}'}" if has_unit else _ORDERINGS.get(published, published)
-    return unit_figure(published, unit)
+    return format_in_unit(published, unit)
 
 
-def words_of(says: str) -> str:
-    """What a claim is about, with room to break a line where a row lists its conditions."""
-    return says.replace(";", ", ")
+def break_at_semicolons(statement: str) -> str:
+    """Return a claim's statement with spaces after semicolons, so that lines can break there."""
+    return statement.replace(";", ", ")
 
 
-def spans(ids: Sequence[str]) -> str:
-    """Ids in their order, neighbours as `003-125 to 003-166`."""
+def format_id_ranges(ids: Sequence[str]) -> str:
+    """Join ids in their order; consecutive ids become a range such as `003-125 to 003-166`."""
     groups: list[list[str]] = []
     for id_ in ids:
         if groups and _number(id_) == _number(groups[-1][-1]) + 1:
@@ -134,17 +137,21 @@ def _number(id_: str) -> int:
     return int(id_.rpartition("-")[2])
 
 
-def claim_figure(value: float | str | None, unit: str, verdict: str) -> str:
-    """What was measured for a claim; in brackets where it rests on excluded trials alone."""
-    text = unit_figure(value, unit)
+def format_measured(value: float | str | None, unit: str, verdict: str) -> str:
+    """Format a claim's measured figure, in brackets if it rests on excluded trials alone."""
+    text = format_in_unit(value, unit)
     return f"({text}) †" if verdict == "no_data" and value is not None else text
 
 
-def told(response: str, summary: MedianSummary, *, is_ratio: bool) -> str:
-    """The figure with its unit and, from two trials on, its interval: `31× (28 – 35×, n 3)`."""
+def format_summary(response: str, summary: MedianSummary, *, is_ratio: bool) -> str:
+    """Format a median with its unit and, from two trials on, its interval.
+
+    An example is `31× (28 – 35×, n 3)`.
+    """
     name = "amplification" if is_ratio else response
-    middle = quantity(name, summary.middle)
+    middle = format_quantity(name, summary.middle)
     if summary.n < 2:
         return middle
     kind = "" if summary.kind == "range" else f"{summary.kind} "
-    return f"{middle} ({kind}{span(quantity(name, summary.low), quantity(name, summary.high))}, n {summary.n})"
+    interval = format_range(format_quantity(name, summary.low), format_quantity(name, summary.high))
+    return f"{middle} ({kind}{interval}, n {summary.n})"

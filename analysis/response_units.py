@@ -1,4 +1,4 @@
-"""Units: what a response's name and a claim's unit mean in seconds, bytes, and times a second."""
+"""Conversion between the units of responses and the units of claims."""
 
 from __future__ import annotations
 
@@ -27,23 +27,30 @@ _SUFFIXES = (
 _TIMELY = ("_seconds", "_per_second", "_ms", "_us", "_ns")
 
 
-def in_unit(response: str, value: float, unit: str) -> float:
-    """A response's value in a claim's unit: 2500 of `heartbeat_p99_us` is 2.5 `ms`. Raises PagecageError."""
+def convert_response(response: str, value: float, unit: str) -> float:
+    """Return a response's value in a claim's unit.
+
+    For example, 2500 of `heartbeat_p99_us` is 2.5 `ms`. Raises PagecageError if the unit is
+    unknown.
+    """
     if unit not in _SCALE:
-        raise PagecageError(f"nobody knows the unit {unit!r}", f"one of {', '.join(sorted(_SCALE))}")
-    return value * base_of(response) / _SCALE[unit]
+        raise PagecageError(f"unknown unit {unit!r}", f"one of {', '.join(sorted(_SCALE))}")
+    return value * response_scale(response) / _SCALE[unit]
 
 
-def base_of(response: str) -> float:
-    """What one of a response's own unit is in seconds, bytes or parts of one; 1 for plain names."""
+def response_scale(response: str) -> float:
+    """Return one unit of a response in seconds, bytes or fractions; 1 if its name has no unit."""
     return next((scale for suffix, scale in _SUFFIXES if response.endswith(suffix)), 1.0)
 
 
-def scale_of(unit: str) -> float:
-    """What one of a claim's unit is, in the same."""
+def unit_scale(unit: str) -> float:
+    """Return one of a claim's units in seconds, bytes or fractions."""
     return _SCALE[unit]
 
 
-def is_timely(response: str) -> bool:
-    """Whether a figure is a time or a rate, which a slower CPU changes; counts of bytes, faults or flags are not."""
+def depends_on_cpu_speed(response: str) -> bool:
+    """Return whether a response is a time or a rate, which a slower CPU changes.
+
+    Counts of bytes, faults and flags do not depend on the CPU's speed.
+    """
     return response.endswith(_TIMELY)

@@ -1,4 +1,7 @@
-"""The only way to run Ansible: a playbook's events as they come, and how it ended on each host, in a sentence."""
+"""Runs of ansible-playbook(1): events while it runs, and a result per host.
+
+No other module starts it.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ from pagecage.errors import HostError
 from pagecage.process import DEVNULL, OWN_PYTHON, PIPE, Completed, find_tool, replay, run, spawn
 
 FIX = ". Fix: "
-"""In a message of our roles, what stands between the sentence and the command that fixes it."""
+"""Separates the sentence from the fix in messages of this project's roles."""
 _RESULTS = {"v2_runner_on_ok": "ok", "v2_runner_on_failed": "failed", "v2_runner_on_unreachable": "unreachable"}
 
 
 @dataclass(frozen=True)
 class TaskEvent:
-    """A task that has ended on a host: `outcome` is ok, failed or unreachable, `message` why (empty for ok).
+    """The end of a task on a host. `outcome` is ok, failed or unreachable, `message` the error.
 
-    `stdout` is what a command printed there, in a loop what all printed; empty for what is none.
+    `stdout` is the output of a command, of all commands in a loop; empty for other tasks.
     """
 
     host: str
@@ -36,13 +39,13 @@ class TaskEvent:
 
 @dataclass(frozen=True)
 class HostResult:
-    """How a playbook ended on one host: how many tasks changed something, and the event that stopped it, if any."""
+    """The result of a playbook on one host: changed tasks, and the event that stopped it."""
 
     changed: int
     stopped_by: TaskEvent | None
 
     def error(self, log: Path) -> HostError | None:
-        """What stopped it as a sentence with its fix."""
+        """Return the event that stopped the playbook as a HostError, or None."""
         if self.stopped_by is None:
             return None
         sentence, _, hint = self.stopped_by.message.partition(FIX)
@@ -51,9 +54,9 @@ class HostResult:
 
 @dataclass(frozen=True)
 class Playbook:
-    """A playbook of a checkout, where its hosts stand, and more words for ansible-playbook(1).
+    """A playbook of a checkout with its inventory and further arguments for ansible-playbook(1).
 
-    `scratch` receives the log, and what Ansible keeps for itself.
+    `scratch` receives the log and Ansible's own files.
     """
 
     project_dir: Path
@@ -64,18 +67,21 @@ class Playbook:
 
     @property
     def log(self) -> Path:
-        """Every event as a line of JSON, and what Ansible said besides."""
+        """The log: every event as a line of JSON, and Ansible's other output."""
         return self.scratch / f"{Path(self.name).stem}.log"
 
     def argv(self) -> list[str]:
-        """The command, for replaying by hand too."""
+        """Return the command, which can also be run by hand."""
         playbook = self.project_dir / "ansible" / self.name
         program = ansible_program(self.project_dir, "ansible-playbook")
         return [program, "-i", str(self.inventory), *self.words, str(playbook)]
 
 
 def ansible_program(project_dir: Path, name: str) -> str:
-    """The project's own ansible-playbook (or its like), or the one on PATH. Raises HostError when there is none."""
+    """Return the path of a program of Ansible: the project's own, else the one on PATH.
+
+    Raises HostError if there is none.
+    """
     own = project_dir / ".venv-ansible" / "bin" / name
     program = str(own) if own.exists() else find_tool(name)
     if program is None:
@@ -84,9 +90,10 @@ def ansible_program(project_dir: Path, name: str) -> str:
 
 
 def ansible_settings(project_dir: Path) -> dict[str, str]:
-    """The environment that makes Ansible ours: our settings, one event a line, no colour, a locale that it accepts.
+    """Return the environment for Ansible: this project's settings, one event per line, no colour.
 
-    Who sets ANSIBLE_FORKS or ANSIBLE_SSH_ARGS himself is obeyed. A host that hangs is noticed after a minute.
+    ANSIBLE_FORKS and ANSIBLE_SSH_ARGS of the user take precedence. A hanging host is noticed after
+    a minute.
     """
     alive = "-o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
     defaults = {"ANSIBLE_FORKS": "50", "ANSIBLE_SSH_ARGS": alive}
@@ -99,88 +106,99 @@ def ansible_settings(project_dir: Path) -> dict[str, str]:
 
 
 def inventory_of(project_dir: Path, inventory: Path) -> Any:
-    """What `ansible-inventory --list` makes of a file or folder. Raises HostError with its reason where it cannot."""
+    """Return the output of `ansible-inventory --list` for a file or folder.
+
+    Raises HostError if Ansible cannot read it.
+    """
     argv = [ansible_program(project_dir, "ansible-inventory"), "-i", str(inventory), "--list"]
     settings = {**ansible_settings(project_dir), "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"}
     done = run(argv, env=settings, check=False, timeout_seconds=120)
     if not done.ok:
-        raise HostError(f"the inventory {inventory.name} cannot be read: {_reason(done)}", f"see why: {replay(argv)}")
+        raise HostError(f"the inventory {inventory.name} cannot be read: {_reason(done)}", replay(argv))
     return json.loads(done.stdout)
 
 
-def play(playbook: Playbook, tell: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
-    """Run a playbook to its end, telling each finished task as it happens; how it ended on each host.
+def run_to_end(playbook: Playbook, listener: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
+    """Run a playbook, pass each finished task to the listener, and return the results by host.
 
-    Raises HostError when it could not begin at all (no host matched, a variable is wrong).
+    Raises HostError if it could not start (no host matched, a variable is wrong).
     """
-    # Standard input stays: with --ask-become-pass Ansible asks whoever sits there.
-    return PlaybookRun(playbook, apart=False).follow(tell)
+    # Standard input is inherited: with --ask-become-pass Ansible asks the user.
+    return PlaybookRun(playbook, detached=False).follow(listener)
 
 
 class PlaybookRun:
-    """A playbook that has begun, by ansible-playbook as a child of ours.
+    """A running ansible-playbook.
 
-    One that plays `apart` is beyond the terminal's Ctrl-C, and is asked to end when the thread that began it does.
+    A `detached` one does not receive the terminal's Ctrl-C. It is terminated when the thread that started it ends.
     """
 
-    def __init__(self, playbook: Playbook, *, apart: bool) -> None:
+    def __init__(self, playbook: Playbook, *, detached: bool) -> None:
         self._playbook, self._errors = playbook, playbook.log.with_suffix(".err")
         playbook.scratch.mkdir(parents=True, exist_ok=True)
         settings = {**ansible_settings(playbook.project_dir), "ANSIBLE_HOME": str(playbook.scratch / "ansible")}
-        argv = [*(["setpriv", "--pdeathsig", "TERM"] if apart else []), *playbook.argv()]
+        argv = [*(["setpriv", "--pdeathsig", "TERM"] if detached else []), *playbook.argv()]
         with self._errors.open("wb") as errors:
             self._process = spawn(
-                argv, stdin=DEVNULL if apart else None, stdout=PIPE, stderr=errors, env=settings, new_session=apart
+                argv,
+                stdin=DEVNULL if detached else None,
+                stdout=PIPE,
+                stderr=errors,
+                env=settings,
+                new_session=detached,
             )
 
-    def follow(self, tell: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
-        """Tell each finished task as it happens, to the end; how it ended on each host.
+    def follow(self, listener: Callable[[TaskEvent], None] = lambda _: None) -> Mapping[str, HostResult]:
+        """Pass each finished task to the listener until the end; return the results by host.
 
-        Raises HostError when it could not begin at all (no host matched, a variable is wrong).
+        Raises HostError if it could not start (no host matched, a variable is wrong).
         """
         assert self._process.stdout is not None
         with self._playbook.log.open("w") as log, self._process.stdout as lines:
-            ends = _follow(lines, log, tell)
+            results = _read_events(lines, log, listener)
         status = self._process.wait()
-        if not ends:
-            said = self._playbook.log.read_text(), self._errors.read_text()
-            done = Completed(tuple(self._playbook.argv()), status, *said)
-            raise HostError(f"{self._playbook.name} did not begin: {_reason(done)}", f"read {self._errors}")
-        return ends
+        if not results:
+            output = self._playbook.log.read_text(), self._errors.read_text()
+            done = Completed(tuple(self._playbook.argv()), status, *output)
+            raise HostError(f"{self._playbook.name} could not start: {_reason(done)}", f"read {self._errors}")
+        return results
 
     def end(self) -> None:
-        """End it, whatever it does; safe when it has ended."""
+        """Terminate it if it is still running."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
             self._process.wait()
 
 
-def _follow(lines: IO[bytes], log: IO[str], tell: Callable[[TaskEvent], None]) -> dict[str, HostResult]:
-    """Read events to the end; Ansible's own statistics decide, because a failure may have been expected."""
-    last: dict[str, TaskEvent] = {}
-    ends: dict[str, HostResult] = {}
+def _read_events(lines: IO[bytes], log: IO[str], listener: Callable[[TaskEvent], None]) -> dict[str, HostResult]:
+    """Read events to the end and return the results.
+
+    Ansible's own statistics decide which hosts failed, because a failed task may be expected.
+    """
+    last_failure: dict[str, TaskEvent] = {}
+    results: dict[str, HostResult] = {}
     for line in lines:
         text = line.decode(errors="replace")
         log.write(text)
-        parsed = _parsed(text)
+        parsed = _parse_line(text)
         for event in _events(parsed):
-            tell(event)
+            listener(event)
             if event.outcome != "ok":
-                last[event.host] = event
+                last_failure[event.host] = event
         for host, counts in parsed.get("stats", {}).items():
             stopped = counts["failures"] or counts["unreachable"]
-            ends[host] = HostResult(counts["changed"], last.get(host) if stopped else None)
-    return ends
+            results[host] = HostResult(counts["changed"], last_failure.get(host) if stopped else None)
+    return results
 
 
-def _parsed(line: str) -> dict[str, Any]:
-    """A line's event; nothing for what Ansible said besides."""
+def _parse_line(line: str) -> dict[str, Any]:
+    """Return the event of a line; empty for Ansible's other output."""
     try:
-        found = json.loads(line)
+        event = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return event if isinstance(event, dict) else {}
 
 
 def _events(parsed: Mapping[str, Any]) -> Iterator[TaskEvent]:
@@ -189,24 +207,27 @@ def _events(parsed: Mapping[str, Any]) -> Iterator[TaskEvent]:
         return
     for host, result in parsed["hosts"].items():
         message = "" if outcome == "ok" else message_of(result)
-        stdout = "\n".join(str(one.get("stdout") or "") for one in result.get("results", [result]))
+        stdout = "\n".join(str(item.get("stdout") or "") for item in result.get("results", [result]))
         yield TaskEvent(host, parsed["task"]["name"], outcome, bool(result.get("changed")), message, stdout)
 
 
 def message_of(result: Mapping[str, Any]) -> str:
-    """Why a task failed: its message, for a loop that of the first item that failed, else the end of its output."""
+    """Return why a task failed: its message, else the last line of its output.
+
+    For a loop it is the message of the first failed item.
+    """
     for item in result.get("results", []):
         if item.get("failed"):
             return message_of(item)
-    said = [str(result.get(key) or "").strip() for key in ("stderr", "module_stderr", "stdout")]
-    words = str(result.get("msg") or "").strip().removeprefix("Task failed: ")
-    if words in ("", "non-zero return code", "MODULE FAILURE") or words.startswith("MODULE FAILURE"):
-        words = next((text.splitlines()[-1] for text in said if text), words or "it gave no reason")
-    return " ".join(words.split())
+    outputs = [str(result.get(key) or "").strip() for key in ("stderr", "module_stderr", "stdout")]
+    message = str(result.get("msg") or "").strip().removeprefix("Task failed: ")
+    if message in ("", "non-zero return code") or message.startswith("MODULE FAILURE"):
+        message = next((text.splitlines()[-1] for text in outputs if text), message or "it gave no reason")
+    return " ".join(message.split())
 
 
 def _reason(done: Completed) -> str:
-    """Ansible's first error, without its mark."""
+    """Return Ansible's first error message."""
     lines = done.stderr.splitlines() + done.stdout.splitlines()
     errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR!"))] or lines[-1:] or ["it gave no reason"]
     return errors[0].removeprefix("[ERROR]:").removeprefix("ERROR!").strip()

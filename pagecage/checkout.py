@@ -1,4 +1,4 @@
-"""Where this checkout is, and where its runs are kept."""
+"""Paths of this checkout and of its runs."""
 
 from __future__ import annotations
 

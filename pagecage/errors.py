@@ -1,4 +1,4 @@
-"""What goes wrong by a user's doing or a host's, said in one sentence with the command that fixes it."""
+"""Errors for users, each with the command or edit that fixes it, and exit codes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ EXIT_INTERRUPTED = 130
 
 
 class PagecageError(Exception):
-    """A user-facing failure: a sentence, and the command or edit that fixes it.
+    """An error for the user: one sentence, and the command or edit that fixes it.
 
-    `exit_code` is what the command line ends with: EXIT_USAGE for input that can be corrected before anything starts,
-    EXIT_HOST for a host that cannot do what is asked.
+    `exit_code` is the exit status of the command line: EXIT_USAGE for invalid input, EXIT_HOST for
+    a host that cannot do what was requested.
     """
 
     def __init__(self, message: str, hint: str = "", exit_code: int = EXIT_USAGE) -> None:
@@ -35,23 +35,29 @@ class PagecageError(Exception):
 
 
 class HostError(PagecageError):
-    """The host cannot serve: a missing tool, a guest that does not boot, a lock that somebody holds."""
+    """The host cannot run trials.
+
+    Examples are a missing tool, a guest that does not boot, and a lock held by another process.
+    """
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint, EXIT_HOST)
 
 
 class HostDied(HostError):
-    """The host went away while it was working (the guest ended, the connection broke); a new start may continue."""
+    """The host ended during work: the guest ended or the connection broke.
+
+    A new start may continue.
+    """
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""Exceptions raised while a file of another origin, or a damaged one, is read and parsed."""
+"""Exceptions raised while an untrusted or damaged file is read and parsed."""
 _NO_NUMBER = re.compile(r"(?:invalid literal for int\(\)[^:]*|could not convert string to float): ")
 
 
 def why_unreadable(error: Exception) -> str:
-    """Return why a file could not be read, in words about the file instead of Python's about its code."""
+    """Return why a file could not be read, in words about the file instead of Python's code."""
     match error:
         case OSError():
             return error.strerror or "it cannot be read"
@@ -60,16 +66,16 @@ def why_unreadable(error: Exception) -> str:
         case UnicodeDecodeError():
             return "it is not text"
         case json.JSONDecodeError():
-            return f"no JSON in line {error.lineno}: {error.msg}"
+            return f"line {error.lineno}: {error.msg}"
         case KeyError():
             return f"it lacks {error.args[0]!r}"
         case ValueError():
-            said = str(error).partition(";")[0]
-            return _NO_NUMBER.sub("", said) + " is not a number" if _NO_NUMBER.search(said) else said
-    return "a value in it is of another kind than it must be"
+            message = str(error).partition(";")[0]
+            return _NO_NUMBER.sub("", message) + " is not a number" if _NO_NUMBER.search(message) else message
+    return "a value has the wrong type"
 
 
-def nearest(name: str, known: list[str]) -> str:
-    """A hint that names the most similar known name, or all of them."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(known)}"
+def nearest(name: str, names: list[str]) -> str:
+    """Return a hint with the most similar name, or with all names."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f'did you mean "{close[0]}"?' if close else f"known: {', '.join(names)}"

@@ -1,4 +1,7 @@
-"""The only way to start a process: clean arguments, captured output, a command that can be replayed by hand."""
+"""Processes: the only module that starts any.
+
+Arguments stay separate, and every command can be repeated by hand.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,17 @@ STDOUT = subprocess.STDOUT
 Process = subprocess.Popen
 TimeoutExpired = subprocess.TimeoutExpired
 SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Directories of system programs. Debian leaves them out of an ordinary user's PATH (login.defs(5), ENV_PATH)."""
+"""Directories of system programs.
+
+Debian omits them from an ordinary user's PATH (login.defs(5), ENV_PATH).
+"""
 OWN_PYTHON = {"PYTHONHOME": "", "PYTHONPATH": ""}
-"""For the environment of our own Python: the user's settings are meant for other programs, maybe of another version."""
+"""Environment for the project's own Python, without the user's settings for other versions."""
 
 
 @dataclass(frozen=True)
 class Completed:
-    """What a finished process left: its arguments, exit status (negative: ended by that signal) and output."""
+    """A finished process: arguments, exit status (negative: the signal that ended it), output."""
 
     argv: tuple[str, ...]
     status: int
@@ -38,19 +44,19 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Whether the exit status was 0."""
+        """True if the exit status is 0."""
         return self.status == 0
 
 
 def search_path() -> str:
-    """Return PATH with the directories of system programs after it, for what starts such programs itself."""
+    """Return PATH with the directories of system programs, for processes that start them."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_DIRECTORIES])
 
 
 def find_tool(name: str) -> str | None:
-    """Return the path of an installed tool: in PATH, else where systems keep their own; None where neither has it.
+    """Return the path of an installed tool, in PATH or in a directory of system programs, or None.
 
-    What a user types is looked for by shutil.which alone, because their shell would find no more.
+    Names that the user types are looked up with shutil.which, as their shell would.
     """
     return shutil.which(name) or _in_system_directories(name)
 
@@ -60,13 +66,16 @@ def _in_system_directories(name: str) -> str | None:
 
 
 def _executable(argv: Sequence[str | Path], env: Mapping[str, str]) -> str | None:
-    """Return the path of a system program that is not in PATH; None where its name is enough, or nothing has it."""
+    """Return the path of a system program outside PATH.
+
+    None if its name suffices, or if it is missing.
+    """
     name = str(argv[0])
     return None if "/" in name or shutil.which(name, path=env.get("PATH")) else _in_system_directories(name)
 
 
 def replay(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
-    """The command as one line that can be pasted into a shell."""
+    """Return the command as one line for a shell."""
     return " ".join([*(f"{k}={shlex.quote(v)}" for k, v in (env or {}).items()), shlex.join(map(str, argv))])
 
 
@@ -79,7 +88,7 @@ def _failure(argv: Sequence[str | Path], status: int, stderr: str) -> PagecageEr
 def _not_started(argv: Sequence[str | Path], error: OSError) -> PagecageError:
     if isinstance(error, FileNotFoundError) and error.filename == str(argv[0]):
         return PagecageError(f"{argv[0]} is not installed", "make setup", 3)
-    return PagecageError(f"`{replay(argv)}` could not start: {error.strerror} ({error.filename})", "", 3)
+    return PagecageError(f"`{replay(argv)}` could not be started: {error.strerror} ({error.filename})", "", 3)
 
 
 def run(
@@ -91,15 +100,17 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Completed:
-    """Run to the end and capture; `env` is added to this process's own environment.
+    """Run a program to its end and capture its output.
 
-    Raises PagecageError when the program is missing, takes longer than `timeout_seconds`, or (with `check`) fails.
+    `env` is added to this process's environment. Raises PagecageError if the program is missing,
+    takes longer than `timeout_seconds`, or (with `check`) fails.
     """
-    whole = {**os.environ, **(env or {})}
+    environment = {**os.environ, **(env or {})}
     try:
         done = subprocess.run(
-            [str(a) for a in argv], executable=_executable(argv, whole), input=input_text or "",
-            timeout=timeout_seconds, cwd=cwd, text=True, errors="replace", capture_output=True, env=whole, check=False,
+            [str(word) for word in argv], executable=_executable(argv, environment), input=input_text or "",
+            timeout=timeout_seconds, cwd=cwd, text=True, errors="replace", capture_output=True, env=environment,
+            check=False,
         )  # fmt: skip
     except OSError as error:
         raise _not_started(argv, error) from None
@@ -120,15 +131,16 @@ def spawn(
     cwd: Path | None = None,
     new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start and return at once; the caller owns the process and must end it. Bytes, unbuffered on our side.
+    """Start a program and return at once. The caller must end the process.
 
-    `new_session` puts it beyond the terminal's Ctrl-C, so that the caller decides in which order things end.
+    Its streams are unbuffered bytes. With `new_session` it does not receive the terminal's Ctrl-C,
+    so that the caller decides the order in which processes end.
     """
-    whole = {**os.environ, **(env or {})}
+    environment = {**os.environ, **(env or {})}
     try:
         return subprocess.Popen(
-            [str(a) for a in argv], executable=_executable(argv, whole), stdin=stdin, stdout=stdout, stderr=stderr,
-            cwd=cwd, bufsize=0, env=whole, start_new_session=new_session,
+            [str(word) for word in argv], executable=_executable(argv, environment), stdin=stdin, stdout=stdout,
+            stderr=stderr, cwd=cwd, bufsize=0, env=environment, start_new_session=new_session,
         )  # fmt: skip
     except OSError as error:
         raise _not_started(argv, error) from None
@@ -139,14 +151,17 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A pid and the moment it was started, in clock ticks since boot (proc_pid_stat(5), field 22)."""
+    """A pid and its process's start, in clock ticks since boot (proc_pid_stat(5), field 22)."""
 
     pid: int
     start_ticks: int
 
 
 def stat_fields(pid: int, proc: Path = PROC) -> list[str] | None:
-    """The fields of /proc/PID/stat from the third on (the second, the name, may hold anything); None when gone."""
+    """Return the fields of /proc/PID/stat from the third on; None if the process has ended.
+
+    The second field, the name, may contain any character.
+    """
     try:
         text = (proc / str(pid) / "stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -155,10 +170,10 @@ def stat_fields(pid: int, proc: Path = PROC) -> list[str] | None:
 
 
 def identify(pid: int, proc: Path = PROC) -> ProcessId | None:
-    """The process that has this pid now; None when there is none, or only its unreaped remains.
+    """Return the process that has this pid now; None if there is none, or only a zombie.
 
-    State Z alone does not tell: it is also that of a first thread that has ended before the others, which still hold
-    files and locks (num_threads, field 20).
+    State Z alone does not identify a zombie: a first thread that has ended has it too, while the
+    other threads still hold files and locks (num_threads, field 20).
     """
     fields = stat_fields(pid, proc)
     if fields is None or (fields[0] in "ZX" and int(fields[17]) <= 1):
@@ -167,12 +182,12 @@ def identify(pid: int, proc: Path = PROC) -> ProcessId | None:
 
 
 def is_alive(process: ProcessId, proc: Path = PROC) -> bool:
-    """Whether this very process still runs."""
+    """Return whether this process is running; another one with the same pid does not count."""
     return identify(process.pid, proc) == process
 
 
 def end(process: ProcessId, timeout_seconds: float = 5.0) -> None:
-    """Kill this very process, if it still runs, and wait until it is gone."""
+    """Kill this process if it is running, and wait until it has ended."""
     deadline = time.monotonic() + timeout_seconds
     while is_alive(process) and time.monotonic() < deadline:
         with contextlib.suppress(ProcessLookupError):

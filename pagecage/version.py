@@ -1,3 +1,3 @@
-"""The version of the harness, stated once."""
+"""The version of pagecage."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""A checkout with every kind of bad file, and the requirements of a good refusal."""
+"""A checkout with invalid files, runs, experiments and cages, and the rules for error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.fixtures.small_runs import FOLDER, unpacked
 from tests.tree import ROOT
 
 GOOD = "20260101T000000Z-smoke-vm"
-"""A good run, beside the bad ones."""
+"""A valid run among invalid ones."""
 _DEEP = b"[" * 100_000
 _DIGITS = b"9" * 5000
 _PYTHONS = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning)\b|\[Errno|Traceback|<class ")
@@ -66,13 +66,10 @@ CAGES = {
 
 
 class BadCheckout(Checkout):
-    """A checkout whose hosts refuse, with bad files, runs, experiments and cages."""
+    """A checkout whose hosts refuse, with invalid files, runs, experiments and cages."""
 
     def __init__(self, top: Path) -> None:
         super().__init__(top, "refusing.py")
-        for name in ("analysis", "containers", "docs"):
-            shutil.rmtree(top / name, ignore_errors=True)
-            shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy("/bin/true", top / "build/host/bin/pcprobe")
         (top / "bad").mkdir()
         for name, content in FILES.items():
@@ -84,6 +81,12 @@ class BadCheckout(Checkout):
         (top / "bad/cut.zip").write_bytes((FOLDER / "smoke.pagecage.zip").read_bytes()[:20_000])
         self._spoil_definitions()
         self._spoil_runs()
+
+    def write_analysis(self) -> None:
+        """Copy the real `analysis`, and the folders that it reads."""
+        for name in ("analysis", "containers", "docs"):
+            shutil.rmtree(self.top / name, ignore_errors=True)
+            shutil.copytree(ROOT / name, self.top / name, ignore=shutil.ignore_patterns("__pycache__"))
 
     def _spoil_definitions(self) -> None:
         smoke = (self.top / "experiments/smoke.toml").read_text()
@@ -122,9 +125,7 @@ class BadCheckout(Checkout):
         (folder.parent / f"latest-{name}").symlink_to(name)
 
     def written(self) -> dict[str, int]:
-        """Return the contents of the checkout without what every command leaves: its output and the
-        guest's cache.
-        """
+        """Return the modification times of all files, except those that every command writes."""
         parts = ("runs", "experiments", "cgroups", "bad", "docs")
         paths = [path for part in parts for path in (self.top / part).rglob("*")]
         beside = [path for path in self.top.iterdir() if path.name not in ("cache", "told", "build")]
@@ -139,8 +140,9 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BadCheckout]:
 
 
 def complaint(done: Completed) -> str | None:
-    """Return what is wrong with a refusal. It must be one sentence, optionally with a fix, and no
-    traceback.
+    """Return what is wrong with the refusal of a command, or None.
+
+    A refusal is one sentence and at most one fix, without Python's error messages.
     """
     reported = [
         line for line in done.stderr.splitlines() if not line.startswith("host: ") and not line.endswith(" ...")

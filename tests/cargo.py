@@ -1,4 +1,4 @@
-"""Arguments of cargo for tests and linters: one build folder, and the target of the workloads."""
+"""Cargo commands of tests and linters, with one build folder and the target of the workloads."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ TARGET = f"{platform.machine()}-unknown-linux-gnu"
 
 
 def cargo(verb: str) -> list[str]:
-    """Return a cargo command over the whole workspace."""
+    """Return the words of a cargo command over the whole workspace."""
     return ["cargo", verb, "--workspace", "--locked", "--target", TARGET, "--target-dir", "build/cargo"]

@@ -37,12 +37,16 @@ class Checkout:
             (top / source.relative_to(ROOT)).touch()
         for workload in ("pcgen", "pcread"):
             (top / "build/host/bin" / workload).write_text("#!/bin/sh\n")
-        (top / "analysis/__init__.py").touch()
-        (top / "analysis/__main__.py").write_text(ANALYSIS)
+        self.write_analysis()
         self._pristine = {path: path.read_bytes() for path in _files(top)}
         self._stamps = {path: _stamp(path) for path in self._pristine}
         argv = [sys.executable, str(ROOT / "tests" / program)]
         self.preloaded = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=None, env=environment(top), cwd=top)
+
+    def write_analysis(self) -> None:
+        """Write the package `analysis`, which here prints its arguments."""
+        (self.top / "analysis/__init__.py").touch()
+        (self.top / "analysis/__main__.py").write_text(ANALYSIS)
 
     def renew(self) -> None:
         """Restore every file that a test changed, and remove every file that it made."""

@@ -1,7 +1,7 @@
-"""The command line of tests/preloaded.py on which no host serves, so that nothing is measured.
+"""The command line of tests/preloaded.py without usable hosts, so that nothing is measured.
 
-Reading of words and files is real, and so is the analysis, which is called instead of started. Only
-code that would use a host, a guest, an inventory's machines or a disk refuses.
+Words and files are really read, and the analysis is called in this process. Hosts, guests,
+inventories and disks refuse.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
-    """Run `python -m analysis ...` in this process; return its result."""
+    """Return the result of `python -m analysis ...`, run in this process."""
     from analysis.__main__ import main
     from pagecage.process import Completed
 
@@ -50,7 +50,7 @@ def analysed(argv: Sequence[str | Path], **_: Any) -> Any:
 
 
 def arrange() -> None:
-    """Import what verbs import, and replace their hosts by refusals."""
+    """Import what the verbs import, and replace the hosts."""
     import analysis.__main__
     import analysis.site.publish
     import analysis.views.render  # noqa: F401 - imported once, for all that are forked
@@ -78,8 +78,8 @@ def arrange() -> None:
         (pagecage.hosts.vm.vm_host, "ensure_image", refuse),
         (pagecage.hosts.vm.guest, "ensure_image", refuse),
         (pagecage.fleet.inventory, "inventory_of", lambda *_: INVENTORY),
-        (pagecage.cli.fleet, "look", refuse),
-        (pagecage.fleet.provisioning, "play", refuse),
+        (pagecage.cli.fleet, "check_hosts", refuse),
+        (pagecage.fleet.provisioning, "run_to_end", refuse),
         (pagecage.cli.probe, "spawn", refuse),
         (pagecage.cli.analyse, "run", analysed),
     ]

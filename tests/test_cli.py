@@ -33,13 +33,13 @@ def write(top: Path, **changes: str) -> None:
     [
         ("repeats = 1 -> repeets = 1", "asked.toml: unknown key 'repeets'", 'did you mean "repeats"?'),
         ('["sequential", "random"] -> []', "factors.pattern has no levels", "edit"),
-        ('"pcread" -> "pcraed"', "workload.program: no workload 'pcraed'", 'did you mean "pcread"?'),
+        ('"pcread" -> "pcraed"', "workload.program: there is no workload 'pcraed'", 'did you mean "pcread"?'),
         ('["uncaged", "smoke"] -> ["uncaged", "smok"]', "factors.cage: there is no cage 'smok'", '"smoke"'),
         ('"vmtouch" -> "vmtuoch"', "asked.toml: collectors.2", "vmtouch"),
         ('"64MiB" -> "64M"', "sizes.emulated.dataset: '64M' has no clear unit", "MiB"),
-        ('"64MiB" -> "lots"', "sizes.emulated.dataset: 'lots' is no size", "edit"),
-        ('"--file", "{file}" -> "--file", "{flie}"', "no {flie}", "edit"),
-        ('question = "Does -> question = Does', "asked.toml: Invalid value", "toml.io"),
+        ('"64MiB" -> "lots"', "sizes.emulated.dataset: 'lots' is not a size", "edit"),
+        ('"--file", "{file}" -> "--file", "{flie}"', "there is no placeholder {flie}", "edit"),
+        ('question = "Is -> question = Is', "asked.toml: Invalid value", "toml.io"),
     ],
 )
 def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str, hint: str) -> None:
@@ -59,17 +59,20 @@ def test_a_wrong_definition_names_file_and_key(top: Path, change: str, says: str
         (("run", "smoke", "--cage", "tnth"), "there is no cage 'tnth' fix: did you mean \"tenth\"?"),
         (("run", "smoke", "--repeats", "0"), "repeats"),
         (("run", "smoke", "--repeats", "many"), "repeats"),
-        (("run", "smoke", *PLAIN, "--until-ci", "5"), "--until-ci 5 is no share of a median fix: write it as 5%"),
-        (("run", "smoke", *PLAIN, "--until-ci", "5%", "--repeats", "9"), "use --max-repeats for the bound"),
-        (("run", "smoke", *PLAIN, "--max-repeats", "9"), "--max-repeats bounds --until-ci, which is not given"),
-        (("run", "smoke", "--resume", "--until-ci", "5%"), "--until-ci does not go with --resume"),
+        (
+            ("run", "smoke", *PLAIN, "--until-ci", "5"),
+            "--until-ci: '5' is not a percentage below 100% fix: write it as 5%",
+        ),
+        (("run", "smoke", *PLAIN, "--until-ci", "5%", "--repeats", "9"), "set the upper bound with --max-repeats"),
+        (("run", "smoke", *PLAIN, "--max-repeats", "9"), "--max-repeats requires --until-ci"),
+        (("run", "smoke", "--resume", "--until-ci", "5%"), "--until-ci and --resume are mutually exclusive"),
         (("compare", "smoke", "prefault"), "there is no run 'smoke'"),
         (("bundle", "smoke"), "there is no run 'smoke'"),
-        (("render", "nothing.zip"), "'nothing.zip' is not there"),
+        (("render", "nothing.zip"), "'nothing.zip' does not exist"),
         (("run", "smoke", "--fresh", "often"), "fresh"),
         (("run", "smoke", "--hots", "vm"), "--hots"),
         (("run", "smoke", "--resume"), "there is no run 'smoke'"),
-        (("run", "smoke", "--resume", "--repeats", "3"), "--repeats does not go with --resume"),
+        (("run", "smoke", "--resume", "--repeats", "3"), "--repeats and --resume are mutually exclusive"),
         (("run", "smoke", "--resume", "--dry-run"), "--dry-run"),
         (("show", "smoke"), "there is no run 'smoke'"),
         (("run",), "name"),
@@ -167,7 +170,7 @@ def test_a_stopping_rule_is_planned_up_to_its_bound(top: Path) -> None:
     words = ("plan", "smoke", *PLAIN, "--until-ci", "2.5%", "--max-repeats", "7")
     data = json.loads(pagecage(top, *words, "--json").stdout)
     assert (data["until_ci"], data["repeats"], len(data["trials"])) == (0.025, 7, 28)
-    assert "fewer, as soon as every interval is within 2.5 % of its median" in pagecage(top, *words).stdout
+    assert "stops earlier if every interval is within 2.5 % of its median" in pagecage(top, *words).stdout
 
 
 def test_a_cage_of_ones_own_choice_keeps_the_control(top: Path) -> None:

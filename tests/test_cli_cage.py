@@ -38,7 +38,7 @@ def test_a_page_says_how_fast_for_how_long_and_by_whom(top: Path) -> None:
     assert page.splitlines()[0] == "aws-gp3  500 GiB, 6000 IOPS, 250 MiB/s, on m7i.large"
     assert row(page, "IOPS") == ["IOPS", "6000", "aws-gp3", "7 h 35 min from full"]
     assert row(page, "bandwidth") == ["bandwidth", "262.1 MB/s (250 MiB/s)", "aws-gp3", "3 h 14 min from full"]
-    assert row(page, "            81.25") == ["81.25 MB/s (77.49 MiB/s)", "m7i.large", "for good"]
+    assert row(page, "            81.25") == ["81.25 MB/s (77.49 MiB/s)", "m7i.large", "indefinitely"]
     assert row(page, "memory") == ["memory", "8 GiB", "m7i.large"]
     assert "Reads and writes share each limit" in page
     assert "2025-09  https://" in page
@@ -76,7 +76,7 @@ def test_nothing_is_written_over_unasked(top: Path) -> None:
     kept = (top / "cgroups/customer.toml").read_text()
     done = pagecage(top, "cage", "show", *GP3, "--save", "customer")
     assert done.status == 2
-    assert "there is a cage customer already fix: choose another name, or add --force" in " ".join(done.stderr.split())
+    assert "the cage customer already exists fix: choose another name, or add --force" in " ".join(done.stderr.split())
     assert (top / "cgroups/customer.toml").read_text() == kept
     assert pagecage(top, "cage", "show", *GP3, "--save", "customer", "--force").status == 0
     assert (top / "cgroups/customer.toml").read_text() != kept
@@ -147,42 +147,44 @@ def test_the_list_for_people_has_every_type_and_cage(top: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("aws-gp9 --size 1GiB", "there is no type of volume and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?"),
+        ("aws-gp9 --size 1GiB", "there is no volume type and no cage 'aws-gp9' fix: did you mean \"aws-gp3\"?"),
         ("gp3", 'fix: did you mean "aws-gp3"?'),
         ("zzz", "fix: pagecage cage list"),
         ("custmer", 'fix: did you mean "customer"?'),
         ("aws-gp3", "the limits of aws-gp3 depend on its size, and none is given fix: --size 500GiB"),
-        ("aws-gp3 --size 65TiB", "sold from 1 GiB to 64 TiB, and 65 TiB were asked for fix: --size 64TiB"),
-        ("aws-st1 --size 1GiB", "sold from 125 GiB to 16 TiB, and 1 GiB were asked for fix: --size 125GiB"),
+        ("aws-gp3 --size 65TiB", "sold from 1 GiB to 64 TiB, not with 65 TiB fix: --size 64TiB"),
+        ("aws-st1 --size 1GiB", "sold from 125 GiB to 16 TiB, not with 1 GiB fix: --size 125GiB"),
         ("aws-gp3 --size 500GB", "in steps of 1 GiB, and 500 GB are 465.66 GiB fix: --size 465GiB, or 466GiB"),
         ("aws-gp3 --size 500", "--size: '500' has no clear unit"),
-        ("aws-gp3 --size 10GiB --iops 6000", "and 6000 were asked for fix: --iops 5000, or --size 12GiB"),
-        ("aws-gp3 --size 10GiB --iops 100", "may have 3000 to 5000 IOPS, and 100 were asked for fix: --iops 3000"),
-        ("aws-gp3 --size 9TiB --iops 90000", "90000 were asked for fix: --iops 80000"),
-        ("aws-gp3 --size 1TiB --throughput 1000", "aws-gp3 with 3000 IOPS may have 125 to 750 MiB/s, and 1000 MiB/s"),
+        ("aws-gp3 --size 10GiB --iops 6000", "not 6000 fix: --iops 5000, or --size 12GiB"),
+        ("aws-gp3 --size 10GiB --iops 100", "may have 3000 to 5000 IOPS, not 100 fix: --iops 3000"),
+        ("aws-gp3 --size 9TiB --iops 90000", "not 90000 fix: --iops 80000"),
+        ("aws-gp3 --size 1TiB --throughput 1000", "aws-gp3 with 3000 IOPS may have 125 to 750 MiB/s, not 1000 MiB/s"),
         ("aws-gp3 --size 1TiB --throughput 1000", "fix: --throughput 750, or --iops 4000"),
-        ("aws-gp3 --size 1GiB --throughput 1000", "asked for fix: --throughput 750\n"),
-        ("aws-gp3 --size 1TiB --throughput 100", "and 100 MiB/s were asked for fix: --throughput 125\n"),
-        ("azure-premium-ssd-v2 --size 1TiB --throughput 1000", "125 to 750 MB/s, and 1000 MB/s"),
-        ("azure-premium-ssd-v2 --size 1TiB --throughput 1000MiB", "125 to 750 MB/s, and 1048.58 MB/s"),
+        ("aws-gp3 --size 1GiB --throughput 1000", "not 1000 MiB/s fix: --throughput 750\n"),
+        ("aws-gp3 --size 1TiB --throughput 100", "not 100 MiB/s fix: --throughput 125\n"),
+        ("azure-premium-ssd-v2 --size 1TiB --throughput 1000", "125 to 750 MB/s, not 1000 MB/s"),
+        ("azure-premium-ssd-v2 --size 1TiB --throughput 1000MiB", "125 to 750 MB/s, not 1048.58 MB/s"),
         ("aws-gp3 --size 1TiB --throughput 250M", "--throughput: '250M' has no clear unit"),
-        ("aws-gp2 --size 10GiB --iops 3000", "takes no --iops: its size and type set what it has fix: leave --iops"),
-        ("aws-io1 --size 10GiB --iops 500 --throughput 1", "aws-io1 takes no --throughput"),
-        ("aws-io1 --size 10GiB", "aws-io1 has the IOPS that were bought, and none are given fix: --iops 500"),
-        ("azure-ultra --size 4GiB --iops 100", "throughput that was bought, and none is given fix: --throughput 25"),
+        ("aws-gp2 --size 10GiB --iops 3000",
+         "does not take --iops, because its size and type decide fix: leave out --iops"),
+        ("aws-io1 --size 10GiB --iops 500 --throughput 1", "aws-io1 does not take --throughput"),
+        ("aws-io1 --size 10GiB", "aws-io1 needs its provisioned IOPS, and none are given fix: --iops 500"),
+        ("azure-ultra --size 4GiB --iops 100",
+         "needs its provisioned throughput, and none is given fix: --throughput 25"),
         ("aws-gp3 --size 1TiB --instance m7i.lage", "in the catalogue fix: did you mean \"m7i.large\"?"),
         ("aws-gp3 --size 1TiB --instance zzz", "fix: pagecage cage list --provider aws"),
         ("aws-gp3 --size 1TiB --instance D2s_v5", "Amazon EBS has no instance 'D2s_v5'"),
         ("gcp-hyperdisk-balanced --size 1TiB --instance n2-standard-4", "no limits of n2-standard-4 for gcp-hyperdisk"),
         ("digitalocean-volume", "depend on the instance, and none is given fix: --instance standard-droplet"),
         ("gcp-pd-extreme --size 1TiB --iops 100", "fix: --instance n2-standard-64"),
-        ("digitalocean-volume --iops 5 --instance standard-droplet", "takes no --iops: the instance sets what it has"),
-        ("azure-p10 --size 10GiB", "azure-p10 is a size already fix: leave --size out"),
-        ("customer --scale 0.1", "customer is a cage, with its limits settled fix: pagecage cage show customer"),
-        ("customer --save other", "customer is a cage, with its limits settled"),
-        ("aws-gp3 --size 1TiB --save ../x", "'../x' cannot name a cage fix: use small letters"),
-        ("aws-gp3 --size 1TiB --save uncaged --force", "'uncaged' cannot name a cage"),
-        ("aws-gp3 --size 1TiB --save aws-gp3", "'aws-gp3' is a type of the catalogue"),
+        ("digitalocean-volume --iops 5 --instance standard-droplet", "does not take --iops"),
+        ("azure-p10 --size 10GiB", "azure-p10 has a fixed size fix: remove --size"),
+        ("customer --scale 0.1", "customer is a cage: its limits are fixed fix: pagecage cage show customer"),
+        ("customer --save other", "customer is a cage: its limits are fixed"),
+        ("aws-gp3 --size 1TiB --save ../x", "'../x' is not a valid name for a cage fix: use small letters"),
+        ("aws-gp3 --size 1TiB --save uncaged --force", "'uncaged' is not a valid name for a cage"),
+        ("aws-gp3 --size 1TiB --save aws-gp3", "'aws-gp3' is a volume type of the catalogue"),
         ("aws-sc1 --size 125GiB --scale 0.1 --save x", "less than the kernel can count"),
         ("aws-gp3 --size 1TiB --memory 8G", "--memory: '8G' has no clear unit"),
         ("aws-gp3 --size 1TiB --scale 0", "--scale"),

@@ -1,7 +1,7 @@
-"""Option values of every verb, drawn by hypothesis: whatever is typed, a refusal is one sentence and exit 2 or 3.
+"""Random option values for every verb: a refusal is one sentence, with exit status 2 or 3.
 
-The verbs, their options and what each may hold are asked of cyclopts, so that a new one is tried as soon as it exists.
-Hosts refuse (tests/refusing.py), and no value names a place outside the checkout that could be written.
+Verbs, options and their types are read from cyclopts, so that new ones are tested at once. Hosts refuse
+(tests/refusing.py), and no value names a writable path outside the checkout.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NUMBERS = st.integers(-10, 200).map(str) | st.integers().map(str) | st.floats().
 
 
 def kinds(hint: Any) -> Iterator[Any]:
-    """What one value of an argument may be: the parts of a union, the items of a tuple or a list."""
+    """Return strategies for one value of an argument: the parts of a union, the items of a tuple or a list."""
     if get_origin(hint) is Literal or not get_args(hint):
         yield hint
     else:
@@ -64,7 +64,7 @@ def kinds(hint: Any) -> Iterator[Any]:
 
 
 def values(argument: Argument) -> st.SearchStrategy[str]:
-    """What may be typed for an argument: what it takes, and what it does not."""
+    """Return strategies for the words typed for an argument: what it takes, and what it does not."""
     strategies: list[st.SearchStrategy[str]] = []
     for kind in kinds(argument.hint):
         if get_origin(kind) is Literal:

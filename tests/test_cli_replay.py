@@ -23,13 +23,17 @@ HERE = ("--host", "local")
         (("customer", "--cage", "tnth", *HERE, "--", "true"), "no cage 'tnth'", 'did you mean "tenth"?'),
         (("customer", *HERE), "there is no command", "pagecage replay CAGE -- COMMAND"),
         (("customer", *HERE, "--", "no-such-program"), "no program 'no-such-program'", "PATH"),
-        (("customer", *HERE, "--ready-when", "((", "--", "true"), "'((' is no regular expression", "backslash"),
-        (("customer", *HERE, "--ready-when", "x", "--ready-port", "80", "--", "true"), "two ends", "leave one"),
-        (("customer", *HERE, "--cold", "nowhere", "--", "true"), "--cold: there is no nowhere", "that is there"),
-        (("customer", *HERE, "--copy", "nowhere", "--", "true"), "--copy: there is no nowhere", "ls -d nowhere"),
+        (("customer", *HERE, "--ready-when", "((", "--", "true"), "'((' is not a regular expression", "backslash"),
+        (
+            ("customer", *HERE, "--ready-when", "x", "--ready-port", "80", "--", "true"),
+            "are mutually exclusive",
+            "give one",
+        ),
+        (("customer", *HERE, "--cold", "nowhere", "--", "true"), "--cold: 'nowhere' does not exist", "existing file"),
+        (("customer", *HERE, "--copy", "nowhere", "--", "true"), "--copy: 'nowhere' does not exist", "ls -d nowhere"),
         (("customer", *HERE, "--collectors", "iostat,srr", "--", "true"), "no collector 'srr'", '"sar"'),
-        (("customer", "--host", "mars", "--", "true"), "no host 'mars'", "auto"),
-        (("tenth", *HERE, "--", "true"), "share of a dataset", ""),
+        (("customer", "--host", "mars", "--", "true"), "no single host 'mars'", "auto"),
+        (("tenth", *HERE, "--", "true"), "share of the dataset", ""),
         (("customer", *HERE, "--copy-program", "--", "no-such-program"), "--copy-program: there is no", "PATH"),
     ],
 )
@@ -96,7 +100,7 @@ def test_cold_files_of_here_are_copied_to_where_it_runs(
 
 
 def test_a_shell_needs_a_terminal(top: Path) -> None:
-    assert "needs a terminal" in refused(top, "shell", "customer", *HERE)
+    assert "is not a terminal" in refused(top, "shell", "customer", *HERE)
     assert 'did you mean "customer"?' in refused(top, "shell", "custmer", *HERE)
     assert "no clear unit" in refused(top, "shell", "tenth", "--data-size", "1G", *HERE)
 

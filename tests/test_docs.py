@@ -80,7 +80,7 @@ def _pagecage_complaint(words: list[str]) -> str | None:
     except MissingArgumentError:
         return None  # a sentence may name a verb without its argument
     except CycloptsError as error:
-        is_reader_own = str(error).endswith(" is not there")  # a file or folder that only the reader has
+        is_reader_own = str(error).endswith(" does not exist")  # a file or folder that only the reader has
         return None if is_reader_own else str(error)
     return None
 

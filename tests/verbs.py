@@ -1,4 +1,4 @@
-"""Every verb of the command line, read from cyclopts."""
+"""All verbs of the command line, read from cyclopts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from pagecage.cli.main import app
 
 
 def verbs(of: App = app, before: str = "") -> Iterator[tuple[str, App]]:
-    """Yield each verb by its words ("host up") with its part of the command line; a verb with
-    sub-verbs comes before them.
-    """
+    """Yield each verb by its words ("host up") with its app. A verb precedes its nested verbs."""
     for name in of:
         if not name.startswith("-"):
             words = f"{before} {name}".strip()

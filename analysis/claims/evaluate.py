@@ -1,4 +1,4 @@
-"""What was published, held against what was measured, by the rule that the definition states beside each claim."""
+"""Evaluation of a definition's claims by the rule that each of them states."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
-from analysis.claims.comparability import obstacle, surroundings
-from analysis.claims.kernel_trace import compare, seen
-from analysis.claims.rules import FOUR_SIDED, SIDES, TWO_SIDED, judge_config, judge_figure
+from analysis.claims.comparability import incomparable_reason, measurement_context
+from analysis.claims.kernel_trace import compare_traced, traced_words
+from analysis.claims.rules import RATIO_OF_RATIOS_RULES, RATIO_RULES, SIDES, evaluate_config, evaluate_figure
 from analysis.data.load import JudgedTrial, Run
-from analysis.response_units import in_unit, scale_of
-from analysis.stats.intervals import MedianSummary, ratio, ratio_of_ratios, summarise
-from analysis.summaries.cells import counted, figure, is_among, is_extrapolated, matching, what_was_wrong
+from analysis.response_units import convert_response, unit_scale
+from analysis.stats.intervals import MedianSummary, median_ratio, ratio_of_median_ratios, summarise
+from analysis.summaries.cells import (
+    claim_trials,
+    is_extrapolated,
+    is_planned,
+    response_value,
+    trials_of,
+    wrong_answer_reason,
+)
 
 EXTRAPOLATED = "rests on a pass that was cut short and extrapolated"
 _WORD = {"oom_killed": "killed", "ok": "ran", "timed_out": "timed out", "wrong_answer": "wrong answer"}
@@ -23,8 +30,8 @@ _WORD = {"oom_killed": "killed", "ok": "ran", "timed_out": "timed out", "wrong_a
 class ClaimResult:
     """One row of the claims table.
 
-    `verdict` is `held`, `not_held`, `not_comparable` or `no_data`; `measured` a figure in the claim's unit, an outcome
-    or nothing; `low` and `high` span its interval (`kind`).
+    `verdict` is `held`, `not_held`, `not_comparable` or `no_data`. `measured` is a figure in the
+    claim's unit, an outcome, or None. `low` and `high` span its interval, which `kind` names.
     """
 
     id: str
@@ -37,96 +44,100 @@ class ClaimResult:
     kind: str
     n: int
     verdict: str
-    why: str
+    reason: str
 
     @property
     def is_silent(self) -> bool:
-        """Whether the run has nothing to say about it."""
+        """True if the run has no figure for it."""
         return self.verdict == "no_data" and self.measured is None
 
 
 def evaluate_claims(run: Run) -> list[ClaimResult]:
-    """Every claim of the definition, in its order."""
+    """Evaluate every claim of the definition, in its order."""
     return [_evaluate(run, claim) for claim in run.definition.get("claims", [])]
 
 
 def _evaluate(run: Run, claim: Mapping[str, Any]) -> ClaimResult:
     if claim["rule"] == "config":
         return config_result(claim, run.definition)
-    sides = [matching(run.trials, claim.get(key) or {}) for key in SIDES[: _sides(claim)]]
-    kept = [counted(side, claim) for side in sides]
+    sides = [trials_of(run.trials, claim.get(key) or {}) for key in SIDES[: _sides(claim)]]
+    eligible = [claim_trials(side, claim) for side in sides]
     if claim["rule"] == "outcome":
-        found = _outcome(run, claim, sides[0])
+        result = _outcome(run, claim, sides[0])
     elif claim["rule"] == "decoded":
-        found = _decoded(run, claim, sides, kept)
+        result = _decoded(run, claim, sides, eligible)
     else:
-        found = _figure(run, claim, sides, kept)
-    used = sides if claim["rule"] == "decoded" else kept
-    where = surroundings(run, used) if found.verdict == "not_held" else ""
-    return replace(found, why=f"{found.why} ({where})") if where else found
+        result = _figure(run, claim, sides, eligible)
+    used = sides if claim["rule"] == "decoded" else eligible
+    where = measurement_context(run, used) if result.verdict == "not_held" else ""
+    return replace(result, reason=f"{result.reason} ({where})") if where else result
 
 
 def _figure(
-    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], kept: list[list[JudgedTrial]]
+    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], eligible: list[list[JudgedTrial]]
 ) -> ClaimResult:
-    summary = _summary(claim, kept)
+    summary = _summary(claim, eligible)
     if summary is None:
-        return _result(claim, _summary(claim, sides), "no_data", missing(run, claim, sides, kept))
-    hindered = obstacle(run, {"needs": "any_size", **claim}, kept)
-    if hindered:
-        return _result(claim, summary, "not_comparable", _sentence(hindered, claim, kept))
-    held, why = judge_figure({"tolerance_factor": 2.0, **claim}, summary)
-    return _result(claim, summary, "held" if held else "not_held", _sentence(why, claim, kept))
+        return _result(claim, _summary(claim, sides), "no_data", reason_without_figure(run, claim, sides, eligible))
+    incomparable = incomparable_reason(run, {"needs": "any_size", **claim}, eligible)
+    if incomparable:
+        return _result(claim, summary, "not_comparable", _with_remarks(incomparable, claim, eligible))
+    held, reason = evaluate_figure({"tolerance_factor": 2.0, **claim}, summary)
+    return _result(claim, summary, "held" if held else "not_held", _with_remarks(reason, claim, eligible))
 
 
 def _sides(claim: Mapping[str, Any]) -> int:
-    """How many groups of trials its rule compares."""
-    return 4 if claim["rule"] in FOUR_SIDED else 2 if claim["rule"] in TWO_SIDED else 1
+    """Return how many groups of trials the claim's rule compares."""
+    return 4 if claim["rule"] in RATIO_OF_RATIOS_RULES else 2 if claim["rule"] in RATIO_RULES else 1
 
 
-def _summary(claim: Mapping[str, Any], kept: Sequence[Sequence[JudgedTrial]]) -> MedianSummary | None:
-    """The measured figure in the claim's unit; a plain number where sides are divided."""
-    values = [[v for t in side if (v := answer(t, claim["response"])) is not None] for side in kept]
+def _summary(claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]) -> MedianSummary | None:
+    """Return the measured figure in the claim's unit, or without unit if sides are divided."""
+    values = [[v for t in side if (v := claim_value(t, claim["response"])) is not None] for side in eligible]
     if not all(values):
         return None
     if len(values) > 1:
-        return ratio(*values) if claim["rule"] in TWO_SIDED else ratio_of_ratios(*values)
-    return summarise([in_unit(claim["response"], value, claim["unit"]) for value in values[0]])
+        return median_ratio(*values) if claim["rule"] in RATIO_RULES else ratio_of_median_ratios(*values)
+    return summarise([convert_response(claim["response"], value, claim["unit"]) for value in values[0]])
 
 
-def answer(trial: JudgedTrial, response: str) -> float | None:
-    """A trial's figure; a killed one has none."""
-    return None if trial.is_killed else figure(trial, response)
+def claim_value(trial: JudgedTrial, response: str) -> float | None:
+    """Return a trial's figure; None if it was killed."""
+    return None if trial.is_killed else response_value(trial, response)
 
 
-def _sentence(why: str, claim: Mapping[str, Any], kept: Sequence[Sequence[JudgedTrial]]) -> str:
-    """The reason, and what it rests on where that is less than a whole pass, or not a right answer."""
-    trials = [trial for side in kept for trial in side]
+def _with_remarks(reason: str, claim: Mapping[str, Any], eligible: Sequence[Sequence[JudgedTrial]]) -> str:
+    """Return the reason, with a remark if the figure rests on a partial pass or a wrong answer."""
+    trials = [trial for side in eligible for trial in side]
     partial = any(is_extrapolated(trial, claim["response"]) for trial in trials)
-    wrong = what_was_wrong(trials)
-    return "; ".join(part for part in (why, partial and EXTRAPOLATED, wrong and f"the figure of {wrong}") if part)
+    wrong = wrong_answer_reason(trials)
+    return "; ".join(part for part in (reason, partial and EXTRAPOLATED, wrong and f"the figure of {wrong}") if part)
 
 
-def missing(
-    run: Run, claim: Mapping[str, Any], sides: Sequence[Sequence[JudgedTrial]], kept: Sequence[Sequence[JudgedTrial]]
+def reason_without_figure(
+    run: Run,
+    claim: Mapping[str, Any],
+    sides: Sequence[Sequence[JudgedTrial]],
+    eligible: Sequence[Sequence[JudgedTrial]],
 ) -> str:
-    """Why there is no figure: what the host lacks, exclusion, a treatment left out, a response nobody told.
+    """Return why there is no figure.
 
-    `claim` may be a finding as well.
+    Possible reasons are a missing requirement of the host, a treatment left out of the plan,
+    exclusion, and a response that no trial has. `claim` may also be a finding.
     """
-    lacking = [m["reason"] for side in sides for t in side for m in t.record.missed_requirements]
-    if lacking:
-        return f"the host lacks what it needs: {lacking[0]}"
+    missing = [m.reason for side in sides for t in side for m in t.record.missed_requirements]
+    if missing:
+        return f"the host lacks a requirement: {missing[0]}"
     if not all(sides):
-        is_planned = all(is_among(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
-        return "its trials have not been run" if is_planned else f"size {run.plan['size']} leaves its treatment out"
+        has_trials = all(is_planned(run.plan["trials"], claim.get(key) or {}) for key in SIDES)
+        return "its trials have not been run" if has_trials else f"size {run.plan['size']} leaves its treatment out"
     if not claim.get("with_wrong_answers") and (
-        wrong := [what_was_wrong(side) for side in sides if _is_all_wrong(side)]
+        wrong := [wrong_answer_reason(side) for side in sides if _is_all_wrong(side)]
     ):
         return wrong[0]
     points = [[t for t in side if t.verdicts.is_data_point or t.record.outcome == "wrong_answer"] for side in sides]
-    if any(side and not left for side, left in zip(points, kept, strict=True)):
-        return "every trial of it is excluded or has no answer, so that its figure proves nothing"
+    if any(side and not left for side, left in zip(points, eligible, strict=True)):
+        return "every trial of it is excluded or has no answer"
     return "no trial of it has a figure"
 
 
@@ -135,40 +146,43 @@ def _is_all_wrong(side: Sequence[JudgedTrial]) -> bool:
 
 
 def _outcome(run: Run, claim: Mapping[str, Any], side: Sequence[JudgedTrial]) -> ClaimResult:
-    """Whether every trial that nothing excludes ended as it was published; a wrong answer is an end like another."""
-    kept = counted(side, {"with_wrong_answers": True})
-    if not kept:
-        return _result(claim, None, "no_data", missing(run, claim, [side], [kept]))
-    words = sorted({_WORD[trial.record.outcome] for trial in kept})
-    wrong = sum(trial.is_wrong for trial in kept)
-    told = f"{wrong} of {len(kept)} gave {what_was_wrong(kept)}" if wrong else ""
-    why = told or f"{sum(trial.is_killed for trial in kept)} of {len(kept)} were killed for memory"
+    """Evaluate whether every trial that is not excluded ended as published.
+
+    A wrong answer is an outcome like any other here.
+    """
+    eligible = claim_trials(side, {"with_wrong_answers": True})
+    if not eligible:
+        return _result(claim, None, "no_data", reason_without_figure(run, claim, [side], [eligible]))
+    words = sorted({_WORD[trial.record.outcome] for trial in eligible})
+    wrong = sum(trial.is_wrong for trial in eligible)
+    wrong_answers = f"{wrong} of {len(eligible)} gave {wrong_answer_reason(eligible)}" if wrong else ""
+    reason = wrong_answers or f"{sum(trial.is_killed for trial in eligible)} of {len(eligible)} were killed for memory"
     held = words == [str(claim["published"]).replace("_", " ")]
-    return _result(claim, " or ".join(words), "held" if held else "not_held", why, n=len(kept))
+    return _result(claim, " or ".join(words), "held" if held else "not_held", reason, n=len(eligible))
 
 
 def _decoded(
-    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], kept: list[list[JudgedTrial]]
+    run: Run, claim: Mapping[str, Any], sides: list[list[JudgedTrial]], eligible: list[list[JudgedTrial]]
 ) -> ClaimResult:
-    """Flags and sizes that the trace shows; neither the kind of CPU nor who else ran matters to them."""
-    whole = [trial for trial in sides[0] if trial.is_whole]
-    found = seen(run, whole, claim["response"])
-    if found is None:
-        why = "no trial of it has a trace" if whole else missing(run, claim, sides, kept)
-        return _result(claim, None, "no_data", why)
-    measured, held, why = compare(claim["published"], claim["unit"], *found)
+    """Evaluate flags and sizes of the kernel trace, which do not depend on CPU or noise."""
+    whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
+    result = traced_words(run, whole, claim["response"])
+    if result is None:
+        reason = "no trial of it has a trace" if whole else reason_without_figure(run, claim, sides, eligible)
+        return _result(claim, None, "no_data", reason)
+    measured, held, reason = compare_traced(claim["published"], claim["unit"], *result)
     verdict = "no_data" if measured is None else "held" if held else "not_held"
-    return _result(claim, measured, verdict, why, n=len(whole))
+    return _result(claim, measured, verdict, reason, n=len(whole))
 
 
 def config_result(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> ClaimResult:
-    """A claim about how it was measured: the definition itself answers, and no run is needed."""
-    measured, held, why = judge_config(claim, definition, scale_of(claim["unit"]))
-    return _result(claim, measured, "held" if held else "not_held", why)
+    """Evaluate a claim about the set-up from the definition alone, without a run."""
+    measured, held, reason = evaluate_config(claim, definition, unit_scale(claim["unit"]))
+    return _result(claim, measured, "held" if held else "not_held", reason)
 
 
 def _result(
-    claim: Mapping[str, Any], measured: MedianSummary | str | float | None, verdict: str, why: str, n: int = 0
+    claim: Mapping[str, Any], measured: MedianSummary | str | float | None, verdict: str, reason: str, n: int = 0
 ) -> ClaimResult:
     summary = measured if isinstance(measured, MedianSummary) else None
     return ClaimResult(
@@ -176,10 +190,10 @@ def _result(
         unit="x" if _sides(claim) > 1 else claim["unit"],
         measured=_finite(measured.middle) if isinstance(measured, MedianSummary) else measured,
         low=_finite(summary.low) if summary else None, high=_finite(summary.high) if summary else None,
-        kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, why=why,
+        kind=summary.kind if summary else "", n=summary.n if summary else n, verdict=verdict, reason=reason,
     )  # fmt: skip
 
 
 def _finite(value: float) -> float | None:
-    """JSON knows no infinity, which a ratio to nothing is."""
+    """Return None for infinity (a ratio to zero), which JSON cannot represent."""
     return value if isfinite(value) else None

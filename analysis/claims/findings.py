@@ -1,4 +1,4 @@
-"""What the experiment itself found: its sentences, with the figure measured, or why there is none."""
+"""Findings: the experiment's own sentences, with measured figures filled in."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.claims.comparability import obstacle
-from analysis.claims.evaluate import EXTRAPOLATED, answer, missing
-from analysis.claims.kernel_trace import DECODED, seen
+from analysis.claims.comparability import incomparable_reason
+from analysis.claims.evaluate import EXTRAPOLATED, claim_value, reason_without_figure
+from analysis.claims.kernel_trace import DECODED, traced_words
 from analysis.data.load import JudgedTrial, Run
-from analysis.formatting import told
-from analysis.stats.intervals import MedianSummary, ratio, summarise
-from analysis.summaries.cells import counted, is_extrapolated, matching, what_was_wrong
+from analysis.formatting import format_summary
+from analysis.stats.intervals import MedianSummary, median_ratio, summarise
+from analysis.summaries.cells import claim_trials, is_extrapolated, trials_of, wrong_answer_reason
 
 _NO_VALUE = "…"
 _EMULATED = "mostly the emulated CPU's time"
-_UNPROVEN = "† rests on excluded trials alone, so that it proves nothing"
+_UNPROVEN = "† rests on excluded trials alone and proves nothing"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence of the answer. `value` is the figure as text, None where it was not measured; `note` limits it.
+    """One sentence of the answer.
 
-    A figure that rests on excluded trials alone stands in brackets and `is_proven` is False.
-
-    `middle`, `low`, `high` are in the response's own unit, or a ratio.
+    `value` is the figure as text, None if it was not measured; `note` states its limitations. A
+    figure that rests on excluded trials alone is in brackets, and `is_proven` is False. `middle`,
+    `low` and `high` are in the response's own unit, or a ratio.
     """
 
     question: str
@@ -40,68 +40,70 @@ class Finding:
     is_proven: bool
 
 
-def find(run: Run) -> list[Finding]:
-    """Every finding of the definition, in its order."""
+def evaluate_findings(run: Run) -> list[Finding]:
+    """Evaluate every finding of the definition, in its order."""
     return [_find(run, table) for table in run.definition.get("findings", [])]
 
 
 def _find(run: Run, table: Mapping[str, Any]) -> Finding:
-    sides = [matching(run.trials, table.get("where") or {})]
+    sides = [trials_of(run.trials, table.get("where") or {})]
     if table.get("over"):
-        sides.append(matching(run.trials, table["over"]))
-    kept = [counted(side, table) for side in sides]
+        sides.append(trials_of(run.trials, table["over"]))
+    eligible = [claim_trials(side, table) for side in sides]
     response = table["response"]
     if response == "outcome" or response in DECODED:
-        whole = [trial for trial in sides[0] if trial.is_whole]
-        ends = counted(sides[0], {"with_wrong_answers": True})
-        value = _words(ends) if response == "outcome" else _decoded(run, whole, response)
-        return _finding(table, value, None, "" if value else missing(run, table, sides[:1], kept[:1]))
-    summary = _summary(kept, response)
+        whole = [trial for trial in sides[0] if trial.is_valid_apart_from_noise]
+        ends = claim_trials(sides[0], {"with_wrong_answers": True})
+        value = _outcomes(ends) if response == "outcome" else _decoded(run, whole, response)
+        return _finding(table, value, None, "" if value else reason_without_figure(run, table, sides[:1], eligible[:1]))
+    summary = _summary(eligible, response)
     if summary:
-        return _finding(table, told(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, kept))
+        return _finding(
+            table, format_summary(response, summary, is_ratio=len(sides) > 1), summary, _note(run, response, eligible)
+        )
     points = [[trial for trial in side if _is_point(trial, table)] for side in sides]
     unproven = _summary(points, response)
     if unproven is None:
-        return _finding(table, None, None, missing(run, table, sides, kept))
-    value = f"({told(response, unproven, is_ratio=len(sides) > 1)}) †"
+        return _finding(table, None, None, reason_without_figure(run, table, sides, eligible))
+    value = f"({format_summary(response, unproven, is_ratio=len(sides) > 1)}) †"
     return _finding(table, value, unproven, _UNPROVEN, is_proven=False)
 
 
 def _is_point(trial: JudgedTrial, table: Mapping[str, Any]) -> bool:
-    """Whether it has a figure to be shown, excluded or not."""
+    """Return whether the trial has a figure, whether or not it is excluded."""
     is_taken = bool(table.get("with_wrong_answers")) and trial.record.outcome == "wrong_answer"
     return trial.verdicts.is_data_point or is_taken
 
 
-def _summary(kept: Sequence[Sequence[JudgedTrial]], response: str) -> MedianSummary | None:
-    values = [[v for trial in side if (v := answer(trial, response)) is not None] for side in kept]
+def _summary(eligible: Sequence[Sequence[JudgedTrial]], response: str) -> MedianSummary | None:
+    values = [[v for trial in side if (v := claim_value(trial, response)) is not None] for side in eligible]
     if not all(values):
         return None
-    return ratio(values[0], values[1]) if len(values) > 1 else summarise(values[0])
+    return median_ratio(values[0], values[1]) if len(values) > 1 else summarise(values[0])
 
 
-def _note(run: Run, response: str, kept: Sequence[Sequence[JudgedTrial]]) -> str:
-    hindered = obstacle(run, {"needs": "any_size", "response": response}, kept)
-    partial = any(is_extrapolated(trial, response) for side in kept for trial in side)
-    wrong = what_was_wrong([trial for side in kept for trial in side])
-    parts = [_EMULATED if hindered else "", EXTRAPOLATED if partial else "", wrong]
+def _note(run: Run, response: str, eligible: Sequence[Sequence[JudgedTrial]]) -> str:
+    incomparable = incomparable_reason(run, {"needs": "any_size", "response": response}, eligible)
+    partial = any(is_extrapolated(trial, response) for side in eligible for trial in side)
+    wrong = wrong_answer_reason([trial for side in eligible for trial in side])
+    parts = [_EMULATED if incomparable else "", EXTRAPOLATED if partial else "", wrong]
     return "; ".join(part for part in parts if part)
 
 
-def _words(kept: Sequence[JudgedTrial]) -> str | None:
-    if not kept:
+def _outcomes(eligible: Sequence[JudgedTrial]) -> str | None:
+    if not eligible:
         return None
-    words = Counter("killed" if trial.is_killed else trial.record.outcome.replace("_", " ") for trial in kept)
-    return ", ".join(f"{word} {n} of {len(kept)} times" for word, n in words.most_common())
+    words = Counter("killed" if trial.is_killed else trial.record.outcome.replace("_", " ") for trial in eligible)
+    return ", ".join(f"{word} {n} of {len(eligible)} times" for word, n in words.most_common())
 
 
-def _decoded(run: Run, kept: Sequence[JudgedTrial], response: str) -> str | None:
-    found = seen(run, kept, response)
-    if not found:
+def _decoded(run: Run, eligible: Sequence[JudgedTrial], response: str) -> str | None:
+    traced = traced_words(run, eligible, response)
+    if not traced:
         return None
-    words, names = found
-    told_words = [" ".join(names.get(word) or [f"{word:,}"]) for word, _ in words.most_common(3)]
-    return ", ".join(told_words) or "none"
+    words, names = traced
+    names_by_word = [" ".join(names.get(word) or [f"{word:,}"]) for word, _ in words.most_common(3)]
+    return ", ".join(names_by_word) or "none"
 
 
 def _finding(

@@ -10,13 +10,16 @@ from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import read_lines
 
 
-def grown(
+def events_in_measured_part(
     run: Run, trial: JudgedTrial, probe: str, key: Callable[[Mapping[str, Any]], Any], collector: str = "bpftrace"
 ) -> Counter[Any]:
-    """How often each kind of a probe's event came from `go` on; the trace's own counts are cumulative."""
+    """Count a probe's events from `go` on, by `key`.
+
+    The counts in the trace are cumulative.
+    """
     if not trial.record.measured:
         return Counter()
-    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured["start_monotonic_seconds"]
+    lines, start = read_lines(run.path, trial.record, collector), trial.record.measured.start_monotonic_seconds
     before = _totals([line for line in lines if line["t"] <= start][-1:], probe, key)
     return _totals(lines[-1:], probe, key) - before
 

@@ -1,4 +1,4 @@
-"""A run as data frames, one grain each: trial, trace (sampler row), iostat second, vmtouch row, read-ahead size."""
+"""Data frames of a run: one row per trial, trace sample, iostat second, vmtouch bar, or count."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.data.event_counts import grown
+from analysis.data.event_counts import events_in_measured_part
 from analysis.data.load import JudgedTrial, Run, Treatment
 from analysis.data.series import STALLS, Series
 from analysis.data.traces import read_lines, trace_path
-from analysis.formatting import label
+from analysis.formatting import treatment_label
 from pagecage.errors import PagecageError
 from pagecage.units import PAGE_BYTES
 from pagecage.verdicts.counters import measured_seconds
 
 KIB = 1024
 SHORT_SECONDS = 3.0
-"""Parts shorter than this are drawn over 0.2 s instead of 0.5 s."""
+"""In parts shorter than this, rates are taken over 0.2 s instead of 0.5 s."""
 
 
 def trial_frame(run: Run) -> pd.DataFrame:
-    """One row a trial: factors, outcome, responses, verdict words and what excludes it."""
+    """Return one row per trial: factors, outcome, responses, verdicts and reasons for exclusion."""
     rows = [_trial_row(trial) for trial in run.trials]
     clash = set(run.factors) & set(_trial_columns(run.trials[0]))
     if clash:
@@ -40,7 +40,7 @@ def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
     record, verdicts = trial.record, trial.verdicts
     return {
         "trial_id": record.trial_id,
-        "treatment": label(dict(record.treatment)),
+        "treatment": treatment_label(record.treatment),
         "repeat": record.repeat,
         "position": record.position,
         "attempt": record.attempt,
@@ -57,19 +57,23 @@ def _trial_columns(trial: JudgedTrial) -> dict[str, Any]:
 
 
 def trace_frame(run: Run) -> pd.DataFrame:
-    """The 10 Hz series: rates between neighbouring rows; `seconds` counts from `go`."""
+    """Return the 10 Hz series as rates between samples; `seconds` counts from `go`."""
     parts = [(trial, _rates(trial)) for trial in run.trials if trial.record.measured]
     columns = {name: np.concatenate([part[name] for _, part in parts]) for name in parts[0][1]} if parts else {}
     if not columns or not len(columns["t"]):
-        return pd.DataFrame(columns=[*_identity(run.trials[0]), "seconds"])
+        return pd.DataFrame(columns=[*trial_identity(run.trials[0]), "seconds"])
     lengths = [len(part["t"]) for _, part in parts]
     return pd.DataFrame({**_repeated([trial for trial, _ in parts], lengths), **columns})
 
 
 def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
-    """Rates over half a second, which smooths what blk-throttle lets through a slice at a time; in short parts less."""
+    """Return rates over 0.5 s, or over 0.2 s in short parts.
+
+    The interval smooths the bursts in which blk-throttle admits I/O, one per throttle slice.
+    """
     steps = 2 if (measured_seconds(trial.record) or 0) < SHORT_SECONDS else 5
-    series, measured = trial.series, trial.record.measured or {}
+    series, measured = trial.series, trial.record.measured
+    assert measured is not None
     t = np.asarray(series.t)
     first, last = t[: max(0, len(t) - steps)], t[steps:]
     keep = last > first
@@ -79,11 +83,14 @@ def _rates(trial: JudgedTrial) -> dict[str, np.ndarray]:
     middle = ((first + last) / 2)[keep]
     states = {name: np.asarray(getattr(series, name))[steps:][keep] for name in ("resident_pages", "memory_current")}
     states["resident_bytes"] = states["resident_pages"] * PAGE_BYTES
-    return {"t": middle, **columns, **states, "seconds": middle - measured["start_monotonic_seconds"]}
+    return {"t": middle, **columns, **states, "seconds": middle - measured.start_monotonic_seconds}
 
 
 def _waits(series: Series, steps: int, keep: np.ndarray, span: np.ndarray) -> dict[str, np.ndarray]:
-    """Bytes of an I/O, refaults, and the share of the time in which some task waited; not a number where not known."""
+    """Return bytes per I/O, refaults per second and stalled fractions; NaN where unknown.
+
+    A stalled fraction is the share of time in which at least one task waited.
+    """
     moved = _grown(series.io["rbytes"], steps) + _grown(series.io["wbytes"], steps)
     count = _grown(series.io["rios"], steps) + _grown(series.io["wios"], steps)
     size = np.divide(moved, count, out=np.full(len(count), np.nan), where=count > 0)
@@ -106,21 +113,27 @@ def _grown(total: Sequence[float], steps: int) -> np.ndarray:
 
 
 def _repeated(trials: Sequence[JudgedTrial], lengths: Sequence[int]) -> dict[str, Any]:
-    """The columns that name a trial, one value a row; names are kept once, since there are many rows and few trials."""
-    known = [{**_identity(trial), "measured_seconds": measured_seconds(trial.record)} for trial in trials]
+    """Return the columns that identify a trial, repeated for each of its rows.
+
+    Text columns are categorical, because there are many rows and few trials.
+    """
+    identities = [{**trial_identity(trial), "measured_seconds": measured_seconds(trial.record)} for trial in trials]
     columns: dict[str, Any] = {}
-    for name in known[0]:
-        values = [one[name] for one in known]
-        places = {value: place for place, value in enumerate(dict.fromkeys(values))}
-        codes = np.repeat([places[value] for value in values], lengths)
+    for name in identities[0]:
+        values = [one[name] for one in identities]
+        codes_by_value = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        codes = np.repeat([codes_by_value[value] for value in values], lengths)
         is_text = isinstance(values[0], str)
-        names = pd.Index(list(places))
+        names = pd.Index(list(codes_by_value))
         columns[name] = pd.Categorical.from_codes(codes, names) if is_text else np.repeat(values, lengths)
     return columns
 
 
 def iostat_frame(run: Run) -> pd.DataFrame:
-    """iostat's seconds; a row stands for the second before its time stamp and is placed in the middle of it."""
+    """Return iostat's samples, one row per disk and second.
+
+    A row describes the second before its timestamp and is placed in the middle of it.
+    """
     return _stack(run, _iostat_rows, "wall")
 
 
@@ -145,50 +158,51 @@ def _iostat_rows(run: Run, trial: JudgedTrial) -> Iterator[dict[str, Any]]:
 
 
 def vmtouch_frame(run: Run) -> pd.DataFrame:
-    """vmtouch's bar over time, sixty characters a row."""
+    """Return vmtouch's residency bars over time, sixty characters each."""
     return _stack(run, lambda r, t: iter(read_lines(r.path, t.record, "vmtouch")), "t")
 
 
 def readahead_frame(run: Run) -> pd.DataFrame:
-    """How often the kernel read ahead how many pages (`page_cache_ra_order`) during the measured part."""
+    """Return counts of read-ahead sizes (`page_cache_ra_order`) in the measured part."""
     return _counted(run, "page_cache_ra_order", "pages")
 
 
 def fault_frame(run: Run) -> pd.DataFrame:
-    """`filemap_fault` calls by the mapping's flags, during the measured part."""
+    """Return counts of `filemap_fault` calls by the mapping's flags in the measured part."""
     return _counted(run, "filemap_fault", "vm_flags")
 
 
 def _counted(run: Run, probe: str, key: str) -> pd.DataFrame:
     rows = []
     for trial in run.trials:
-        for value, count in grown(run, trial, probe, lambda entry: _name(entry, key)).items():
-            rows.append({**_identity(trial), key: value, "count": count})
-    return pd.DataFrame(rows, columns=[*_identity(run.trials[0]), key, "count"])
+        for value, count in events_in_measured_part(run, trial, probe, lambda entry: _name(entry, key)).items():
+            rows.append({**trial_identity(trial), key: value, "count": count})
+    return pd.DataFrame(rows, columns=[*trial_identity(run.trials[0]), key, "count"])
 
 
 def _name(entry: Mapping[str, Any], key: str) -> Any:
     return " ".join(entry["vm_flag_names"]) if key == "vm_flags" and entry.get("vm_flag_names") else entry[key]
 
 
-def _identity(trial: JudgedTrial) -> dict[str, Any]:
+def trial_identity(trial: JudgedTrial) -> dict[str, Any]:
+    """Return the columns that identify a trial."""
     record = trial.record
-    names = {"trial_id": record.trial_id, "treatment": label(dict(record.treatment)), "repeat": record.repeat}
+    names = {"trial_id": record.trial_id, "treatment": treatment_label(record.treatment), "repeat": record.repeat}
     return {**names, "is_included": trial.is_included}
 
 
 def _stack(run: Run, rows_of: Callable[[Run, JudgedTrial], Iterator[Mapping[str, Any]]], clock: str) -> pd.DataFrame:
-    """All trials' rows below one another, with `seconds` since `go` by the given clock."""
+    """Return all trials' rows in one frame, with `seconds` since `go` by the given clock."""
     key = "start_monotonic_seconds" if clock == "t" else "start_wall_seconds"
     rows = []
     for trial in run.trials:
         if trial.record.measured:
-            start = trial.record.measured[key]
-            known = {**_identity(trial), "measured_seconds": trial.record.measured["seconds"]}
-            rows += [{**known, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
-    return pd.DataFrame(rows, columns=None if rows else [*_identity(run.trials[0]), "seconds"])
+            start = getattr(trial.record.measured, key)
+            identity = {**trial_identity(trial), "measured_seconds": trial.record.measured.seconds}
+            rows += [{**identity, **row, "seconds": row[clock] - start} for row in rows_of(run, trial)]
+    return pd.DataFrame(rows, columns=None if rows else [*trial_identity(run.trials[0]), "seconds"])
 
 
 def only(frame: pd.DataFrame, treatment: Treatment) -> pd.DataFrame:
-    """The rows of one treatment."""
-    return frame[frame["treatment"] == label(dict(treatment))]
+    """Return the rows of one treatment."""
+    return frame[frame["treatment"] == treatment_label(treatment)]

@@ -1,6 +1,7 @@
-"""HdrHistogram's second format as text: zlib and base64 around counts, in buckets as wide as their values.
+"""Decoder for HdrHistogram's version 2 format: counts compressed with zlib, in base64.
 
-Source: HdrHistogram, "V2EncodingCookieBase" and "ZigZagEncoding" of its Java reference. Rust's writes it.
+Source: HdrHistogram, "V2EncodingCookieBase" and "ZigZagEncoding" of its Java implementation. The
+Rust workloads write this format.
 """
 
 from __future__ import annotations
@@ -15,29 +16,32 @@ from collections.abc import Iterator
 from pagecage.errors import PagecageError
 
 _COMPRESSED, _PLAIN = 0x1C849304, 0x1C849303
-_ANY_WORD = ~0xF0
-"""The cookie's second nibble says how wide a counter is in other formats; in this one it is always 1."""
+_COOKIE_MASK = ~0xF0
+"""Mask for the cookie's second nibble, the counter width in other versions; here always 1."""
 _OUTER = struct.Struct(">II")
 _HEADER = struct.Struct(">IIIIQQd")
-_MEND = "docs/FORMAT.md tells who writes it"
+_HINT = "docs/FORMAT.md names the programs that write it"
 
 
 def decode(text: str) -> Counter[int]:
-    """Counts by value, a bucket under the largest value that it may hold. Raises PagecageError for what is none."""
+    """Return counts by value; a bucket is named by the largest value that it can hold.
+
+    Raises PagecageError if the text is not such a histogram.
+    """
     try:
         raw = base64.b64decode(text, validate=True)
         cookie, length = _OUTER.unpack_from(raw)
         plain = zlib.decompress(raw[_OUTER.size : _OUTER.size + length])
         inner, size, _, digits, least, _, _ = _HEADER.unpack_from(plain)
     except (binascii.Error, struct.error, zlib.error) as error:
-        raise PagecageError(f"this is no HdrHistogram: {error}", _MEND) from None
-    if cookie & _ANY_WORD != _COMPRESSED or inner & _ANY_WORD != _PLAIN or not 0 < digits <= 5 or not least:
-        raise PagecageError("this is no HdrHistogram of the second format", _MEND)
+        raise PagecageError(f"this is not an HdrHistogram: {error}", _HINT) from None
+    if cookie & _COOKIE_MASK != _COMPRESSED or inner & _COOKIE_MASK != _PLAIN or not 0 < digits <= 5 or not least:
+        raise PagecageError("this is not an HdrHistogram of version 2", _HINT)
     return _by_value(plain[_HEADER.size : _HEADER.size + size], digits, least)
 
 
 def _by_value(payload: bytes, digits: int, least: int) -> Counter[int]:
-    """What the buckets hold; a negative number tells how many empty ones follow one another."""
+    """Return the counts of the buckets; a negative number skips that many empty buckets."""
     half_bits = (2 * 10**digits - 1).bit_length() - 1
     unit_bits = least.bit_length() - 1
     found: Counter[int] = Counter()
@@ -47,13 +51,16 @@ def _by_value(payload: bytes, digits: int, least: int) -> Counter[int]:
             index -= number
             continue
         if number:
-            found[_largest(index, half_bits, unit_bits)] = number
+            found[_largest_value(index, half_bits, unit_bits)] = number
         index += 1
     return found
 
 
 def _numbers(payload: bytes) -> Iterator[int]:
-    """ZigZag LEB128: seven bits a byte, lowest first, nine bytes at most; the lowest bit of all is the sign."""
+    """Decode ZigZag LEB128 numbers: seven bits a byte, lowest first, at most nine bytes.
+
+    The lowest bit of a number is its sign.
+    """
     value, shift = 0, 0
     for byte in payload:
         last = shift == 56
@@ -64,11 +71,14 @@ def _numbers(payload: bytes) -> Iterator[int]:
             value, shift = 0, 0
 
 
-def _largest(index: int, half_bits: int, unit_bits: int) -> int:
-    """The first bucket has twice the others' places, each further one values twice as far apart."""
+def _largest_value(index: int, half_bits: int, unit_bits: int) -> int:
+    """Return the largest value of a bucket entry.
+
+    The first bucket has twice as many entries as the others; each later one doubles the value step.
+    """
     half = 1 << half_bits
-    bucket, place = index // half - 1, index % half + half
+    bucket, entry = index // half - 1, index % half + half
     if bucket < 0:
-        bucket, place = 0, place - half
+        bucket, entry = 0, entry - half
     shift = bucket + unit_bits
-    return (place << shift) + (1 << shift) - 1
+    return (entry << shift) + (1 << shift) - 1

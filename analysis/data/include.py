@@ -1,18 +1,18 @@
-"""Excluded trials that are counted after all, because somebody named them or what excludes them."""
+"""Excluded trials that the user includes by the name of the trial or of a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.data.load import JudgedTrial, Run, with_let_in
+from analysis.data.load import JudgedTrial, Run, excluded_trials, with_included
 from pagecage.errors import PagecageError
 
 VERDICTS = ("limits", "cache_state_reached", "host_quiet")
-"""Verdicts that exclude a trial where they fail."""
+"""Names of the verdicts that exclude a trial if they fail."""
 
 
 def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
-    """The verdicts that exclude a trial."""
+    """Return the names of the verdicts that exclude a trial."""
     verdicts = trial.verdicts
     failed = {
         "limits": any(limit.verdict == "leaky" for limit in verdicts.limits),
@@ -22,33 +22,47 @@ def failed_verdicts(trial: JudgedTrial) -> frozenset[str]:
     return frozenset(name for name, is_failed in failed.items() if is_failed)
 
 
-def named(run: Run, names: Sequence[str]) -> set[str]:
-    """The excluded trials of a run that names mean: of trials, or of verdicts, which mean trials that fail no other."""
-    classes, ids = set(names) & set(VERDICTS), set(names) - set(VERDICTS)
-    excluded = [trial for trial in run.trials if trial.verdicts.is_data_point and not trial.is_included]
-    return {t.record.trial_id for t in excluded if t.record.trial_id in ids or failed_verdicts(t) <= classes}
+def excluded_ids_named(run: Run, names: Sequence[str]) -> set[str]:
+    """Return the ids of the excluded trials that `names` selects.
+
+    A name is a trial id, or a verdict, which selects the trials that fail no other verdict.
+    """
+    verdicts, ids = set(names) & set(VERDICTS), set(names) - set(VERDICTS)
+    return {
+        trial.record.trial_id
+        for trial in excluded_trials(run)
+        if trial.record.trial_id in ids or failed_verdicts(trial) <= verdicts
+    }
 
 
-def let_in(run: Run, names: Sequence[str]) -> Run:
-    """The run with the named trials counted. Raises PagecageError for a name that lets nothing in."""
+def include_by_name(run: Run, names: Sequence[str]) -> Run:
+    """Return the run with the named trials included.
+
+    Raises PagecageError for a name that selects no excluded trial.
+    """
     for name in names:
-        others = set(names) & set(VERDICTS)
-        if not named(run, [name, *others]) - named(run, list(others - {name})):
-            raise PagecageError(f"--include: {name} lets no excluded trial in", f"excluded are {_known(run) or 'none'}")
-    return with_let_in(run, named(run, names))
+        verdicts = set(names) & set(VERDICTS)
+        if not excluded_ids_named(run, [name, *verdicts]) - excluded_ids_named(run, list(verdicts - {name})):
+            raise PagecageError(
+                f"--include: {name} names no excluded trial", f"excluded are {_excluded_with_verdicts(run) or 'none'}"
+            )
+    return with_included(run, excluded_ids_named(run, names))
 
 
-def _known(run: Run) -> str:
-    """The excluded trials with the verdicts that they fail."""
-    told = [
-        f"{trial.record.trial_id} ({' and '.join(sorted(failed_verdicts(trial)))})"
-        for trial in run.trials if trial.verdicts.is_data_point and not trial.is_included
-    ]  # fmt: skip
-    return ", ".join(told)
+def _excluded_with_verdicts(run: Run) -> str:
+    """Return the excluded trials as text, each with the verdicts that it fails."""
+    return ", ".join(
+        f"{trial.record.trial_id} ({' and '.join(sorted(failed_verdicts(trial)))})" for trial in excluded_trials(run)
+    )
 
 
-def told(run: Run) -> str:
-    """A sentence that names those who were let in; empty where nobody was."""
-    ids = [trial.record.trial_id for trial in run.trials if trial.is_let_in]
-    some = "an excluded trial was" if len(ids) == 1 else f"{len(ids)} excluded trials were"
-    return f"{some} let in by name and averaged in: {', '.join(ids)}" if ids else ""
+def included_by_name(run: Run) -> list[str]:
+    """Return the ids of the excluded trials that were included by name."""
+    return [trial.record.trial_id for trial in run.trials if trial.is_included_by_name]
+
+
+def included_by_name_sentence(run: Run) -> str:
+    """Return a sentence that names the trials included by name; empty if there are none."""
+    ids = included_by_name(run)
+    trials = "an excluded trial is" if len(ids) == 1 else f"{len(ids)} excluded trials are"
+    return f"{trials} included by name: {', '.join(ids)}" if ids else ""

@@ -1,4 +1,4 @@
-"""Levels of factors: numbers among their names, and how a run's treatments are best laid out on a page."""
+"""Levels of factors: numbers in their names, and the layout of treatments in a table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ _MANY_ACROSS = 5
 """More columns than this do not fit a page beside their published figures."""
 _MANY_FACTORS = 4
 _FULL = 0.75
-"""A table with fewer of its cells filled is easier read as one row a treatment."""
+"""If a smaller share of a table's cells is filled, one row per treatment is easier to read."""
 
 
-def numbers(levels: Sequence[str]) -> dict[str, float] | None:
-    """The levels as numbers ("4KiB", "ra128", "none" as 0); None unless all are, and differ."""
+def numeric_levels(levels: Sequence[str]) -> dict[str, float] | None:
+    """Return the levels as numbers ("4KiB", "ra128", "none" as 0).
+
+    None unless every level is a number, and all numbers differ.
+    """
     parsed = {level: _NUMBER.match(level) for level in levels if level not in _WORDS}
     matches = [match for match in parsed.values() if match]
     if len(matches) < len(parsed) or len({match["before"] for match in matches}) != 1:
@@ -32,23 +35,29 @@ def numbers(levels: Sequence[str]) -> dict[str, float] | None:
     return found if len(set(found.values())) == len(levels) > 1 else None
 
 
-def in_order(levels: Sequence[str]) -> list[str]:
-    """Numeric levels by their numbers, others as the definition has them."""
-    known = numbers(levels)
+def sort_levels(levels: Sequence[str]) -> list[str]:
+    """Return numeric levels sorted by value, and other levels in the definition's order."""
+    known = numeric_levels(levels)
     return sorted(levels, key=lambda level: known[level]) if known else list(levels)
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Which factors go down a table, which across (None: one row a treatment), and which have one level alone."""
+    """The factors of a table's rows and columns, and those with a single level.
+
+    Without a factor `across`, each treatment is a row.
+    """
 
     down: tuple[str, ...]
     across: str | None
     constant: Mapping[str, str]
 
 
-def layout(factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]) -> TableLayout:
-    """Lay out the planned treatments: the last factor across where that fits and leaves few cells empty."""
+def table_layout(factors: Mapping[str, Sequence[str]], planned: Iterable[Mapping[str, str]]) -> TableLayout:
+    """Return the table layout of the planned treatments.
+
+    The last factor goes across if its levels fit a page and few cells stay empty.
+    """
     treatments = list(planned)
     used = {name: [level for level in factors[name] if any(t[name] == level for t in treatments)] for name in factors}
     varying = [name for name in factors if len(used[name]) > 1] or list(factors)[-1:]

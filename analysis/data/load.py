@@ -1,4 +1,7 @@
-"""A run's folder as it was recorded, checked at the door. Standard library only, so that `show` starts at once."""
+"""Run folders, loaded and validated with the standard library only.
+
+Importing pandas here would delay `pagecage show`.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +10,74 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.data.levels import TableLayout, in_order, layout
+from analysis.data.levels import TableLayout, sort_levels, table_layout
 from analysis.data.series import Series, series_of
 from analysis.data.traces import read_lines
 from analysis.data.validate import check_records, read_facts, read_plan
 from pagecage.errors import PagecageError, why_unreadable
 from pagecage.model.record import Record, read_records
-from pagecage.verdicts.evaluate import Verdicts, judge
+from pagecage.verdicts.evaluate import Verdicts, evaluate
 from pagecage.verdicts.stopping import needed, too_wide
 
 Treatment = Mapping[str, str]
 
-_STRANGE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError)
-"""What reading raises where a record, valid in its outline, holds something else than the agent writes."""
+_MALFORMED_RECORD_ERRORS = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    TypeError,
+    ValueError,
+    ZeroDivisionError,
+)
+"""Exceptions raised for a record whose outline is valid but whose contents are not."""
 
 
 @dataclass(frozen=True)
 class JudgedTrial:
-    """The last attempt of one trial with its verdicts and its sampler's series."""
+    """The last attempt of a trial, with its verdicts and its sampler's series."""
 
     record: Record
     verdicts: Verdicts
     series: Series
-    is_let_in: bool = False
+    is_included_by_name: bool = False
 
     @property
     def is_excluded(self) -> bool:
-        """Whether its verdicts keep it out, and nobody let it in by its name."""
-        return self.verdicts.excluded and not self.is_let_in
+        """True if its verdicts exclude it and it is not included by name."""
+        return self.verdicts.excluded and not self.is_included_by_name
 
     @property
     def is_included(self) -> bool:
-        """Whether its figures may be averaged: a data point that is not excluded."""
+        """True if its figures are averaged: it is a data point and not excluded."""
         return self.verdicts.is_data_point and not self.is_excluded
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it was what was asked for, noise aside: flags that a kernel passes do not depend on who else runs."""
+    def is_valid_apart_from_noise(self) -> bool:
+        """True if no reason other than host noise excludes it.
+
+        The flags that a kernel passes do not depend on other activity on the host.
+        """
         return self.verdicts.is_data_point and all(r.startswith("host not quiet") for r in self.verdicts.reasons)
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it gave a wrong answer and nothing excludes it; the record's error says what was wrong."""
+        """True if it gave a wrong answer and is not excluded; the record's error describes it."""
         return self.record.outcome == "wrong_answer" and not self.verdicts.excluded
 
     @property
     def is_killed(self) -> bool:
-        """Whether its answer is that the kernel killed it for memory."""
+        """True if the kernel killed it for memory, which is its answer."""
         return self.record.outcome == "oom_killed"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder: its plan, what the host is, and the trials that have a record, in the plan's order.
+    """A run folder: its plan, the facts of its hosts, and the recorded trials in plan order.
 
-    `plan["trials"]` are those that the run needs, `plan["planned"]` how many there might have been: a stopping rule may
-    have ended it before. `too_wide` has the treatments whose interval is wider than that rule asks.
+    `plan["trials"]` holds the trials that the run needs, and `plan["planned"]` the number planned;
+    a stopping rule may have ended the run earlier. `too_wide` holds the treatments whose interval
+    is wider than that rule allows.
     """
 
     path: Path
@@ -80,21 +95,21 @@ class Run:
 
     @property
     def factors(self) -> Mapping[str, list[str]]:
-        """Levels by factor, in the definition's order, but numbers by their size."""
-        return {name: in_order(levels) for name, levels in self.definition["factors"].items()}
+        """Levels by factor, in the definition's order; numeric levels are sorted."""
+        return {name: sort_levels(levels) for name, levels in self.definition["factors"].items()}
 
     @property
     def layout(self) -> TableLayout:
-        """How its treatments stand in a table."""
-        return layout(self.factors, (trial["treatment"] for trial in self.plan["trials"]))
+        """The layout of its treatments in a table."""
+        return table_layout(self.factors, (trial["treatment"] for trial in self.plan["trials"]))
 
     @property
     def response(self) -> str:
-        """Name of the response that the experiment is about."""
+        """The name of the experiment's main response."""
         return str(self.definition.get("response", "read_seconds"))
 
-    def filled(self, text: str) -> str:
-        """A text of the definition with the size's own {places} filled in."""
+    def fill_places(self, text: str) -> str:
+        """Return a text of the definition with the {places} of the run's size filled in."""
         size = (self.definition.get("sizes") or {}).get(self.plan["size"]) or {}
         for name, value in (size.get("places") or {}).items():
             text = text.replace(f"{{{name}}}", str(value))
@@ -102,12 +117,15 @@ class Run:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether any trial ran on translated instructions."""
+        """True if any trial ran on an emulated CPU."""
         return any(trial.record.emulated for trial in self.trials)
 
 
 def load_run(path: Path) -> Run:
-    """Read a run's folder; raises PagecageError when it is none, has no record, or holds what is no record of it."""
+    """Load a run folder.
+
+    Raises PagecageError if it is not a run folder, has no record, or holds an invalid record.
+    """
     plan = read_plan(path)
     records = list(read_records(path / "records.jsonl"))
     check_records(path, plan, records)
@@ -121,27 +139,29 @@ def load_run(path: Path) -> Run:
 def _judged(path: Path, record: Record) -> JudgedTrial:
     try:
         rows = read_lines(path, record, "sampler")
-        return JudgedTrial(record, judge(record, rows), series_of(rows))
-    except _STRANGE as error:
-        why = why_unreadable(error)
+        return JudgedTrial(record, evaluate(record, rows), series_of(rows))
+    except _MALFORMED_RECORD_ERRORS as error:
+        reason = why_unreadable(error)
         raise PagecageError(
-            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be judged ({why})",
+            f"{path}/records.jsonl: the record of trial {record.trial_id} cannot be evaluated ({reason})",
             "docs/FORMAT.md lists the keys",
         ) from None
 
 
-def excluded_ids(run: Run) -> list[str]:
-    """Trials that have an answer and are not averaged in."""
-    return [t.record.trial_id for t in run.trials if t.verdicts.is_data_point and not t.is_included]
+def excluded_trials(run: Run) -> list[JudgedTrial]:
+    """Return the trials that have an answer but are not averaged in."""
+    return [trial for trial in run.trials if trial.verdicts.is_data_point and not trial.is_included]
 
 
-def with_let_in(run: Run, trial_ids: Collection[str]) -> Run:
-    """The run with these trials counted, whatever their verdicts exclude."""
-    trials = tuple(replace(t, is_let_in=t.is_let_in or t.record.trial_id in trial_ids) for t in run.trials)
+def with_included(run: Run, trial_ids: Collection[str]) -> Run:
+    """Return the run with these trials included, whatever their verdicts."""
+    trials = tuple(
+        replace(t, is_included_by_name=t.is_included_by_name or t.record.trial_id in trial_ids) for t in run.trials
+    )
     return replace(run, trials=trials)
 
 
 def _in_factor_order(record: Record, plan: Mapping[str, Any]) -> Record:
-    """The record with its levels as the definition orders its factors; a file may have them in any order."""
+    """Return the record with its levels in the definition's order of factors."""
     levels = {name: record.treatment[name] for name in plan["definition"]["factors"] if name in record.treatment}
     return replace(record, treatment=levels)

@@ -1,4 +1,4 @@
-"""A run's raw figures at their own grains, for whoever goes on where the report ends: samples and counters."""
+"""Raw samples and counters as data frames, for further analysis."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.data.frames import trial_identity
 from analysis.data.load import JudgedTrial, Run
-from analysis.formatting import label
 
 _MOMENTS = ("before", "after", "totals")
 
 
 def sample_frame(run: Run) -> pd.DataFrame:
-    """One row a timed pass of a workload: what its `sample` line tells."""
-    rows = [{**_identity(trial), **sample} for trial in run.trials for sample in trial.record.samples]
-    return pd.DataFrame(rows, columns=None if rows else list(_identity(run.trials[0])))
+    """Return one row per timed pass: the fields of a workload's `sample` line."""
+    rows = [{**trial_identity(trial), **sample} for trial in run.trials for sample in trial.record.samples]
+    return pd.DataFrame(rows, columns=None if rows else list(trial_identity(run.trials[0])))
 
 
 def counter_frame(run: Run) -> pd.DataFrame:
-    """One row a counter of a trial, under the kernel's own name: at `go`, at `end`, what it grew by, at the very end.
+    """Return one row per kernel counter of a trial: at `go`, at `end`, its growth, and its total.
 
-    `source` is `cgroup`, `device` or `host`; names of nested counters are joined by dots (`memory.stat.pgmajfault`).
-    What was not read is not a number.
+    `source` is `cgroup`, `device` or `host`. Names of nested counters are joined by dots
+    (`memory.stat.pgmajfault`). A counter that was not read is NaN.
     """
     rows = [row for trial in run.trials for row in _counters(trial)]
-    columns = [*_identity(run.trials[0]), "source", "counter", *_MOMENTS]
+    columns = [*trial_identity(run.trials[0]), "source", "counter", *_MOMENTS]
     frame = pd.DataFrame(rows, columns=columns)
     frame[list(_MOMENTS)] = frame[list(_MOMENTS)].astype(float)
     frame.insert(frame.columns.get_loc("totals"), "grown", frame["after"] - frame["before"])  # type: ignore[arg-type]
@@ -34,11 +34,11 @@ def counter_frame(run: Run) -> pd.DataFrame:
 
 
 def _counters(trial: JudgedTrial) -> Iterator[dict[str, Any]]:
-    read = {moment: dict(_flat(trial.record.counters.get(moment) or {})) for moment in _MOMENTS}
-    for place in dict.fromkeys(place for values in read.values() for place in values):
-        source, _, counter = place.partition(".")
-        values = {moment: read[moment].get(place) for moment in _MOMENTS}
-        yield {**_identity(trial), "source": source, "counter": counter, **values}
+    read = {moment: dict(_flat(getattr(trial.record.counters, moment) or {})) for moment in _MOMENTS}
+    for name in dict.fromkeys(name for values in read.values() for name in values):
+        source, _, counter = name.partition(".")
+        values = {moment: read[moment].get(name) for moment in _MOMENTS}
+        yield {**trial_identity(trial), "source": source, "counter": counter, **values}
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -47,9 +47,3 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, flo
             yield from _flat(value, f"{prefix}{key}.")
         elif isinstance(value, int | float):
             yield f"{prefix}{key}", value
-
-
-def _identity(trial: JudgedTrial) -> dict[str, Any]:
-    record = trial.record
-    names = {"trial_id": record.trial_id, "treatment": label(dict(record.treatment)), "repeat": record.repeat}
-    return {**names, "is_included": trial.is_included}

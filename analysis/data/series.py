@@ -1,4 +1,4 @@
-"""The sampler's rows of one trial as columns of plain numbers: a trace is parsed once and kept in little room."""
+"""A trial's sampler rows as compact columns of numbers, parsed once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 
 IO_KEYS = ("rbytes", "rios", "wbytes", "wios")
 STALLS = ("io", "memory")
-_NOT_KNOWN = float("nan")
+_UNKNOWN = float("nan")
 _EMPTY: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class Series:
-    """A column a figure, all of one length; what a row lacks is not a number.
+    """Columns of equal length; a value that a row lacks is NaN.
 
-    `io` has the slice's totals by key, `stalled_us` for how long some task of it had waited for `io` and for `memory`,
-    `refaults` how many file pages were read that had been there before (`workingset_refault_file`).
+    `io` holds the slice's totals by key. `stalled_us` holds how long at least one task had waited
+    for `io` and for `memory`. `refaults` counts file pages that were read again
+    (`workingset_refault_file`).
     """
 
     t: array[float]
@@ -30,28 +31,31 @@ class Series:
 
 
 def series_of(rows: Iterable[Mapping[str, Any]]) -> Series:
-    """Columns of the rows of `sampler.jsonl`; a disk that the slice has not touched yet has an empty `io`, so 0."""
-    known = list(rows)
+    """Return the columns of `sampler.jsonl`.
+
+    A disk that the slice has not used yet has an empty `io`, which counts as 0.
+    """
+    samples = list(rows)
     return Series(
-        t=array("d", [row["t"] for row in known]),
-        io={key: array("d", [row["io"].get(key, 0) for row in known]) for key in IO_KEYS},
-        resident_pages=_state(known, "resident_pages"),
-        memory_current=_state(known, "memory_current"),
-        refaults=_within(known, "memory_stat", "workingset_refault_file"),
-        stalled_us={kind: _stalled(known, kind) for kind in STALLS},
+        t=array("d", [row["t"] for row in samples]),
+        io={key: array("d", [row["io"].get(key, 0) for row in samples]) for key in IO_KEYS},
+        resident_pages=_column(samples, "resident_pages"),
+        memory_current=_column(samples, "memory_current"),
+        refaults=_nested(samples, "memory_stat", "workingset_refault_file"),
+        stalled_us={kind: _stalled(samples, kind) for kind in STALLS},
     )
 
 
-def _within(rows: Sequence[Mapping[str, Any]], table: str, key: str) -> array[float]:
-    """A figure of a table in a row."""
-    return array("d", [(row.get(table) or _EMPTY).get(key, _NOT_KNOWN) for row in rows])
+def _nested(rows: Sequence[Mapping[str, Any]], table: str, key: str) -> array[float]:
+    """Return the column of a key in a nested table."""
+    return array("d", [(row.get(table) or _EMPTY).get(key, _UNKNOWN) for row in rows])
 
 
 def _stalled(rows: Sequence[Mapping[str, Any]], kind: str) -> array[float]:
-    told = ((row.get("pressure") or _EMPTY).get(kind) or _EMPTY for row in rows)
-    return array("d", [pressure.get("some", _NOT_KNOWN) for pressure in told])
+    values = ((row.get("pressure") or _EMPTY).get(kind) or _EMPTY for row in rows)
+    return array("d", [pressure.get("some", _UNKNOWN) for pressure in values])
 
 
-def _state(rows: Sequence[Mapping[str, Any]], key: str) -> array[float]:
-    told = (row.get(key) for row in rows)
-    return array("d", [_NOT_KNOWN if value is None else value for value in told])
+def _column(rows: Sequence[Mapping[str, Any]], key: str) -> array[float]:
+    values = (row.get(key) for row in rows)
+    return array("d", [_UNKNOWN if value is None else value for value in values])

@@ -1,4 +1,4 @@
-"""The table as a picture: factors down and across, figures in the cells, how large they are as a shade (log scale)."""
+"""Heat tables: treatments by two or three factors, shaded by their figure on a log scale."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from analysis.figures.style import GREY, INK, numeric_factor
 from analysis.summaries.cells import make_cell, treatments
 
 SHADES: Colormap = LinearSegmentedColormap.from_list("heat", ["#FFF6E0", "#F3C15F", "#D5701A", "#7A2A08", "#3A0F02"])
-"""Each darker than the one before, so that grey print and every eye has the same order."""
+"""Shades of decreasing lightness, so that their order survives grey print and colour blindness."""
 COLUMNS = ("panel", "row", "column", "value", "text")
-_MOST_PANELS = 4
-_FEWEST_TIMES = 2.0
-"""A table whose largest figure is less than so many times its smallest needs no shades."""
-_LIGHT = 0.4
-"""Shades of less luminance than this carry white letters."""
+_MAX_PANELS = 4
+_MIN_RATIO = 2.0
+"""The least ratio of the largest to the smallest figure for which shades are drawn."""
+_WHITE_TEXT_BELOW = 0.4
+"""Shades of less luminance have white text."""
 
 
 def heat_frame(run: Run, response: str) -> pd.DataFrame:
-    """One row a cell: its place by factors' levels, its median (not a number without one), and its words.
+    """Return one row per cell: its levels, its median (NaN without one) and its text.
 
-    Empty unless two or three factors vary that count nothing, and the figures differ enough.
+    Empty unless two or three factors vary, none of them is numeric, and the figures differ enough.
     """
     varying = [name for name in run.factors if name not in run.layout.constant]
     if len(varying) not in (2, 3) or run.layout.across is None or numeric_factor(run):
         return pd.DataFrame(columns=list(COLUMNS))
-    rows = [_cell(run, treatment, response, varying) for treatment in treatments(run)]
+    rows = [_cell_row(run, treatment, response, varying) for treatment in treatments(run)]
     frame = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"value": float})
     known = frame["value"][frame["value"] > 0]
-    is_table = frame["row"].nunique() > 1 and frame["column"].nunique() > 1 and frame["panel"].nunique() <= _MOST_PANELS
-    has_range = len(known) > 1 and known.max() >= _FEWEST_TIMES * known.min()
+    is_table = frame["row"].nunique() > 1 and frame["column"].nunique() > 1 and frame["panel"].nunique() <= _MAX_PANELS
+    has_range = len(known) > 1 and known.max() >= _MIN_RATIO * known.min()
     return frame if is_table and has_range else frame.iloc[:0]
 
 
-def _cell(run: Run, treatment: Mapping[str, str], response: str, varying: Sequence[str]) -> tuple[Any, ...]:
+def _cell_row(run: Run, treatment: Mapping[str, str], response: str, varying: Sequence[str]) -> tuple[Any, ...]:
     *panel, row, column = (treatment[name] for name in varying)
     cell = make_cell(run, treatment, response)
     return panel[0] if panel else "", row, column, cell.summary.middle if cell.summary else None, cell.text
 
 
 def heat_figure(heat_df: pd.DataFrame) -> Figure | None:
-    """A panel for each level of the first of three factors; None for an empty frame."""
+    """Draw one panel per level of the first of three factors; None for an empty frame."""
     if heat_df.empty:
         return None
     panels = list(dict.fromkeys(heat_df["panel"]))
@@ -57,24 +57,24 @@ def heat_figure(heat_df: pd.DataFrame) -> Figure | None:
     norm = LogNorm(float(known.min()), float(known.max()))
     figure = Figure(figsize=(WIDTH, 1.1 + 0.52 * heat_df["row"].nunique()), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _panel(axes, heat_df, panel, norm)
+        _draw_panel(axes, heat_df, panel, norm)
         if axes is not figure.axes[0]:
             axes.set_yticklabels([])
     return figure
 
 
-def _panel(axes: Axes, heat_df: pd.DataFrame, panel: str, norm: LogNorm) -> None:
+def _draw_panel(axes: Axes, heat_df: pd.DataFrame, panel: str, norm: LogNorm) -> None:
     rows, columns = (list(dict.fromkeys(heat_df[name])) for name in ("row", "column"))
     shown = heat_df[heat_df["panel"] == panel]
-    places = [
+    positions = [
         (columns.index(column), rows.index(row)) for column, row in zip(shown["column"], shown["row"], strict=True)
     ]
-    for place, text, value in zip(places, shown["text"], shown["value"].to_numpy(dtype=float), strict=True):
-        _box(axes, *place, text, value, norm)
+    for position, text, value in zip(positions, shown["text"], shown["value"].to_numpy(dtype=float), strict=True):
+        _draw_cell(axes, *position, text, value, norm)
     axes.set_xlim(0, len(columns))
     axes.set_ylim(len(rows), 0)
-    axes.set_xticks([place + 0.5 for place in range(len(columns))], columns)
-    axes.set_yticks([place + 0.5 for place in range(len(rows))], rows)
+    axes.set_xticks([position + 0.5 for position in range(len(columns))], columns)
+    axes.set_yticks([position + 0.5 for position in range(len(rows))], rows)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.grid(visible=False)
@@ -82,14 +82,14 @@ def _panel(axes: Axes, heat_df: pd.DataFrame, panel: str, norm: LogNorm) -> None
     axes.set_title(panel, fontweight="bold")
 
 
-def _box(axes: Axes, x: int, y: int, text: str, value: float, norm: LogNorm) -> None:
-    """One cell; without a figure it is hatched."""
+def _draw_cell(axes: Axes, x: int, y: int, text: str, value: float, norm: LogNorm) -> None:
+    """Draw one cell; a cell without a figure is hatched."""
     inset = 0.02
     where, size = (x + inset, y + inset), (1 - 2 * inset, 1 - 2 * inset)
     if value > 0:
         shade = SHADES(norm(value))
         axes.add_patch(Rectangle(where, *size, facecolor=shade, edgecolor="none"))
-        ink = "#FFFFFF" if luminance(shade) < _LIGHT else "#111111"
+        ink = "#FFFFFF" if luminance(shade) < _WHITE_TEXT_BELOW else "#111111"
     else:
         axes.add_patch(Rectangle(where, *size, facecolor="none", edgecolor=GREY, hatch="///", alpha=0.35, lw=0))
         ink = INK
@@ -97,5 +97,5 @@ def _box(axes: Axes, x: int, y: int, text: str, value: float, norm: LogNorm) -> 
 
 
 def luminance(colour: Sequence[float]) -> float:
-    """How bright a colour is on grey paper, 0 to 1 (Rec. 709 weights)."""
+    """Return the luminance of a colour, 0 to 1 (Rec. 709 weights)."""
     return float(0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2])

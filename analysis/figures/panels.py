@@ -1,4 +1,4 @@
-"""Figures: frame -> Axes. What is excluded is drawn hollow; nothing is averaged here."""
+"""Drawing functions for single panels. Excluded trials are hollow; nothing is averaged here."""
 
 from __future__ import annotations
 
@@ -14,44 +14,49 @@ from analysis.figures.style import GREY, INK, TreatmentStyle
 
 JITTER = 0.16
 BAR_HEIGHT = 0.08
-"""The most that one bar may stand for, of the measured time."""
+"""Greatest height of one bar, as a share of the measured time."""
 MOST_POINTS = 2000
-"""Points of a panel: more than its width has pixels for, by far."""
+"""Greatest number of points per panel; more would fall on the same pixels."""
 FEWEST_POINTS = 30
-"""Points of a trial, however many trials share a panel."""
+"""Least number of points per trial, however many trials share a panel."""
 FEWEST_BARS = 8
-"""Fewer than this within the measured part would leave an axis of time nearly empty."""
-BAR = {" ": 0.0, "o": 0.5, "O": 1.0}
+"""With fewer bars in the measured part, a time axis would be nearly empty."""
+_SHARE_BY_SIGN = {" ": 0.0, "o": 0.5, "O": 1.0}
 
 
-def strip(axes: Axes, trial_df: pd.DataFrame, response: str, look: Mapping[str, TreatmentStyle]) -> Axes:
-    """One point a trial on a log axis, a stroke at the median of the included ones; killed trials at the right."""
-    names = list(look)
-    for place, name in enumerate(names):
+def strip(axes: Axes, trial_df: pd.DataFrame, response: str, styles: Mapping[str, TreatmentStyle]) -> Axes:
+    """Draw one point per trial on a log axis, and a stroke at the included trials' median.
+
+    Killed trials are written as text.
+    """
+    names = list(styles)
+    for position, name in enumerate(names):
         rows = trial_df[trial_df["treatment"] == name]
         values = rows.get(response, pd.Series(math.nan, index=rows.index))
         jitter = np.linspace(-JITTER, JITTER, len(rows)) if len(rows) > 1 else [0.0]
         for is_included in (True, False):
             chosen = (rows["is_included"] == is_included).to_numpy() & values.notna().to_numpy()
-            _points(axes, values[chosen], place + np.asarray(jitter)[chosen], look[name], is_included=is_included)
-        kept_values = values[rows["is_included"]].dropna()
-        if len(kept_values):
-            axes.plot([kept_values.median()] * 2, [place - 0.34, place + 0.34], color=look[name].colour, lw=2)
+            _draw_points(
+                axes, values[chosen], position + np.asarray(jitter)[chosen], styles[name], is_included=is_included
+            )
+        included = values[rows["is_included"]].dropna()
+        if len(included):
+            axes.plot([included.median()] * 2, [position - 0.34, position + 0.34], color=styles[name].colour, lw=2)
     axes.set_xscale("log" if trial_df.get(response, pd.Series(dtype=float)).min() > 0 else "linear")
-    axes.set_yticks(range(len(names)), [one.name for one in look.values()])
+    axes.set_yticks(range(len(names)), [one.name for one in styles.values()])
     axes.invert_yaxis()
-    _killed(axes, trial_df, names)
+    _annotate_killed(axes, trial_df, names)
     return axes
 
 
-def _points(axes: Axes, x: pd.Series[float], y: np.ndarray, look: TreatmentStyle, *, is_included: bool) -> None:
-    """Points of one treatment; hollow where they are excluded."""
-    face = look.colour if is_included else "none"
+def _draw_points(axes: Axes, x: pd.Series[float], y: np.ndarray, style: TreatmentStyle, *, is_included: bool) -> None:
+    """Draw the points of one treatment, hollow if they are excluded."""
+    face = style.colour if is_included else "none"
     if len(x):
-        axes.scatter(x, y, s=34, marker=look.marker, facecolors=face, edgecolors=look.colour, zorder=3, alpha=0.85)
+        axes.scatter(x, y, s=34, marker=style.marker, facecolors=face, edgecolors=style.colour, zorder=3, alpha=0.85)
 
 
-def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
+def _annotate_killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
     killed = trial_df[trial_df["outcome"] == "oom_killed"].groupby("treatment").size()
     for name, count in killed.items():
         axes.annotate(
@@ -62,18 +67,21 @@ def _killed(axes: Axes, trial_df: pd.DataFrame, names: Sequence[str]) -> None:
 
 def timeline(
     axes: Axes,
-    fine_df: pd.DataFrame,
-    second_df: pd.DataFrame,
+    trace_df: pd.DataFrame,
+    iostat_df: pd.DataFrame,
     column: str,
-    look: TreatmentStyle,
+    style: TreatmentStyle,
     cap: float | None = None,
 ) -> Axes:
-    """A figure over time: the 10 Hz series as lines, one a trial, iostat's seconds as marks, a cap dashed."""
-    for rows in _thinned(fine_df, column):
-        axes.plot(rows["seconds"], rows[column], color=look.colour, lw=1.2, alpha=0.8)
-    for rows in _thinned(second_df, column):
+    """Draw a quantity over time: the 10 Hz series as one line per trial, and iostat's as markers.
+
+    A cap is dashed.
+    """
+    for rows in _thinned(trace_df, column):
+        axes.plot(rows["seconds"], rows[column], color=style.colour, lw=1.2, alpha=0.8)
+    for rows in _thinned(iostat_df, column):
         axes.plot(
-            rows["seconds"], rows[column], ls="none", marker=look.marker, ms=4, mec=look.colour, mfc="none", mew=0.9
+            rows["seconds"], rows[column], ls="none", marker=style.marker, ms=4, mec=style.colour, mfc="none", mew=0.9
         )
     if cap:
         axes.axhline(cap, color=INK, lw=1.0, ls=(0, (6, 3)))
@@ -83,7 +91,7 @@ def timeline(
 
 
 def shade_outside(axes: Axes, start: float, end: float) -> Axes:
-    """What lies before `start` and after `end`, the measured part, in pale grey, as far as the axis goes."""
+    """Shade what lies before `start` and after `end`, the measured part, in pale grey."""
     low, high = axes.get_xlim()
     for left, right in ((low, start), (end, high)):
         if left < right:
@@ -93,7 +101,7 @@ def shade_outside(axes: Axes, start: float, end: float) -> Axes:
 
 
 def _thinned(frame: pd.DataFrame, column: str) -> Iterator[pd.DataFrame]:
-    """Each trial's rows; where there are more than a panel can show, of each stretch the lowest and the highest."""
+    """Yield each trial's rows, reduced to the minimum and maximum per stretch if too many."""
     if frame.empty:
         return
     groups = [rows for _, rows in frame.groupby("trial_id", observed=True, sort=False)]
@@ -102,11 +110,11 @@ def _thinned(frame: pd.DataFrame, column: str) -> Iterator[pd.DataFrame]:
         if len(rows) <= most:
             yield rows
             continue
-        yield rows.iloc[_lowest_and_highest(rows[column].to_numpy(), most // 2)]
+        yield rows.iloc[_extreme_positions(rows[column].to_numpy(), most // 2)]
 
 
-def _lowest_and_highest(values: np.ndarray, stretches: int) -> list[int]:
-    """Where in each stretch the lowest and the highest value stand; what does not fill a stretch keeps its last."""
+def _extreme_positions(values: np.ndarray, stretches: int) -> list[int]:
+    """Return the positions of the minimum and maximum in each stretch, and the last position."""
     length = len(values) // stretches
     table = values[: stretches * length].reshape(stretches, length)
     starts = length * np.arange(stretches)
@@ -114,28 +122,28 @@ def _lowest_and_highest(values: np.ndarray, stretches: int) -> list[int]:
 
 
 def residency(axes: Axes, vmtouch_df: pd.DataFrame, colour: str) -> Axes:
-    """vmtouch's bars of one trial below one another, time downwards: where in the file what is resident, when.
+    """Draw the residency bars of one trial below one another, time downwards.
 
-    Many bars stand at their times, and a bar is as high as its time is known. Few stand below one another at one
-    height, each with its time. Lines mark `go` and `end`.
+    Many bars are placed at their times, each as high as the time it represents. Few bars have equal
+    heights, each labelled with its time. Lines mark `go` and `end`.
     """
     bars = vmtouch_df.sort_values("seconds")
     end, times = float(bars["measured_seconds"].iloc[0]), bars["seconds"].to_numpy()
-    rows = [[BAR.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]]
+    rows = [[_SHARE_BY_SIGN.get(sign, 0.0) for sign in bar.ljust(60)[:60]] for bar in bars["bar"]]
     during = (times >= 0) & (times <= end)
     if during.sum() < FEWEST_BARS:
-        edges, picture = _one_height(axes, times, rows, end, colour)
+        edges, picture = _bars_of_equal_height(axes, times, rows, end, colour)
     else:
-        edges, picture = _at_their_times(axes, times, rows, end, colour)
+        edges, picture = _bars_at_times(axes, times, rows, end, colour)
     axes.pcolormesh(np.linspace(0, 100, 61), edges, picture, cmap=_shades(colour), vmin=0, vmax=1, rasterized=True)
     axes.grid(visible=False)
     return axes
 
 
-def _at_their_times(
+def _bars_at_times(
     axes: Axes, times: np.ndarray, rows: Sequence[Sequence[float]], end: float, colour: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where bars are rare there is nothing between them."""
+    """Return edges and pixels of bars placed at their times, with gaps where bars are rare."""
     gaps = np.concatenate([[np.inf], np.diff(times), [np.inf]])
     reach = np.minimum(gaps, BAR_HEIGHT * end) / 2
     picture = np.full((2 * len(rows) - 1, 60), np.nan)
@@ -146,10 +154,13 @@ def _at_their_times(
     return np.stack([times - reach[:-1], times + reach[1:]], axis=1).ravel(), picture
 
 
-def _one_height(
+def _bars_of_equal_height(
     axes: Axes, times: np.ndarray, rows: Sequence[Sequence[float]], end: float, colour: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Strips of one height: the last before `go`, all up to `end`, and the first after it."""
+    """Return edges and pixels of bars of equal height.
+
+    Shown are the last bar before `go`, all up to `end`, and the first one after it.
+    """
     first = max(0, int((times < 0).sum()) - 1)
     last = min(len(times), int((times <= end).sum()) + 1)
     shown = times[first:last]
@@ -164,25 +175,25 @@ def _one_height(
 
 
 def _shades(colour: str) -> LinearSegmentedColormap:
-    """From nothing over pale (some pages) to full (all pages)."""
+    """Return a colour map from transparent through pale (some pages) to opaque (all pages)."""
     rgb = to_rgb(colour)
     return LinearSegmentedColormap.from_list("resident", [(*rgb, 0.0), (*rgb, 0.4), (*rgb, 1.0)])
 
 
-def readahead(axes: Axes, readahead_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]) -> Axes:
-    """How large read-ahead requests were: a dot a size, its area the share of that treatment's requests."""
-    names = [name for name in look if name in set(readahead_df["treatment"])]
-    for place, name in enumerate(names):
+def readahead(axes: Axes, readahead_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]) -> Axes:
+    """Draw read-ahead request sizes: a dot per size, its area the share of the requests."""
+    names = [name for name in styles if name in set(readahead_df["treatment"])]
+    for position, name in enumerate(names):
         counts = readahead_df[readahead_df["treatment"] == name].groupby("pages")["count"].sum()
         shares = counts / counts.sum()
-        axes.scatter(counts.index, [place] * len(counts), s=30 + 420 * shares, color=look[name].colour, alpha=0.75)
+        axes.scatter(counts.index, [position] * len(counts), s=30 + 420 * shares, color=styles[name].colour, alpha=0.75)
         for pages, share in shares[shares >= 0.05].items():
             axes.annotate(
-                f"{100 * share:.0f} %", (float(str(pages)), place), textcoords="offset points", xytext=(0, 13),
+                f"{100 * share:.0f} %", (float(str(pages)), position), textcoords="offset points", xytext=(0, 13),
                 ha="center", fontsize=8,
             )  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.set_xlim(0.8, 1.4 * max(64, int(readahead_df["pages"].max())))
-    axes.set_yticks(range(len(names)), [look[name].name for name in names])
+    axes.set_yticks(range(len(names)), [styles[name].name for name in names])
     axes.set_ylim(len(names) - 0.4, -0.7)
     return axes

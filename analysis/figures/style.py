@@ -1,4 +1,4 @@
-"""One look for every figure: a colour and a marker a treatment, the same everywhere, told apart in grey as well."""
+"""Common style of all figures: one colour and marker per treatment, distinguishable in grey."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.data.levels import numbers
+from analysis.data.levels import numeric_levels
 from analysis.data.load import Run
-from analysis.formatting import label
-from analysis.summaries.cells import figures, treatments
+from analysis.formatting import treatment_label
+from analysis.summaries.cells import included_values, treatments
 
-# Okabe and Ito, "Color Universal Design" (2008), without the yellow and the black that one of two backgrounds hides;
-# in an order in which neighbours are as different as can be.
+# Okabe and Ito, "Color Universal Design" (2008), without yellow and black, each of which one of two
+# backgrounds hides. Neighbours differ as much as possible.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8A8A8A")
 GREY = "#8A8A8A"
 MARKERS = ("o", "v", "s", "D", "^", "P", "X")
 LINES = ("-", (0, (5, 2)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 MOST_GROUPS = 14
-"""More lines than this cannot be told apart."""
+"""More lines than this are not distinguishable."""
 INK = "#010203"
-"""Stands for the page's own text colour, so that a figure is readable on light and dark."""
+"""Placeholder for the page's text colour, so that figures suit light and dark pages."""
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "pagecage",
@@ -55,10 +55,10 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class TreatmentStyle:
-    """How one treatment is drawn, and its name beside others: without the factors that do not vary.
+    """Drawing style of one treatment, and its name without the factors that do not vary.
 
-    Treatments that differ only along the axis of a curve are one `group`: they share the colour, and markers tell them
-    apart. `number` is the group's, `along` the level on that axis.
+    Treatments that differ only along the axis of a curve form one `group`: they share a colour and
+    have different markers. `number` is the number of the group, and `along` the level on that axis.
     """
 
     name: str
@@ -70,8 +70,8 @@ class TreatmentStyle:
     along: str
 
 
-def looks(run: Run) -> dict[str, TreatmentStyle]:
-    """A look for each treatment's label, the same in every figure of a report."""
+def treatment_styles(run: Run) -> dict[str, TreatmentStyle]:
+    """Return the style of each treatment by its label, the same in every figure of a report."""
     varying = [name for name in run.factors if name not in run.layout.constant]
     numeric = numeric_factor(run)
     along = numeric[0] if numeric else varying[-1]
@@ -79,70 +79,73 @@ def looks(run: Run) -> dict[str, TreatmentStyle]:
     groups, found = _groups(run, others), {}
     unit = f"{along.replace('_', ' ')} " if numeric else ""
     for treatment in treatments(run):
-        number, told = groups[tuple(treatment[name] for name in others)]
-        place = number if others == [along] else run.factors[along].index(treatment[along]) + number // len(COLOURS)
-        name = label({factor: treatment[factor] for factor in varying})
-        drawn = COLOURS[number % len(COLOURS)], MARKERS[place % len(MARKERS)], LINES[place % len(LINES)]
-        found[label(dict(treatment))] = TreatmentStyle(name, *drawn, told, number, f"{unit}{treatment[along]}")
+        number, group = groups[tuple(treatment[name] for name in others)]
+        position = number if others == [along] else run.factors[along].index(treatment[along]) + number // len(COLOURS)
+        name = treatment_label({factor: treatment[factor] for factor in varying})
+        look = COLOURS[number % len(COLOURS)], MARKERS[position % len(MARKERS)], LINES[position % len(LINES)]
+        found[treatment_label(treatment)] = TreatmentStyle(name, *look, group, number, f"{unit}{treatment[along]}")
     return found
 
 
 def numeric_factor(run: Run) -> tuple[str, dict[str, float]] | None:
-    """The factor with the most levels that are numbers and vary in this run; of two the later one."""
+    """Return the factor with the most numeric levels in this run; the later one of two."""
     found = None
     for name in run.factors:
         used = [v for v in run.factors[name] if any(trial["treatment"][name] == v for trial in run.plan["trials"])]
-        known = numbers(used)
+        known = numeric_levels(used)
         if known and (found is None or len(known) >= len(found[1])):
             found = name, known
     return found
 
 
 def _groups(run: Run, others: Sequence[str]) -> dict[tuple[str, ...], tuple[int, str]]:
-    """For each combination of levels the number of its colour, and what a legend says: all of its levels.
+    """Return the colour number and legend text for each combination of levels.
 
-    Where there are too many to tell apart it is the level of the one factor that tells most of the response.
+    If there are too many to distinguish, the factor that explains most of the response is used.
     """
     keys = list(dict.fromkeys(tuple(treatment[name] for name in others) for treatment in treatments(run)))
     if len(keys) <= MOST_GROUPS:
         return {key: (number, " · ".join(key)) for number, key in enumerate(keys)}
-    place = max(range(len(others)), key=lambda one: _explained(run, others[one]))
-    used = [level for level in run.factors[others[place]] if level in {key[place] for key in keys}]
-    return {key: (used.index(key[place]), f"{others[place]} {key[place]}") for key in keys}
+    position = max(range(len(others)), key=lambda one: _spread_of_medians(run, others[one]))
+    used = [level for level in run.factors[others[position]] if level in {key[position] for key in keys}]
+    return {key: (used.index(key[position]), f"{others[position]} {key[position]}") for key in keys}
 
 
-def _explained(run: Run, factor: str) -> float:
-    """How far apart the levels of a factor are, as the response stands on a log axis."""
+def _spread_of_medians(run: Run, factor: str) -> float:
+    """Return the spread of the medians by level of a factor, as logarithms of the response."""
     logs: dict[str, list[float]] = {}
     for treatment in treatments(run):
-        found = [value for value in figures(run, treatment, run.response) if value > 0]
+        found = [value for value in included_values(run, treatment, run.response) if value > 0]
         logs.setdefault(treatment[factor], []).extend(map(math.log, found))
     return statistics.pstdev([statistics.median(values) for values in logs.values() if values] or [0.0])
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """Draw within this to have the project's look."""
+def drawing_style() -> Iterator[None]:
+    """Apply the common style within the context."""
     with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
         yield
 
 
 def svg(figure: Figure, alt: str) -> str:
-    """The figure as SVG to be set into a page: its ink is the page's, and it names no other place."""
+    """Return the figure as SVG to embed in a page, in the page's text colour.
+
+    Metadata is left out, so that equal figures have equal text.
+    """
     out = StringIO()
     silent: Mapping[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with style():
-        figure.savefig(out, format="svg", metadata=silent, bbox_inches=_laid_out(figure))
+    with drawing_style():
+        figure.savefig(out, format="svg", metadata=silent, bbox_inches=_lay_out(figure))
     text = out.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
-    text = re.sub(r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\"", _sized, text, count=1)
+    text = re.sub(r"<svg [^>]*?width=\"([\d.]+)pt\" height=\"[\d.]+pt\"", _flexible_width, text, count=1)
     return text.replace("<svg ", f'<svg role="img" aria-label="{alt}" ', 1)
 
 
-def _laid_out(figure: Figure) -> Bbox:
-    """Place what is in the figure; its bounds with a margin, in inches.
+def _lay_out(figure: Figure) -> Bbox:
+    """Lay the figure out and return its bounds with a margin, in inches.
 
-    `bbox_inches="tight"` would do the same and draw the whole figure once more to get there.
+    `bbox_inches="tight"` would draw the whole figure once more to find them.
     """
     FigureCanvasSVG(figure)
     figure.set_dpi(FigureCanvasSVG.fixed_dpi)
@@ -152,8 +155,8 @@ def _laid_out(figure: Figure) -> Bbox:
     return figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
 
 
-def _sized(match: re.Match[str]) -> str:
-    """As wide as the page allows and as it was drawn at most."""
+def _flexible_width(match: re.Match[str]) -> str:
+    """Return the SVG tag with a flexible width, up to the width as drawn."""
     return re.sub(
         r'width="([\d.]+)pt" height="[\d.]+pt"', r'style="max-width:\1pt;width:100%;height:auto"', match.group()
     )

@@ -1,4 +1,4 @@
-"""What a treatment's trials did over time: lanes above one another, treatments side by side."""
+"""Timelines of treatments: quantities one below the other, treatments side by side."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
 from analysis.data.load import Run
 from analysis.figures import panels
-from analysis.figures.charts import ACROSS, WIDTH, two_lines
+from analysis.figures.charts import ACROSS, WIDTH, wrapped_label
 from analysis.figures.style import TreatmentStyle
-from analysis.formatting import label, quantity
+from analysis.formatting import format_quantity, treatment_label
 
-MOVES_BYTES = 1_000_000
-"""Treatments that move less than this have no timeline worth drawing."""
-_LANE_INCHES = 1.95
-_SELDOM = 0.02
-"""A stall of a smaller share of the time, at its longest, is none to draw."""
+MIN_BYTES = 1_000_000
+"""Treatments that transfer fewer bytes have no timeline."""
+_PANEL_INCHES = 1.95
+_MIN_STALL = 0.02
+"""A stall is drawn only if its share of the time exceeds this at its maximum."""
 
 
 @dataclass(frozen=True)
 class TimelinePanel:
-    """One figure over time: its column, what it is called as a response, its words, the cap that may hold it."""
+    """A quantity over time: its column, response name, words, and the cap that limits it."""
 
     column: str
     response: str
@@ -37,10 +37,10 @@ class TimelinePanel:
 
 @dataclass(frozen=True)
 class TrafficDirection:
-    """A way of the disk's traffic: its total in the records, and its lanes."""
+    """A direction of disk traffic: the response with its total, and its panels."""
 
     total: str
-    lanes: tuple[TimelinePanel, TimelinePanel]
+    panels: tuple[TimelinePanel, TimelinePanel]
 
 
 READ = TrafficDirection("device_read_bytes", (
@@ -52,122 +52,132 @@ WRITE = TrafficDirection("device_write_bytes", (
     TimelinePanel("writes_per_second", "writes_per_second", "writes", "IOWriteIOPSMax"),
 ))  # fmt: skip
 _STATES = (
-    TimelinePanel("bytes_per_io", "io_bytes", "size of an I/O"),
+    TimelinePanel("bytes_per_io", "io_bytes", "I/O size"),
     TimelinePanel("resident_bytes", "resident_bytes", "resident"),
     TimelinePanel("refaults_per_second", "refaults_per_second", "refaults"),
-    TimelinePanel("io_stalled_fraction", "io_stalled_fraction", "waited for I/O"),
-    TimelinePanel("memory_stalled_fraction", "memory_stalled_fraction", "waited for memory"),
+    TimelinePanel("io_stalled_fraction", "io_stalled_fraction", "stalled on I/O"),
+    TimelinePanel("memory_stalled_fraction", "memory_stalled_fraction", "stalled on memory"),
 )
 
 
-def busy(
-    trial_df: pd.DataFrame, fine_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]
+def timeline_treatments(
+    trial_df: pd.DataFrame, trace_df: pd.DataFrame, styles: Mapping[str, TreatmentStyle]
 ) -> tuple[TrafficDirection, list[str]]:
-    """The way in which the trials moved more, and the treatments that moved something worth drawing in time."""
-    way = _direction(trial_df)
-    moved = trial_df[trial_df[way.total] > MOVES_BYTES]["treatment"] if way.total in trial_df else ()
-    return way, [name for name in look if name in set(moved) & set(fine_df["treatment"])]
+    """Return the direction with more traffic, and the treatments with enough of it to draw."""
+    direction = _direction(trial_df)
+    moved = trial_df[trial_df[direction.total] > MIN_BYTES]["treatment"] if direction.total in trial_df else ()
+    return direction, [name for name in styles if name in set(moved) & set(trace_df["treatment"])]
 
 
 def _direction(trial_df: pd.DataFrame) -> TrafficDirection:
-    written, read = (trial_df.get(way.total, pd.Series(dtype=float)).sum() for way in (WRITE, READ))
+    written, read = (trial_df.get(direction.total, pd.Series(dtype=float)).sum() for direction in (WRITE, READ))
     return WRITE if written > read else READ
 
 
 def timeline_figure(
-    run: Run, trial_df: pd.DataFrame, fine_df: pd.DataFrame, second_df: pd.DataFrame, look: Mapping[str, TreatmentStyle]
+    run: Run,
+    trial_df: pd.DataFrame,
+    trace_df: pd.DataFrame,
+    iostat_df: pd.DataFrame,
+    styles: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
-    """MB/s above, I/Os a second below, for every treatment that used the disk: reads, or writes where they are more."""
-    way, names = busy(trial_df, fine_df, look)
+    """Draw bytes and I/Os per second of every treatment that used the disk.
+
+    Reads are drawn, or writes if there are more of them.
+    """
+    direction, names = timeline_treatments(trial_df, trace_df, styles)
     if not names:
         return None
-    return _lanes(run, names, way.lanes, fine_df, second_df, look)
+    return _draw_panels(run, names, direction.panels, trace_df, iostat_df, styles)
 
 
-def states(fine_df: pd.DataFrame, names: Sequence[str]) -> list[TimelinePanel]:
-    """Size of an I/O, what is resident, refaults and stalls; without those that these treatments never had."""
-    shown = fine_df[fine_df["treatment"].isin(list(names))]
-    return [lane for lane in _STATES if _has_something(shown, lane)]
+def state_panels(trace_df: pd.DataFrame, names: Sequence[str]) -> list[TimelinePanel]:
+    """Return panels for I/O size, residency, refaults and stalls, if these treatments have any."""
+    shown = trace_df[trace_df["treatment"].isin(list(names))]
+    return [spec for spec in _STATES if _has_data(shown, spec)]
 
 
 def state_figure(
     run: Run,
     names: Sequence[str],
-    lanes: Sequence[TimelinePanel],
-    fine_df: pd.DataFrame,
-    look: Mapping[str, TreatmentStyle],
+    specs: Sequence[TimelinePanel],
+    trace_df: pd.DataFrame,
+    styles: Mapping[str, TreatmentStyle],
 ) -> Figure | None:
-    """What went on in memory while the disk was used, in these lanes."""
-    return _lanes(run, names, lanes, fine_df, fine_df.iloc[:0], look) if names and lanes else None
+    """Draw these panels: the state of memory while the disk was used."""
+    return _draw_panels(run, names, specs, trace_df, trace_df.iloc[:0], styles) if names and specs else None
 
 
-def _has_something(fine_df: pd.DataFrame, lane: TimelinePanel) -> bool:
-    most = fine_df[lane.column].max() if lane.column in fine_df else 0
-    return bool(most > (_SELDOM if lane.response.endswith("_fraction") else 0))
+def _has_data(trace_df: pd.DataFrame, spec: TimelinePanel) -> bool:
+    most = trace_df[spec.column].max() if spec.column in trace_df else 0
+    return bool(most > (_MIN_STALL if spec.response.endswith("_fraction") else 0))
 
 
-def _lanes(
-    run: Run, names: Sequence[str], lanes: Sequence[TimelinePanel], fine_df: pd.DataFrame, second_df: pd.DataFrame,
-    look: Mapping[str, TreatmentStyle],
+def _draw_panels(
+    run: Run, names: Sequence[str], specs: Sequence[TimelinePanel], trace_df: pd.DataFrame, iostat_df: pd.DataFrame,
+    styles: Mapping[str, TreatmentStyle],
 ) -> Figure:  # fmt: skip
     height = -(-len(names) // ACROSS)
-    figure = Figure(figsize=(WIDTH, _LANE_INCHES * len(lanes) * height), layout="constrained")
-    panels = figure.subplots(len(lanes) * height, min(ACROSS, len(names)), squeeze=False)
-    for place in range(height * panels.shape[1]):
-        row, column = divmod(place, panels.shape[1])
-        pile = [panels[row * len(lanes) + depth][column] for depth in range(len(lanes))]
-        if place >= len(names):
-            for axes in pile:
+    figure = Figure(figsize=(WIDTH, _PANEL_INCHES * len(specs) * height), layout="constrained")
+    panels = figure.subplots(len(specs) * height, min(ACROSS, len(names)), squeeze=False)
+    for position in range(height * panels.shape[1]):
+        row, column = divmod(position, panels.shape[1])
+        column_axes = [panels[row * len(specs) + depth][column] for depth in range(len(specs))]
+        if position >= len(names):
+            for axes in column_axes:
                 axes.set_visible(False)
             continue
-        _pile(run, pile, names[place], lanes, (fine_df, second_df), look[names[place]])
-        for axes, lane in zip(pile, lanes, strict=True):
-            axes.set_ylabel(lane.words if column == 0 else "")
+        _draw_treatment(run, column_axes, names[position], specs, (trace_df, iostat_df), styles[names[position]])
+        for axes, spec in zip(column_axes, specs, strict=True):
+            axes.set_ylabel(spec.words if column == 0 else "")
     return figure
 
 
-def _pile(
+def _draw_treatment(
     run: Run,
-    pile: Sequence[Axes],
+    column_axes: Sequence[Axes],
     name: str,
-    lanes: Sequence[TimelinePanel],
+    specs: Sequence[TimelinePanel],
     frames: Sequence[pd.DataFrame],
-    look: TreatmentStyle,
+    style: TreatmentStyle,
 ) -> None:
-    """One treatment's lanes over the same time, the measured part on white."""
+    """Draw one treatment's panels over the same time, with the measured part on white."""
     requested = _caps(run, name)
-    fine_df, second_df = (frame[frame["treatment"] == name] for frame in frames)
-    second_df = _during(second_df, fine_df)
-    for axes, lane in zip(pile, lanes, strict=True):
-        panels.timeline(axes, fine_df, second_df, lane.column, look, requested.get(lane.cap or ""))
-        axes.set_xlim(min(0.0, float(fine_df["seconds"].min())), float(fine_df["seconds"].max()))
-        panels.shade_outside(axes, 0.0, float(fine_df["measured_seconds"].max()))
-        _upright(axes, lane, float(frames[0][lane.column].max()))
-        axes.tick_params(labelbottom=axes is pile[-1])
-    pile[0].set_title(two_lines(look.name))
-    pile[-1].set_xlabel("seconds since go")
+    trace_df, iostat_df = (frame[frame["treatment"] == name] for frame in frames)
+    iostat_df = _within_series(iostat_df, trace_df)
+    for axes, spec in zip(column_axes, specs, strict=True):
+        panels.timeline(axes, trace_df, iostat_df, spec.column, style, requested.get(spec.cap or ""))
+        axes.set_xlim(min(0.0, float(trace_df["seconds"].min())), float(trace_df["seconds"].max()))
+        panels.shade_outside(axes, 0.0, float(trace_df["measured_seconds"].max()))
+        _format_value_axis(axes, spec, float(frames[0][spec.column].max()))
+        axes.tick_params(labelbottom=axes is column_axes[-1])
+    column_axes[0].set_title(wrapped_label(style.name))
+    column_axes[-1].set_xlabel("seconds since go")
 
 
-def _upright(axes: Axes, lane: TimelinePanel, most: float) -> None:
-    """The vertical axis from 0: shares to 1, what never was as far as others have it, bytes in powers of two."""
+def _format_value_axis(axes: Axes, spec: TimelinePanel, most: float) -> None:
+    """Set a vertical axis that starts at 0.
+
+    Fractions end at 1; unused panels have the scale of the others; bytes have power-of-two ticks.
+    """
     top = axes.get_ylim()[1]
-    drawn = any(np.nanmax(line.get_ydata(), initial=0) > 0 for line in axes.lines)
-    top = 1.0 if lane.response.endswith("_fraction") else top if drawn else max(most, 1.0)
+    has_data = any(np.nanmax(line.get_ydata(), initial=0) > 0 for line in axes.lines)
+    top = 1.0 if spec.response.endswith("_fraction") else top if has_data else max(most, 1.0)
     axes.set_ylim(0, top)
-    is_binary = lane.response.endswith("_bytes")
+    is_binary = spec.response.endswith("_bytes")
     axes.yaxis.set_major_locator(MultipleLocator(2 ** math.ceil(math.log2(top / 4))) if is_binary else MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: quantity(lane.response, value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_quantity(spec.response, value)))
 
 
-def _during(second_df: pd.DataFrame, fine_df: pd.DataFrame) -> pd.DataFrame:
-    """iostat's seconds within the time that the series spans."""
-    if second_df.empty or fine_df.empty:
-        return second_df
-    return second_df[second_df["seconds"].between(fine_df["seconds"].min() - 0.5, fine_df["seconds"].max() + 0.5)]
+def _within_series(iostat_df: pd.DataFrame, trace_df: pd.DataFrame) -> pd.DataFrame:
+    """Return iostat's rows within the time of the series."""
+    if iostat_df.empty or trace_df.empty:
+        return iostat_df
+    return iostat_df[iostat_df["seconds"].between(trace_df["seconds"].min() - 0.5, trace_df["seconds"].max() + 0.5)]
 
 
 def _caps(run: Run, name: str) -> dict[str, int]:
     for trial in run.trials:
-        if label(dict(trial.record.treatment)) == name:
-            return dict(trial.record.cage.get("requested") or {})
+        if treatment_label(trial.record.treatment) == name:
+            return dict(trial.record.cage.requested or {})
     return {}

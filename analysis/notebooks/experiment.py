@@ -20,10 +20,11 @@ results.heading
 results.answer
 
 # %% [markdown]
-# ## The table
-# Median over trials, below it how far they spread: the exact 95 % interval of the median from six trials upwards, the range
-# below that. `killed`: the kernel ended it for memory. `≈`: only a part of the data was read before the time ran out; the
-# figure is that part scaled to the whole. `wrong`: the answer was wrong, and below it stands in what way. `( ) †`: rests on excluded trials alone. Published figures are at the published size.
+# ## Results
+# Each cell is the median over trials. Below it is the exact 95 % interval of the median from six trials on, and the range
+# otherwise. `killed`: the kernel killed the program for memory. `≈`: the time ran out before all data was read; the figure is
+# scaled to the whole. `wrong`: the answer was wrong, for the reason below. `( ) †`: rests on excluded trials alone. Published
+# figures are at the published size.
 
 # %%
 results.cells
@@ -50,9 +51,9 @@ results.sweep
 results.diagnosis
 
 # %% [markdown]
-# ## The evidence
-# A trial counts when nothing excludes it: a limit that leaked, a cache state that was not reached, a host that was not quiet.
-# Each limit is read back from the kernel, compared with what went through, and driven against by something stronger than the trial.
+# ## Evidence
+# A trial is excluded by a leaky limit, a cache state that was not reached, or a host that was not quiet. Each limit is read
+# back from the kernel, compared with the trial's throughput, and over-driven by a stronger load than the trial.
 
 # %%
 results.evidence
@@ -70,7 +71,7 @@ results.residency
 results.kernel
 
 # %% [markdown]
-# ## The trials, the host, and how this was made
+# ## Trials, host and reproduction
 
 # %%
 results.trials

@@ -1,4 +1,4 @@
-"""A run's executed notebook as a page of the site: the outputs as they are, headings where the site can see them."""
+"""Executed notebooks as pages of the site."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PICTURE = re.compile(r"<svg .*?</svg>", re.DOTALL)
 _ABSENT = ("parameters", "injected-parameters")
 
 
-def page_of(source: Path, title: str, downloads: str) -> Any:
-    """The notebook at `source` as one for the site; `downloads` is a line of Markdown below its title.
+def site_page(source: Path, title: str, downloads: str) -> Any:
+    """Return the notebook at `source` as a page; `downloads` is a line of Markdown below its title.
 
-    Cells that showed nothing are left out. What made a cell stays in it, and the site folds it away.
+    Cells without output are left out. The site collapses a cell's code.
     """
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     head = nbformat.v4.new_markdown_cell(f"# {title}\n\n{downloads}")  # type: ignore[no-untyped-call]
@@ -44,7 +44,7 @@ def _cells(cell: Any) -> Iterator[Any]:
 
 
 def first_picture(source: Path) -> str | None:
-    """The notebook's first figure as SVG, or None where it has none."""
+    """Return the notebook's first figure as SVG, or None if it has none."""
     notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
     texts = (out.get("data", {}).get("text/html", "") for cell in notebook.cells for out in cell.get("outputs", []))
     return next((match[0] for text in texts if (match := _PICTURE.search(text))), None)

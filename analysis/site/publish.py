@@ -1,4 +1,7 @@
-"""Chosen runs as a static site that opens from a file path and from any server, and loads nothing from elsewhere."""
+"""Publishing of runs as a static site that works from files and from any server.
+
+A page loads nothing from other hosts.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from pathlib import Path
 
 import nbformat
 
-from analysis.claims.answers import answers
+from analysis.claims.answers import open_questions
 from analysis.claims.scorecard import newest_runs, scorecard
 from analysis.data.load import Run, load_run
 from analysis.site import pages
-from analysis.site.notebook import first_picture, page_of
-from analysis.views.answers import markdown
+from analysis.site.notebook import first_picture, site_page
+from analysis.views.answers import answers_report
 from analysis.views.notebook_file import read
 from analysis.views.render import HERE as ANALYSIS
 from analysis.views.render import export, render
@@ -28,6 +31,7 @@ from pagecage.bundle.layout import SUFFIX
 from pagecage.bundle.pack import pack
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, PagecageError
 from pagecage.process import run as run_process
+from pagecage.report.export import to_markdown
 
 _THEME = Path(__file__).resolve().parent / "theme"
 _BUILD_SECONDS = 900.0
@@ -35,7 +39,7 @@ _BUILD_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Site:
-    """What goes into a site: the project's folder, the runs that get a page, and the newest of every experiment."""
+    """The project's folder, the runs that get a page, and the newest run of every experiment."""
 
     top: Path
     runs: Mapping[str, Run]
@@ -43,17 +47,17 @@ class Site:
 
 
 def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
-    """Make the site in `out`, whole or not at all; gives the path of its first page.
+    """Build the site in `out`, completely or not at all; return the path of its first page.
 
-    A report that is missing, or older than its records, is made first. A site that was there before is replaced when
-    the new one is done. Raises PagecageError when no run can be shown, when `out` holds something else than a site, or
-    when Sphinx fails.
+    A report that is missing, or older than its records, is rendered first. An existing site is
+    replaced when the new one is complete. Raises PagecageError if there is no run to show, if `out`
+    holds something other than a site, or if Sphinx fails.
     """
     _check_replaceable(out)
     if find_spec("myst_nb") is None:
-        raise PagecageError("what makes the site is not installed here", "make publish", EXIT_HOST)
+        raise PagecageError("the packages that build the site are not installed", "make publish", EXIT_HOST)
     newest = newest_runs(runs)
-    site = Site(top, chosen(newest, named), newest)
+    site = Site(top, runs_to_publish(newest, named), newest)
     with _scratch_beside(out) as scratch:
         for run in site.runs.values():
             _ensure_report(run)
@@ -65,7 +69,10 @@ def publish(top: Path, runs: Path, named: Sequence[Path], out: Path) -> Path:
 
 
 def _scratch_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
-    """A folder on the file system of `out`, so that the whole site is there at once. Raises PagecageError."""
+    """Create a folder on the file system of `out`, so that the site can be renamed into place.
+
+    Raises PagecageError if that fails.
+    """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix=".pagecage-site-", dir=out.parent)
@@ -77,7 +84,7 @@ def _check_replaceable(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise PagecageError(f"{out} is not a folder", "name another with --out")
     if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
-        raise PagecageError(f"{out} holds something that is no site of ours", "name another folder with --out")
+        raise PagecageError(f"{out} holds files that are not a pagecage site", "name another folder with --out")
 
 
 def _ensure_report(run: Run) -> None:
@@ -87,7 +94,7 @@ def _ensure_report(run: Run) -> None:
 
 
 def _lay_out(site: Site, source: Path) -> None:
-    """The folder that Sphinx reads."""
+    """Write the folder that Sphinx reads."""
     for name in ("_static", "_extra", "reports", "docs"):
         (source / name).mkdir(parents=True)
     shutil.copy(_THEME / "conf.py", source)
@@ -100,11 +107,11 @@ def _lay_out(site: Site, source: Path) -> None:
     card = scorecard(experiments, site.newest)
     (source / "index.md").write_text(pages.index(site.runs, card, documents))
     (source / "scorecard.md").write_text(pages.scorecard_page(card, site.runs))
-    (source / "answers.md").write_text(markdown(answers(experiments, site.newest)))
+    (source / "answers.md").write_text(to_markdown(answers_report(open_questions(experiments, site.newest))))
 
 
 def _lay_out_report(source: Path, name: str, run: Run) -> None:
-    """Page and downloads, all of what the run's bundle holds: names and addresses are replaced in it."""
+    """Write a report's page and downloads from the run's bundle, which is redacted."""
     given = source / "_extra" / "runs" / name
     given.mkdir(parents=True)
     archive, notebook = given / f"{run.plan['run_id']}{SUFFIX}", given / "report.ipynb"
@@ -113,7 +120,7 @@ def _lay_out_report(source: Path, name: str, run: Run) -> None:
         notebook.write_bytes(bundle.read(notebook.name))
     (given / "report.html").write_text(export(read(notebook), f"{name} · {run.plan['run_id']}"))
     files = {"one page": "report.html", "notebook": notebook.name, "bundle: raw records and traces": archive.name}
-    page = page_of(notebook, name, pages.downloads(run, name, files))
+    page = site_page(notebook, name, pages.downloads(run, name, files))
     nbformat.write(page, source / "reports" / f"{name}.ipynb")  # type: ignore[no-untyped-call]
     (source / "_static" / f"{name}.svg").write_text(first_picture(notebook) or _NO_PICTURE)
 
@@ -122,14 +129,14 @@ _NO_PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 
 
 def _lay_out_documents(top: Path, source: Path) -> list[str]:
-    """The project's documents, as they stand; gives the names of those for the table of contents."""
+    """Copy the project's documents; return the names of those for the table of contents."""
     found = {path.relative_to(top).as_posix(): path for path in sorted((top / "docs").rglob("*.md"))}
     kept = {name: path for name, path in found.items() if path.name not in ("README.md", "answers.md")}
     (source / "docs/decisions").mkdir()
     for name, path in kept.items():
-        (source / name).write_text(within(path.read_text(), name, kept))
-    decided = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
-    (source / "docs/decisions/index.md").write_text(pages.decisions(decided))
+        (source / name).write_text(drop_outside_links(path.read_text(), name, kept))
+    decisions = [Path(name).stem for name in kept if name.startswith("docs/decisions/")]
+    (source / "docs/decisions/index.md").write_text(pages.decisions(decisions))
     return [name.removesuffix(".md") for name in kept if name.count("/") == 1]
 
 
@@ -137,30 +144,30 @@ def _build(source: Path, made: Path) -> None:
     argv: list[str | Path] = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", source, made]
     done = run_process(argv, check=False, timeout_seconds=_BUILD_SECONDS)
     if not done.ok:
-        said = (done.stderr.strip() or "it printed no reason").splitlines()
-        raise PagecageError(f"the site could not be made: {said[0]}", "pagecage show NAME --html", EXIT_FAILED)
+        lines = (done.stderr.strip() or "it printed no reason").splitlines()
+        raise PagecageError(f"the site could not be built: {lines[0]}", "pagecage show NAME --html", EXIT_FAILED)
 
 
 def _replace(made: Path, out: Path, before: Path) -> None:
-    """The new site takes the old one's place; both stand on one file system, so that each step is a rename."""
+    """Replace the old site by renames, which is possible because both are on one file system."""
     if out.exists():
         out.rename(before)
     made.rename(out)
 
 
-def chosen(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:
-    """Runs by experiment, in the order of their names; those at smoke size, which show little, come last.
+def runs_to_publish(newest: Mapping[str, Run], named: Sequence[Path]) -> dict[str, Run]:
+    """Return runs by experiment, sorted by name; runs at smoke size, which show little, come last.
 
-    Raises PagecageError when there is none, when a folder is no run, or when two are of one experiment: a site has
-    one page for each.
+    Raises PagecageError if there is no run, if a folder is not a run, or if two runs are of one
+    experiment, because a site has one page for each.
     """
-    found = _named(named) if named else newest
+    found = _runs_by_experiment(named) if named else newest
     if not found:
         raise PagecageError("there is no run to publish", "make experiment NAME=constrained-random")
     return dict(sorted(found.items(), key=lambda item: (item[1].plan["size"] == "smoke", item[0])))
 
 
-def _named(folders: Sequence[Path]) -> dict[str, Run]:
+def _runs_by_experiment(folders: Sequence[Path]) -> dict[str, Run]:
     found: dict[str, Run] = {}
     for run in map(load_run, folders):
         name = run.plan["experiment"]
@@ -177,17 +184,17 @@ _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _OUTSIDE = ("http://", "https://", "#", "mailto:")
 
 
-def within(text: str, page: str, pages: Collection[str]) -> str:
-    """A document's text in which every link to a file that is no page of the site is its words alone.
+def drop_outside_links(text: str, page: str, pages: Collection[str]) -> str:
+    """Replace links to files that are not pages of the site by their text.
 
-    `page` is where the document stands in the site, `pages` all that stand there, as `docs/FORMAT.md`.
+    `page` is the document's path in the site, and `pages` are all paths, such as `docs/FORMAT.md`.
     """
 
-    def kept(match: re.Match[str]) -> str:
-        words, target = match[1], match[2]
+    def replacement(match: re.Match[str]) -> str:
+        label, target = match[1], match[2]
         if target.startswith(_OUTSIDE):
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page), target.partition("#")[0]))
-        return match[0] if path in pages else words
+        return match[0] if path in pages else label
 
-    return _LINK.sub(kept, text)
+    return _LINK.sub(replacement, text)

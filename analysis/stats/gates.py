@@ -1,4 +1,4 @@
-"""`--fail-if 'read_seconds > +10%'`: a change that must not be, and whether the figures can tell."""
+"""Gates of `--fail-if 'read_seconds > +10%'`: parsing and evaluation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,22 @@ from dataclasses import dataclass
 from analysis.stats.intervals import MedianSummary
 from pagecage.errors import PagecageError
 
-FEWEST_A_SIDE = 3
-"""Of three and three trials all of one side lie above all of the other by chance once in twenty times."""
+MIN_TRIALS_PER_RUN = 3
+"""Minimum trials per run for a decision.
+
+With three trials in each of two runs, all trials of one exceed all of the other by chance once in
+twenty times.
+"""
 _GATE = re.compile(r"\s*(?P<name>[a-z][a-z0-9_]*)\s*(?P<sign>[<>]=?)\s*(?P<percent>[+-][0-9]+(?:\.[0-9]+)?)\s*%\s*")
 
 
 @dataclass(frozen=True)
 class Gate:
-    """Fails where the change of `response` compares so (`> >= < <=`) with `percent`; `text` is what was typed."""
+    """A condition on the change of a response.
+
+    The gate fails if the change compares to `percent` by `sign` (`> >= < <=`). `text` is the
+    condition as typed.
+    """
 
     text: str
     response: str
@@ -24,32 +32,39 @@ class Gate:
 
     @property
     def threshold(self) -> float:
-        """The ratio at which it begins to fail."""
+        """The ratio at which the gate begins to fail."""
         return 1 + self.percent / 100
 
 
 def parse_gate(text: str) -> Gate:
-    """A gate from `name op +N%`. Raises PagecageError for anything else."""
+    """Parse a gate `name op +N%`. Raises PagecageError for any other text."""
     match = _GATE.fullmatch(text)
     if not match:
-        raise PagecageError(f"--fail-if {text!r} is no gate", "write it as 'read_seconds > +10%', the sign included")
+        raise PagecageError(
+            f"--fail-if {text!r} is not a gate", "write it as 'read_seconds > +10%', including the sign"
+        )
     gate = Gate(text.strip(), match["name"], match["sign"], float(match["percent"]))
     if gate.threshold <= 0:
-        raise PagecageError(f"--fail-if {text!r}: nothing becomes less than nothing", "name a change above -100%")
+        raise PagecageError(f"--fail-if {text!r}: no figure falls below zero", "name a change above -100%")
     return gate
 
 
-def judge_gate(gate: Gate, ratio: MedianSummary | None) -> tuple[str, str]:
-    """`failed`, `passed` or `undecided`, and why. It is decided where the whole interval lies on one side."""
+def evaluate_gate(gate: Gate, ratio: MedianSummary | None) -> tuple[str, str]:
+    """Return `failed`, `passed` or `undecided`, and the reason.
+
+    A gate is decided if the whole interval lies on one side of its threshold.
+    """
     if ratio is None:
         return "undecided", "there is no ratio"
-    if ratio.n < FEWEST_A_SIDE:
-        return "undecided", f"fewer than {FEWEST_A_SIDE} trials a side tell nothing about their spread"
+    if ratio.n < MIN_TRIALS_PER_RUN:
+        return "undecided", f"fewer than {MIN_TRIALS_PER_RUN} trials per run do not show their spread"
     ends = [_is_met(gate, end) for end in (ratio.low, ratio.high)]
     if all(ends):
-        return "failed", "the whole interval lies beyond"
+        return "failed", "the whole interval is beyond the threshold"
     return (
-        ("undecided", "the interval lies on both sides") if any(ends) else ("passed", "the whole interval lies within")
+        ("undecided", "the interval includes the threshold")
+        if any(ends)
+        else ("passed", "the whole interval is within the threshold")
     )
 
 

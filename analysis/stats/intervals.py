@@ -1,9 +1,10 @@
-"""Medians and their intervals; few enough assumptions for a handful of skewed, slow trials.
+"""Medians and their intervals, for small samples of skewed times.
 
-Sources: H. A. David and H. N. Nagaraja, "Order Statistics", 3rd ed. (2003), section 7.1 (the exact interval of a
-median); B. Efron, "Better Bootstrap Confidence Intervals", JASA 82 (1987) (BCa); T. Kalibera and R. Jones, "Rigorous
-Benchmarking in Reasonable Time" (2013) (say how large a difference is, with its interval, not whether there is one;
-draw whole blocks, then what is in them).
+Sources: H. A. David and H. N. Nagaraja, "Order Statistics", 3rd ed. (2003), section 7.1 (the exact
+interval of a median); B. Efron, "Better Bootstrap Confidence Intervals", JASA 82 (1987) (BCa); T.
+Kalibera and R. Jones, "Rigorous Benchmarking in Reasonable Time" (2013) (report the size of a
+difference with its interval instead of a significance test; resample whole blocks first, then the
+trials within them).
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from pagecage.verdicts.median_interval import CONFIDENCE, FEWEST, ranks_left_out
 
 SEED = 20240727
 RESAMPLES = 9999
-MOST_RECKONED = 100
-"""Of more values the law of a resample's median takes longer to reckon than resamples take to draw."""
+MAX_EXACT_VALUES = 100
+"""Above this many values, resampling is faster than the exact distribution of the median."""
 Block = Mapping[str, Sequence[float]]
-"""What one block has of each treatment: the figures of its trials."""
+"""The figures of one block's trials, by treatment."""
 
 
 @dataclass(frozen=True)
 class MedianSummary:
-    """A median (or a ratio of two) with `low` and `high`; `kind` says what these are: `range` or `95 %`."""
+    """A median, or a ratio of medians, with an interval from `low` to `high`.
+
+    `kind` names the interval: `range` or `95 %`.
+    """
 
     n: int
     middle: float
@@ -37,7 +41,10 @@ class MedianSummary:
 
 
 def summarise(values: Sequence[float]) -> MedianSummary:
-    """The median; with at least six values its exact 95 % interval, below that the range. Raises ValueError on none."""
+    """Return the median with its exact 95 % interval, or with the range below six values.
+
+    Raises ValueError if there are no values.
+    """
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values")
@@ -48,57 +55,67 @@ def summarise(values: Sequence[float]) -> MedianSummary:
     return MedianSummary(n, middle, ordered[k], ordered[-1 - k], "95 %")
 
 
-def bca(values: Sequence[float]) -> Interval | None:
-    """BCa bootstrap interval of a median; None of fewer than six values.
+def bca_interval(values: Sequence[float]) -> Interval | None:
+    """Return the BCa bootstrap interval of a median; None below six values.
 
-    It is narrower than the exact one and covers less than it says: 87 % with seven values, 92 to 96 % from eight on
-    (2000 draws from a log-normal law). So it is told beside the exact interval and never instead of it.
+    It is narrower than the exact interval and covers less than 95 %: 87 % for seven values, 92 to
+    96 % from eight values on (2000 draws from a log-normal distribution). It is therefore reported
+    beside the exact interval, never instead of it.
     """
     if len(values) < FEWEST:
         return None
-    return median_interval(values, CONFIDENCE) if len(values) <= MOST_RECKONED else _drawn(values)
+    return median_interval(values, CONFIDENCE) if len(values) <= MAX_EXACT_VALUES else _resampled_interval(values)
 
 
-def ratio(over: Sequence[float], under: Sequence[float]) -> MedianSummary:
-    """Median of `over` by median of `under`: BCa bootstrap interval from six values a side, below that the extremes.
+def median_ratio(numerator: Sequence[float], denominator: Sequence[float]) -> MedianSummary:
+    """Return the ratio of two medians with its interval.
 
-    Something by nothing is infinite, nothing by nothing is 1: two sides that are the same.
+    The interval is the BCa bootstrap interval from six values on each side, and the range of the
+    ratios below that. A ratio to zero is infinite; zero by zero is 1, because both sides are equal.
+    Raises ValueError if a side has no values.
     """
-    if not over or not under:
+    if not numerator or not denominator:
         raise ValueError("no values")
-    middle = _quotient(statistics.median(over), statistics.median(under))
-    n = min(len(over), len(under))
-    if n < FEWEST or not min(under):
-        return MedianSummary(n, middle, _quotient(min(over), max(under)), _quotient(max(over), min(under)), "range")
-    few = max(len(over), len(under)) <= MOST_RECKONED
-    low, high = ratio_interval(over, under, CONFIDENCE) if few else _drawn(over, under)
+    middle = _quotient(statistics.median(numerator), statistics.median(denominator))
+    n = min(len(numerator), len(denominator))
+    if n < FEWEST or not min(denominator):
+        return MedianSummary(
+            n, middle, _quotient(min(numerator), max(denominator)), _quotient(max(numerator), min(denominator)), "range"
+        )
+    is_exact = max(len(numerator), len(denominator)) <= MAX_EXACT_VALUES
+    low, high = (
+        ratio_interval(numerator, denominator, CONFIDENCE) if is_exact else _resampled_interval(numerator, denominator)
+    )
     return MedianSummary(n, middle, low, high, "95 %")
 
 
-def ratio_of_ratios(*sides: Sequence[float]) -> MedianSummary:
-    """The ratio of the first two sides' medians by that of the last two, with its interval as `ratio` has it."""
+def ratio_of_median_ratios(*sides: Sequence[float]) -> MedianSummary:
+    """Return the ratio of the first two medians divided by the ratio of the last two.
+
+    The interval is computed as in `median_ratio`.
+    """
     if len(sides) != 4 or not all(sides):
         raise ValueError("no values")
     a, b, c, d = sides
-    middle = _quotient(ratio(a, b).middle, ratio(c, d).middle)
+    middle = _quotient(median_ratio(a, b).middle, median_ratio(c, d).middle)
     n = min(map(len, sides))
     if n < FEWEST or not (min(b) and min(c) and min(d)):
-        first, second = ratio(a, b), ratio(c, d)
+        first, second = median_ratio(a, b), median_ratio(c, d)
         return MedianSummary(n, middle, _quotient(first.low, second.high), _quotient(first.high, second.low), "range")
-    low, high = _drawn(a, b, c, d)
+    low, high = _resampled_interval(a, b, c, d)
     return MedianSummary(n, middle, low, high, "95 %")
 
 
-def _quotient(over: float, under: float) -> float:
-    if not under:
-        return math.inf if over else 1.0
-    return over / under
+def _quotient(numerator: float, denominator: float) -> float:
+    if not denominator:
+        return math.inf if numerator else 1.0
+    return numerator / denominator
 
 
-def _drawn(*sides: Sequence[float]) -> Interval:
-    """BCa by resampling: of a median, of a ratio of two, or of a ratio of two such ratios.
+def _resampled_interval(*sides: Sequence[float]) -> Interval:
+    """Return a BCa interval by resampling: of a median, a ratio of two, or a ratio of such ratios.
 
-    It is undefined for values that do not vary; the percentile interval is then the point it must be.
+    BCa is undefined for values that do not vary; the percentile interval is then that one value.
     """
     import numpy as np
     from scipy import stats
@@ -106,7 +123,9 @@ def _drawn(*sides: Sequence[float]) -> Interval:
     def statistic(*drawn: Any, axis: int) -> Any:
         medians = [np.median(side, axis=axis) for side in drawn]
         while len(medians) > 1:
-            medians = [over / under for over, under in zip(medians[::2], medians[1::2], strict=True)]
+            medians = [
+                numerator / denominator for numerator, denominator in zip(medians[::2], medians[1::2], strict=True)
+            ]
         return medians[0]
 
     varies = all(len({*side}) > 1 for side in sides)
@@ -117,11 +136,12 @@ def _drawn(*sides: Sequence[float]) -> Interval:
     return float(interval.low), float(interval.high)
 
 
-def pooled(blocks: Sequence[Sequence[float]]) -> MedianSummary:
-    """The median of all values of several blocks, each of which has some. Raises ValueError on none.
+def pooled_median(blocks: Sequence[Sequence[float]]) -> MedianSummary:
+    """Return the median of all values of several blocks, none of which is empty.
 
-    Hierarchical bootstrap (percentiles): whole blocks are drawn, then what is in them. With fewer than six blocks the
-    ends are the least and the greatest of their medians: so few say nothing about blocks that were not there.
+    The interval is a hierarchical percentile bootstrap: blocks are resampled, then the values
+    within them. Below six blocks it is the range of the blocks' medians, because so few blocks
+    cannot represent others. Raises ValueError if there are no blocks.
     """
     middles = [statistics.median(block) for block in blocks]
     if not middles:
@@ -130,34 +150,36 @@ def pooled(blocks: Sequence[Sequence[float]]) -> MedianSummary:
     middle, n = statistics.median(values), len(values)
     if len(blocks) < FEWEST:
         return MedianSummary(n, middle, min(middles), max(middles), "range of medians")
-    from analysis.stats.resampling import drawn_medians
+    from analysis.stats.resampling import resampled_medians
 
-    low, high = _percentiles(drawn_medians(blocks, RESAMPLES, SEED))
+    low, high = _percentiles(resampled_medians(blocks, RESAMPLES, SEED))
     return MedianSummary(n, middle, low, high, "95 %")
 
 
 def _percentiles(drawn: Sequence[float]) -> Interval:
-    """The ends of the interval that leaves as much out on either side."""
+    """Return the ends of the interval that excludes the same share on both sides."""
     low, high = (drawn[round(share * (len(drawn) - 1))] for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     return low, high
 
 
-def overall_ratio(over: Sequence[Block], under: Sequence[Block]) -> MedianSummary | None:
-    """The geometric mean of all treatments' ratios of medians; None where no treatment has figures on both sides.
+def overall_ratio(numerator: Sequence[Block], denominator: Sequence[Block]) -> MedianSummary | None:
+    """Return the geometric mean over treatments of the ratio of medians.
 
-    Hierarchical bootstrap (percentiles): whole blocks are drawn, so that what disturbed a block stays together, then
-    trials within each. With fewer than six blocks a side the ends are those of the treatments.
+    None if no treatment has figures on both sides. The interval is a hierarchical percentile
+    bootstrap: whole blocks are resampled, so that trials which shared a disturbance stay together,
+    then trials within each block. Below six blocks on a side it is the range of the treatments'
+    ratios.
     """
-    from analysis.stats.resampling import drawn_ratios
+    from analysis.stats.resampling import resampled_ratios
 
-    names = [name for name in _names(over) if name in _names(under)]
-    ratios = [_quotient(_median(over, name), _median(under, name)) for name in names]
+    names = [name for name in _names(numerator) if name in _names(denominator)]
+    ratios = [_quotient(_median(numerator, name), _median(denominator, name)) for name in names]
     if not ratios or not all(0 < one < math.inf for one in ratios):
         return None
-    n, middle = min(len(over), len(under)), statistics.geometric_mean(ratios)
+    n, middle = min(len(numerator), len(denominator)), statistics.geometric_mean(ratios)
     if n < FEWEST:
         return MedianSummary(n, middle, min(ratios), max(ratios), "range")
-    low, high = _percentiles(drawn_ratios(over, under, names, RESAMPLES, SEED))
+    low, high = _percentiles(resampled_ratios(numerator, denominator, names, RESAMPLES, SEED))
     return MedianSummary(n, middle, low, high, "95 %")
 
 

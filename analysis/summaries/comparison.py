@@ -1,4 +1,4 @@
-"""Runs against the first of them: for each treatment the ratio of medians, beside what mere noise would show."""
+"""Comparison of runs with the first one: ratios of medians beside the noise floor."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.data.include import named
-from analysis.data.load import Run, Treatment, excluded_ids, load_run, with_let_in
-from analysis.formatting import label
+from analysis.data.include import excluded_ids_named
+from analysis.data.load import Run, Treatment, excluded_trials, load_run, with_included
+from analysis.formatting import treatment_label
 from analysis.stats.bootstrap import Interval
-from analysis.stats.gates import FEWEST_A_SIDE, Gate, judge_gate
-from analysis.stats.intervals import Block, MedianSummary, bca, overall_ratio, ratio
-from analysis.summaries.cells import TreatmentCell, figure, figures, make_cell, matching, treatments
-from analysis.summaries.differences import Difference, Incompatibility, differences, obstacles
+from analysis.stats.gates import MIN_TRIALS_PER_RUN, Gate, evaluate_gate
+from analysis.stats.intervals import Block, MedianSummary, bca_interval, median_ratio, overall_ratio
+from analysis.summaries.cells import TreatmentCell, included_values, make_cell, response_value, treatments, trials_of
+from analysis.summaries.differences import Difference, Incompatibility, find_differences, find_incompatibilities
 from analysis.summaries.noise import NoiseFloor, noise_floor
 from pagecage.errors import PagecageError
 
@@ -24,10 +24,10 @@ LETTERS = string.ascii_uppercase
 
 @dataclass(frozen=True)
 class Change:
-    """One run against the first, in one treatment. Without a `ratio` the `word` says why there is none.
+    """The change of one run against the first, in one treatment.
 
-    Words: `higher`, `lower` (the interval leaves out 1, and the change is above the noise floor), `not told apart`,
-    `too few trials`.
+    `word` is `higher` or `lower` (the interval excludes 1 and the change exceeds the noise floor),
+    `inconclusive` or `too few trials`. If there is no `ratio`, it states the reason.
     """
 
     ratio: MedianSummary | None
@@ -37,7 +37,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One treatment and response: a cell a run, and a change for each run but the first."""
+    """One treatment and response: a cell per run, and a change for each run but the first."""
 
     treatment: Treatment
     response: str
@@ -48,18 +48,22 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class GateResult:
-    """What a gate says of one run's change in one treatment; `run` counts from 0, which is the first."""
+    """A gate's verdict on one run's change in one treatment; `run` counts from 0, the first run."""
 
     gate: Gate
     run: int
     treatment: Treatment
     verdict: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`overall` has for each response one ratio a run: the geometric mean of its treatments."""
+    """A comparison of runs.
+
+    `overall` holds, by response, the geometric mean of each run's ratios over all treatments.
+    `lacking` holds for each run its treatments that are not in all runs.
+    """
 
     runs: tuple[Run, ...]
     responses: tuple[str, ...]
@@ -68,83 +72,91 @@ class Comparison:
     differences: tuple[Difference, ...]
     obstacles: tuple[Incompatibility, ...]
     lacking: tuple[tuple[str, ...], ...]
-    judgements: tuple[GateResult, ...]
+    gate_results: tuple[GateResult, ...]
 
     def verdicts(self) -> set[str]:
-        """The verdicts of all gates."""
-        return {judgement.verdict for judgement in self.judgements}
+        """Return the verdicts of all gates."""
+        return {result.verdict for result in self.gate_results}
 
 
 def compare(runs: Sequence[Run], gates: Sequence[Gate] = (), *, anyway: bool = False) -> Comparison:
-    """Compare each run with the first. Raises PagecageError for runs that are not comparable, unless `anyway`.
+    """Compare each run with the first.
 
-    Runs without a treatment in common, or without a figure on both sides of any, cannot be compared in any way.
+    Raises PagecageError if the runs are not comparable, unless `anyway` is set, or if they share no
+    treatment, or no treatment with figures on both sides.
     """
-    found = obstacles(runs)
+    found = find_incompatibilities(runs)
     if found and not anyway:
-        said = "; ".join(f"{one.what}: {one.because}" for one in found)
-        raise PagecageError(f"these runs are not comparable: {said}", "--anyway compares them and says so")
-    common = [t for t in treatments(runs[0]) if all(_has(run, t) for run in runs[1:])]
+        reasons = "; ".join(f"{one.what}: {one.reason}" for one in found)
+        raise PagecageError(f"these runs are not comparable: {reasons}", "--anyway compares them and reports this")
+    common = [t for t in treatments(runs[0]) if all(_is_in_plan(run, t) for run in runs[1:])]
     if not common:
         raise PagecageError("these runs have no treatment in common", "compare runs of one experiment and size")
     responses = _responses(runs, gates)
-    rows = tuple(make_row(runs, treatment, response) for response in responses for treatment in common)
+    rows = tuple(comparison_row(runs, treatment, response) for response in responses for treatment in common)
     _check_figures(runs, rows)
     overall = {response: _overall(runs, common, response) for response in responses}
-    judged = tuple(one for gate in gates for row in rows if row.response == gate.response for one in _judge(gate, row))
-    lacking = tuple(tuple(label(dict(t)) for t in treatments(run) if t not in common) for run in runs)
-    return Comparison(tuple(runs), responses, rows, overall, tuple(differences(runs)), tuple(found), lacking, judged)
+    results = tuple(
+        result for gate in gates for row in rows if row.response == gate.response for result in _gate_results(gate, row)
+    )
+    lacking = tuple(tuple(treatment_label(t) for t in treatments(run) if t not in common) for run in runs)
+    return Comparison(
+        tuple(runs), responses, rows, overall, tuple(find_differences(runs)), tuple(found), lacking, results
+    )
 
 
-def _has(run: Run, treatment: Treatment) -> bool:
+def _is_in_plan(run: Run, treatment: Treatment) -> bool:
     return any(trial["treatment"] == dict(treatment) for trial in run.plan["trials"])
 
 
 def _responses(runs: Sequence[Run], gates: Sequence[Gate]) -> tuple[str, ...]:
-    """What the experiment is about, and what gates name. Raises PagecageError for a name that no trial has."""
-    known = sorted({name for run in runs for trial in run.trials for name in trial.record.response})
+    """Return the experiment's response and those that gates name.
+
+    Raises PagecageError for a response that no trial has.
+    """
+    names = sorted({name for run in runs for trial in run.trials for name in trial.record.response})
     for gate in gates:
-        if gate.response not in known:
-            raise PagecageError(f"--fail-if: no trial has {gate.response!r}", f"one of {', '.join(known)}")
+        if gate.response not in names:
+            raise PagecageError(f"--fail-if: no trial has {gate.response!r}", f"one of {', '.join(names)}")
     return tuple(dict.fromkeys((runs[0].response, *(gate.response for gate in gates))))
 
 
-def make_row(runs: Sequence[Run], treatment: Treatment, response: str) -> ComparisonRow:
-    """One treatment in all runs, each against the first."""
-    values = [figures(run, treatment, response) for run in runs]
+def comparison_row(runs: Sequence[Run], treatment: Treatment, response: str) -> ComparisonRow:
+    """Return the row of one treatment in all runs, each compared with the first."""
+    values = [included_values(run, treatment, response) for run in runs]
     cells = tuple(make_cell(run, treatment, response) for run in runs)
     floors = [noise_floor(run, treatment, response) for run in runs]
-    changes = tuple(_change(values, cells, floors, place) for place in range(1, len(runs)))
-    return ComparisonRow(treatment, response, cells, tuple(map(bca, values)), changes)
+    changes = tuple(_change(values, cells, floors, index) for index in range(1, len(runs)))
+    return ComparisonRow(treatment, response, cells, tuple(map(bca_interval, values)), changes)
 
 
 def _change(
-    values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], floors: Sequence[NoiseFloor | None], place: int
+    values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], floors: Sequence[NoiseFloor | None], index: int
 ) -> Change:
-    floor = max((f for f in (floors[0], floors[place]) if f), key=lambda f: f.share, default=None)
-    if not values[0] or not values[place]:
-        return Change(None, floor, _why_none(values, cells, place))
-    made = ratio(values[place], values[0])
-    return Change(made, floor, word_of(made, floor))
+    floor = max((f for f in (floors[0], floors[index]) if f), key=lambda f: f.share, default=None)
+    if not values[0] or not values[index]:
+        return Change(None, floor, _reason_without_ratio(values, cells, index))
+    ratio = median_ratio(values[index], values[0])
+    return Change(ratio, floor, change_word(ratio, floor))
 
 
-def word_of(made: MedianSummary, floor: NoiseFloor | None) -> str:
-    """What a ratio and its floor come to, in the words of `Change`."""
-    if made.n < FEWEST_A_SIDE:
+def change_word(ratio: MedianSummary, floor: NoiseFloor | None) -> str:
+    """Return the word of `Change` for a ratio and its noise floor."""
+    if ratio.n < MIN_TRIALS_PER_RUN:
         return "too few trials"
     least = 1 + (floor.share if floor else 0)
-    if made.low > 1 and made.middle > least:
+    if ratio.low > 1 and ratio.middle > least:
         return "higher"
-    return "lower" if made.high < 1 and made.middle < 1 / least else "not told apart"
+    return "lower" if ratio.high < 1 and ratio.middle < 1 / least else "inconclusive"
 
 
-def _why_none(values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], place: int) -> str:
-    """What stands in the way of a ratio, by the run's letter."""
-    where: dict[str, list[str]] = {}
-    for one in (0, place):
-        if not values[one]:
-            where.setdefault(_state(cells[one]), []).append(letter(one))
-    return ", ".join(f"{state} in {' and '.join(letters)}" for state, letters in where.items())
+def _reason_without_ratio(values: Sequence[Sequence[float]], cells: Sequence[TreatmentCell], index: int) -> str:
+    """Return the reason why there is no ratio, by the letters of the runs."""
+    letters_by_state: dict[str, list[str]] = {}
+    for run in (0, index):
+        if not values[run]:
+            letters_by_state.setdefault(_state(cells[run]), []).append(run_letter(run))
+    return ", ".join(f"{state} in {' and '.join(letters)}" for state, letters in letters_by_state.items())
 
 
 def _state(cell: TreatmentCell) -> str:
@@ -155,20 +167,20 @@ def _state(cell: TreatmentCell) -> str:
     return "wrong answer" if cell.wrong else "no figure"
 
 
-def letter(place: int) -> str:
-    """A, B, C for the first, second, third run; AA after Z."""
-    before, place = divmod(place, len(LETTERS))
-    return (letter(before - 1) if before else "") + LETTERS[place]
+def run_letter(index: int) -> str:
+    """Return A, B, C for the first, second and third run; AA follows Z."""
+    before, index = divmod(index, len(LETTERS))
+    return (run_letter(before - 1) if before else "") + LETTERS[index]
 
 
 def _check_figures(runs: Sequence[Run], rows: Sequence[ComparisonRow]) -> None:
-    for place in range(1, len(runs)):
-        if any(row.changes[place - 1].ratio for row in rows):
+    for index in range(1, len(runs)):
+        if any(row.changes[index - 1].ratio for row in rows):
             continue
-        words = ", ".join(dict.fromkeys(row.changes[place - 1].word for row in rows))
+        words = ", ".join(dict.fromkeys(row.changes[index - 1].word for row in rows))
         raise PagecageError(
-            f"{letter(0)} and {letter(place)} have no treatment with figures on both sides: {words}",
-            "pagecage show RUN tells why trials are excluded; --include TRIAL lets one in",
+            f"{run_letter(0)} and {run_letter(index)} have no treatment with figures on both sides: {words}",
+            "pagecage show RUN prints why trials are excluded; --include TRIAL includes one",
         )
 
 
@@ -178,56 +190,61 @@ def _overall(runs: Sequence[Run], common: Sequence[Treatment], response: str) ->
 
 
 def _blocks(run: Run, common: Sequence[Treatment], response: str) -> list[Block]:
-    """Figures of included trials by block and treatment."""
+    """Return the figures of included trials by block and treatment."""
     found: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for treatment in common:
-        for trial in matching(run.trials, treatment):
-            value = figure(trial, response)
+        for trial in trials_of(run.trials, treatment):
+            value = response_value(trial, response)
             if trial.is_included and not trial.is_killed and value is not None:
-                found[trial.record.block][label(dict(treatment))].append(value)
+                found[trial.record.block][treatment_label(treatment)].append(value)
     return [found[number] for number in sorted(found)]
 
 
-def _judge(gate: Gate, row: ComparisonRow) -> list[GateResult]:
-    """Each run's change; nothing is said of a treatment that has no figure on either side."""
-    told = []
-    for place, change in enumerate(row.changes, start=1):
-        if change.ratio is None and not (row.cells[0].summary or row.cells[place].summary):
+def _gate_results(gate: Gate, row: ComparisonRow) -> list[GateResult]:
+    """Return the gate's result for each run.
+
+    A run is left out if neither it nor the first run has a figure.
+    """
+    results = []
+    for index, change in enumerate(row.changes, start=1):
+        if change.ratio is None and not (row.cells[0].summary or row.cells[index].summary):
             continue
-        verdict, why = judge_gate(gate, change.ratio)
-        told.append(GateResult(gate, place, row.treatment, verdict, why if change.ratio else change.word))
-    return told
+        verdict, reason = evaluate_gate(gate, change.ratio)
+        results.append(GateResult(gate, index, row.treatment, verdict, reason if change.ratio else change.word))
+    return results
 
 
-def load_sides(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
-    """The runs in the order given, with the excluded trials that `include` names averaged in.
+def load_runs(paths: Sequence[Path], include: Sequence[str] = ()) -> list[Run]:
+    """Load the runs in the given order, with the excluded trials that `include` names.
 
-    A name is a trial's or a verdict's: `r1_x` or `host_quiet` in every run, `B:r1_x` in one.
-    Raises PagecageError for the same run twice, and for a name that excludes nothing.
+    A name is a trial or a verdict: `r1_x` or `host_quiet` in every run, `B:r1_x` in one. Raises
+    PagecageError if a run is given twice, or if a name selects no excluded trial.
     """
     if len(paths) > len(LETTERS):
         raise PagecageError(f"{len(paths)} runs are too many for one table", f"compare {len(LETTERS)} at most")
     if len({path.resolve() for path in paths}) < len(paths):
-        raise PagecageError("a run compared with itself says nothing", "name another run")
+        raise PagecageError("a run cannot be compared with itself", "name another run")
     runs = [load_run(path) for path in paths]
-    asked = [_asked(name, runs) for name in include]
-    mine = [[name for name, places in asked if place in places] for place in range(len(runs))]
-    return [with_let_in(run, named(run, names)) for run, names in zip(runs, mine, strict=True)]
+    selections = [_selection(name, runs) for name in include]
+    names_by_run = [[name for name, indices in selections if index in indices] for index in range(len(runs))]
+    return [with_included(run, excluded_ids_named(run, names)) for run, names in zip(runs, names_by_run, strict=True)]
 
 
-def _asked(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
-    """The trial or the verdict that a name means, and the places of the runs in which it excludes something."""
-    side, _, wanted = name.rpartition(":")
-    asked = [place for place in range(len(runs)) if side in ("", letter(place))]
-    places = {place for place in asked if named(runs[place], [wanted])}
-    if not places:
-        excluded = {letter(place): excluded_ids(runs[place]) for place in asked}
-        known = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
-        raise PagecageError(f"--include: {name} is no excluded trial", f"excluded are {known or 'none'}")
-    return wanted, places
+def _selection(name: str, runs: Sequence[Run]) -> tuple[str, set[int]]:
+    """Return a trial or verdict, and the indices of the runs in which it selects a trial."""
+    letter, _, selector = name.rpartition(":")
+    candidates = [index for index in range(len(runs)) if letter in ("", run_letter(index))]
+    indices = {index for index in candidates if excluded_ids_named(runs[index], [selector])}
+    if not indices:
+        excluded = {
+            run_letter(index): [t.record.trial_id for t in excluded_trials(runs[index])] for index in candidates
+        }
+        names = "; ".join(f"{run}: {', '.join(ids)}" for run, ids in excluded.items() if ids)
+        raise PagecageError(f"--include: {name} is not an excluded trial", f"excluded are {names or 'none'}")
+    return selector, indices
 
 
-def name_of(comparison: Comparison, treatment: Treatment) -> str:
-    """A treatment without the factors that have one level throughout."""
+def varying_label(comparison: Comparison, treatment: Treatment) -> str:
+    """Return a treatment's label without the factors that have one level throughout."""
     constant = comparison.runs[0].layout.constant
-    return label({name: level for name, level in treatment.items() if name not in constant})
+    return treatment_label({name: level for name, level in treatment.items() if name not in constant})

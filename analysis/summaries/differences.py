@@ -1,4 +1,4 @@
-"""What differs between runs besides their figures, and which of that forbids a comparison."""
+"""Differences between runs other than their figures, and those that forbid a comparison."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.data.load import Run
-from analysis.formatting import label
+from analysis.formatting import treatment_label
 
-_PASSING = frozenset({
+_TRANSIENT = frozenset({
     "boot_id", "free_bytes", "machine.state_id", "machine.restore_seq", "machine.details.clock_error_seconds",
     "machine.details.start_seconds", "machine.details.kept_since_unix_seconds", "machine.details.up_seconds",
 })  # fmt: skip
@@ -21,7 +21,7 @@ _PROGRAM = ("workload", "before")
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that the runs do not have in common, with each run's value, in the order of the runs."""
+    """A property in which the runs differ, with its value in each run."""
 
     name: str
     values: tuple[str, ...]
@@ -29,27 +29,33 @@ class Difference:
 
 @dataclass(frozen=True)
 class Incompatibility:
-    """Why runs should not be compared: what (`experiment dataset program kernel emulation`), and a sentence."""
+    """A reason against comparing runs.
+
+    `what` is `experiment`, `dataset`, `program`, `kernel` or `emulation`; `reason` is a sentence.
+    """
 
     what: str
-    because: str
+    reason: str
 
 
-def differences(runs: Sequence[Run]) -> list[Difference]:
-    """Facts, plan, cages and programs in which the runs differ; of many machine states in a run all values are told."""
-    told = [dict(_told(run)) for run in runs]
-    names = dict.fromkeys(name for one in told for name in one)
-    rows = (Difference(name, tuple(one.get(name, "–") for one in told)) for name in names)
+def find_differences(runs: Sequence[Run]) -> list[Difference]:
+    """Return the facts, plan entries, cages and programs in which the runs differ.
+
+    If a run has several machine states, all their values are listed.
+    """
+    properties = [dict(_properties(run)) for run in runs]
+    names = dict.fromkeys(name for one in properties for name in one)
+    rows = (Difference(name, tuple(one.get(name, "–") for one in properties)) for name in names)
     return [row for row in rows if len(set(row.values)) > 1]
 
 
-def _told(run: Run) -> Iterator[tuple[str, str]]:
+def _properties(run: Run) -> Iterator[tuple[str, str]]:
     plan, records = run.plan, [trial.record for trial in run.trials]
     harness = plan.get("harness") or {}
     yield from ((name, str(plan.get(name))) for name in ("experiment", "definition_sha256", "host", "size", "fresh"))
     yield from ((f"pagecage {name}", str(harness.get(name))) for name in ("version", "git_revision"))
-    yield "workload sha256", _all(record.workload.get("sha256") for record in records)
-    yield "disk", _all((record.device or {}).get("name") for record in records)
+    yield "workload sha256", _all(record.workload.sha256 for record in records)
+    yield "disk", _all(record.device.name for record in records)
     yield "emulated", _all(record.emulated for record in records)
     yield from sorted(facts_of(run).items())
     for treatment, trial in _trials(run).items():
@@ -62,29 +68,32 @@ def _told(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def facts_of(run: Run) -> dict[str, str]:
-    """What its host is, by names with dots; of many machine states all values are told."""
-    flat = [dict(flatten(facts)) for facts in run.facts]
-    names = dict.fromkeys(name for facts in flat for name in facts if name not in _PASSING)
+    """Return the facts of a run's host, nested names joined by dots.
+
+    If there are several machine states, all their values are listed.
+    """
+    flat = [dict(flatten_facts(facts)) for facts in run.facts]
+    names = dict.fromkeys(name for facts in flat for name in facts if name not in _TRANSIENT)
     return {name: _all(facts.get(name) for facts in flat) for name in names}
 
 
-def flatten(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested facts as pairs, a dot between the names."""
+def flatten_facts(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return nested facts as pairs, nested names joined by dots."""
     pairs: list[tuple[str, Any]] = []
     for key, value in facts.items():
         name = f"{prefix}{key}"
-        pairs += flatten(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
+        pairs += flatten_facts(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
     return pairs
 
 
 def _all(values: Any) -> str:
-    """Each value once, as text."""
+    """Return each distinct value once, as text."""
     return ", ".join(sorted({"not known" if value is None else str(value) for value in values})) or "–"
 
 
 def _trials(run: Run) -> dict[str, Mapping[str, Any]]:
-    """A trial of each treatment, as the plan has it."""
-    return {label(dict(trial["treatment"])): trial for trial in reversed(run.plan["trials"])}
+    """Return the first planned trial of each treatment."""
+    return {treatment_label(trial["treatment"]): trial for trial in reversed(run.plan["trials"])}
 
 
 def _limits(cage: Mapping[str, Any]) -> str:
@@ -99,21 +108,21 @@ def _program(trial: Mapping[str, Any]) -> str:
     return json.dumps([trial.get(key) for key in _PROGRAM], sort_keys=True)
 
 
-def obstacles(runs: Sequence[Run]) -> list[Incompatibility]:
-    """Everything for which a run is not comparable with the first one, each thing once."""
-    found = dict.fromkeys(one for run in runs[1:] for one in _between(runs[0], run))
+def find_incompatibilities(runs: Sequence[Run]) -> list[Incompatibility]:
+    """Return each reason for which a run is not comparable with the first one."""
+    found = dict.fromkeys(one for run in runs[1:] for one in _incompatibilities(runs[0], run))
     return list(found)
 
 
-def _between(first: Run, other: Run) -> Iterator[Incompatibility]:
+def _incompatibilities(first: Run, other: Run) -> Iterator[Incompatibility]:
     if first.plan["experiment"] != other.plan["experiment"]:
         yield Incompatibility(
             "experiment", f"one is of {first.plan['experiment']}, the other of {other.plan['experiment']}"
         )
     if first.response != other.response:
         yield Incompatibility("experiment", f"one is about {first.response}, the other about {other.response}")
-    yield from _unlike(first, other, "dataset", _data, "read other data")
-    yield from _unlike(first, other, "program", _program, "run another program, or with other arguments")
+    yield from _planned_difference(first, other, "dataset", _data, "read different data")
+    yield from _planned_difference(first, other, "program", _program, "run a different program or different arguments")
     kernels = [facts_of(run).get("kernel", "not known") for run in (first, other)]
     if kernels[0] != kernels[1]:
         yield Incompatibility("kernel", f"kernel {kernels[0]} against {kernels[1]}")
@@ -122,10 +131,14 @@ def _between(first: Run, other: Run) -> Iterator[Incompatibility]:
         yield Incompatibility("emulation", f"emulated: {emulated[0]} against {emulated[1]}")
 
 
-def _unlike(
-    first: Run, other: Run, what: str, tell: Callable[[Mapping[str, Any]], str], says: str
+def _planned_difference(
+    first: Run, other: Run, what: str, describe: Callable[[Mapping[str, Any]], str], difference: str
 ) -> Iterator[Incompatibility]:
-    ours, theirs = _trials(first), _trials(other)
-    unlike = [name for name in ours if name in theirs and tell(ours[name]) != tell(theirs[name])]
-    if unlike:
-        yield Incompatibility(what, f"{len(unlike)} of {len(ours)} treatments {says} ({unlike[0]})")
+    first_trials, other_trials = _trials(first), _trials(other)
+    differing = [
+        name
+        for name in first_trials
+        if name in other_trials and describe(first_trials[name]) != describe(other_trials[name])
+    ]
+    if differing:
+        yield Incompatibility(what, f"{len(differing)} of {len(first_trials)} treatments {difference} ({differing[0]})")

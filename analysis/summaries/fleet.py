@@ -1,4 +1,4 @@
-"""One fleet run over all its hosts: treatments down, hosts across, what differs between them, and who was lost."""
+"""A fleet run: its hosts, their figures side by side, and the facts in which they differ."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from analysis.data.load import Run, Treatment, load_run
 from analysis.data.validate import read_plan
-from analysis.stats.intervals import MedianSummary, pooled
-from analysis.summaries.cells import figures, treatments
-from analysis.summaries.comparison import Comparison, letter, make_row
-from analysis.summaries.differences import differences, facts_of, obstacles
+from analysis.stats.intervals import MedianSummary, pooled_median
+from analysis.summaries.cells import included_values, treatments
+from analysis.summaries.comparison import Comparison, comparison_row, run_letter
+from analysis.summaries.differences import facts_of, find_differences, find_incompatibilities
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.model.record import read_records
 
@@ -24,9 +24,10 @@ _FORMAT = "docs/FORMAT.md lists the keys"
 
 @dataclass(frozen=True)
 class FleetMember:
-    """One host: its run, None where nothing of it was recorded, and why answers are lacking.
+    """One host of a fleet run; `run` is None if nothing was recorded.
 
-    `outcome` is how its last round ended (`done lost refused incomplete interrupted`), None before the first one.
+    `outcome` states how its last round ended (`done lost refused incomplete interrupted`), None
+    before the first round. `reason` explains it.
     """
 
     host: str
@@ -34,60 +35,69 @@ class FleetMember:
     planned: int
     answered: int
     outcome: str | None
-    because: str
+    reason: str
 
     @property
-    def is_whole(self) -> bool:
-        """Whether every trial has its answer."""
+    def is_complete(self) -> bool:
+        """True if every planned trial has an answer."""
         return self.answered == self.planned
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet run. `comparison` holds the hosts with records against the first of them; None while none has any."""
+    """A fleet run; `comparison` compares the hosts that have records, None while none has any."""
 
     path: Path
     document: Mapping[str, Any]
-    parts: tuple[FleetMember, ...]
+    members: tuple[FleetMember, ...]
     comparison: Comparison | None
 
     @property
     def is_spread(self) -> bool:
-        """Whether the blocks of one plan were dealt over the hosts, so that these are its blocks."""
+        """True if the blocks of one plan were distributed over the hosts."""
         return bool(self.document["mode"] == "spread")
 
     @property
-    def shown(self) -> tuple[tuple[str, FleetMember], ...]:
+    def members_with_records(self) -> tuple[tuple[str, FleetMember], ...]:
         """The hosts with records, each with its letter in tables and figures."""
-        return tuple((letter(place), part) for place, part in enumerate(part for part in self.parts if part.run))
+        return tuple(
+            (run_letter(index), member) for index, member in enumerate(member for member in self.members if member.run)
+        )
 
     def all_hosts(self, treatment: Treatment, response: str) -> MedianSummary | None:
-        """All figures of a treatment together, hosts being blocks; None without any, and where each ran all."""
-        runs = [part.run for part in self.parts if part.run]
-        values = [found for run in runs if (found := figures(run, treatment, response))]
-        return pooled(values) if self.is_spread and values else None
+        """Return the median of a treatment's figures over all hosts.
+
+        Hosts are the blocks of the bootstrap. None without figures, and if every host ran the whole
+        plan.
+        """
+        runs = [member.run for member in self.members if member.run]
+        values = [found for run in runs if (found := included_values(run, treatment, response))]
+        return pooled_median(values) if self.is_spread and values else None
 
 
 @dataclass(frozen=True)
 class HostFact:
-    """One fact of all hosts that have any, in their order."""
+    """A fact, with its value on each host that has records."""
 
     name: str
     values: tuple[str, ...]
 
     @property
     def differs(self) -> bool:
-        """Whether the hosts do not have it in common."""
+        """True if the hosts differ in it."""
         return len(set(self.values)) > 1
 
 
 def is_fleet(path: Path) -> bool:
-    """Whether a folder is a fleet run's."""
+    """Return whether a folder holds a fleet run."""
     return (path / DOCUMENT).exists()
 
 
 def load_fleet(path: Path) -> Fleet:
-    """Read a fleet run's folder. Raises PagecageError when it is none, or a host's part cannot be judged."""
+    """Load a fleet run's folder.
+
+    Raises PagecageError if it is not a fleet run, or if a host's records are invalid.
+    """
     try:
         document = json.loads((path / DOCUMENT).read_bytes())
         hosts, version = list(document["hosts"]), int(document["fleet_version"])
@@ -96,45 +106,59 @@ def load_fleet(path: Path) -> Fleet:
         raise PagecageError(f"{path}/{DOCUMENT} cannot be read ({why_unreadable(error)})", _FORMAT) from None
     if version > FLEET_VERSION:
         raise PagecageError(f"{path}/{DOCUMENT} has format version {version}", "use a newer pagecage to read it")
-    ends = _ends(path)
-    parts = tuple(_part(path, host, ends.get(host, {})) for host in hosts)
-    return Fleet(path, document, parts, _comparison([part.run for part in parts if part.run]))
+    last_rounds = _last_rounds(path)
+    members = tuple(_member(path, host, last_rounds.get(host, {})) for host in hosts)
+    return Fleet(path, document, members, _comparison([member.run for member in members if member.run]))
 
 
-def _ends(path: Path) -> dict[str, Mapping[str, Any]]:
-    """How the last round of each host ended; a line that a kill cut off is skipped."""
+def _last_rounds(path: Path) -> dict[str, Mapping[str, Any]]:
+    """Return how the last round of each host ended.
+
+    An incomplete line, left by a killed process, is skipped.
+    """
     file, found = path / "rounds.jsonl", {}
     for line in file.read_text().splitlines() if file.exists() else []:
         try:
-            end = json.loads(line)
-            found[end["host"]] = end
+            last_round = json.loads(line)
+            found[last_round["host"]] = last_round
         except (ValueError, KeyError, TypeError):
             continue
     return found
 
 
-def _part(path: Path, host: str, end: Mapping[str, Any]) -> FleetMember:
+def _member(path: Path, host: str, last_round: Mapping[str, Any]) -> FleetMember:
     folder = path / "hosts" / host
     has_records = any(True for _ in read_records(folder / "records.jsonl"))
     run = load_run(folder) if has_records else None
     planned = len(run.plan["trials"] if run else read_plan(folder)["trials"])
     answered = sum(trial.record.is_final for trial in run.trials) if run else 0
-    return FleetMember(host, run, planned, answered, end.get("outcome"), str(end.get("because") or ""))
+    return FleetMember(host, run, planned, answered, last_round.get("outcome"), str(last_round.get("because") or ""))
 
 
 def _comparison(runs: Sequence[Run]) -> Comparison | None:
-    """The runs side by side, whatever stands against comparing them: that is what a fleet is run for."""
+    """Return the hosts' runs side by side, even if they are not comparable.
+
+    A fleet run exists to compare different hosts.
+    """
     if not runs:
         return None
     first = runs[0]
-    rows = tuple(make_row(runs, treatment, first.response) for treatment in treatments(first))
+    rows = tuple(comparison_row(runs, treatment, first.response) for treatment in treatments(first))
     lacking: tuple[tuple[str, ...], ...] = tuple(() for _ in runs)
-    told = differences(runs), obstacles(runs)
-    return Comparison(tuple(runs), (first.response,), rows, {}, tuple(told[0]), tuple(told[1]), lacking, ())
+    return Comparison(
+        tuple(runs),
+        (first.response,),
+        rows,
+        {},
+        tuple(find_differences(runs)),
+        tuple(find_incompatibilities(runs)),
+        lacking,
+        (),
+    )
 
 
 def facts(fleet: Fleet) -> list[HostFact]:
-    """What each host is, side by side; what differs between any two starts of a machine is left out."""
-    told = [facts_of(part.run) for _, part in fleet.shown if part.run]
-    names = dict.fromkeys(name for one in told for name in one)
-    return [HostFact(name, tuple(one.get(name, "–") for one in told)) for name in names]
+    """Return the facts of all hosts, without those that differ between any two starts."""
+    facts_by_host = [facts_of(member.run) for _, member in fleet.members_with_records if member.run]
+    names = dict.fromkeys(name for one in facts_by_host for name in one)
+    return [HostFact(name, tuple(one.get(name, "–") for one in facts_by_host)) for name in names]

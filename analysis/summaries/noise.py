@@ -1,4 +1,4 @@
-"""What a comparison of nothing with nothing would show: the noise floor beside which an effect must stand out."""
+"""Noise floor: the difference that a comparison of identical trials would show."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from analysis.data.load import Run, Treatment
-from analysis.summaries.cells import figures
+from analysis.summaries.cells import included_values
 
-FEWEST_TO_HALVE = 4
-MOST_SPLITS = 999
+MIN_TO_HALVE = 4
+MAX_SPLITS = 999
 SEED = 20261121
 SHARE = 0.95
 _IDENTITY = frozenset({"trial_id", "treatment", "repeat", "block", "position"})
@@ -24,11 +24,12 @@ _IDENTITY = frozenset({"trial_id", "treatment", "repeat", "block", "position"})
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """`share` is how far two medians of the same were apart, 0.05 being 5 %; `kind` says of what.
+    """The relative difference between two medians of identical trials; a `share` of 0.05 is 5 %.
 
-    `twins`: two treatments that the plan gives the same program, cage, cache and data under different names (an A/A
-    pair). `halves`: the repeats of one treatment cut in two in every way, or in 999 ways; 95 % of these were no further
-    apart. Halves have half as many trials, so that they exaggerate rather than belittle the noise.
+    `kind` names the trials. `a_a_pair`: two treatments with different names and the same program,
+    cage, cache and data in the plan. `halves`: the repeats of one treatment, split in two in every
+    way or in 999 random ways; `share` is the 95th percentile. Halves have half as many trials each,
+    so that they overestimate the noise.
     """
 
     share: float
@@ -36,45 +37,49 @@ class NoiseFloor:
 
 
 def noise_floor(run: Run, treatment: Treatment, response: str) -> NoiseFloor | None:
-    """The floor under one treatment's figures; None where neither a twin nor four repeats tell."""
-    own = figures(run, treatment, response)
-    for twin in twins(run, treatment):
-        other = figures(run, twin, response)
+    """Return the noise floor of one treatment.
+
+    None if the treatment has neither an A/A pair nor four repeats.
+    """
+    own = included_values(run, treatment, response)
+    for identical in identical_treatments(run, treatment):
+        other = included_values(run, identical, response)
         if _are_positive(own) and _are_positive(other):
-            return NoiseFloor(_apart(median(own), median(other)), "twins")
-    if len(own) < FEWEST_TO_HALVE or not _are_positive(own):
+            return NoiseFloor(_relative_difference(median(own), median(other)), "a_a_pair")
+    if len(own) < MIN_TO_HALVE or not _are_positive(own):
         return None
-    shares = sorted(_apart(median(one), median(other)) for one, other in _halves(own))
+    shares = sorted(_relative_difference(median(one), median(other)) for one, other in _halves(own))
     return NoiseFloor(shares[math.ceil(SHARE * len(shares)) - 1], "halves")
 
 
-def twins(run: Run, treatment: Treatment) -> list[Treatment]:
-    """Treatments whose trials the plan describes in the same words, names and order aside."""
-    kinds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+def identical_treatments(run: Run, treatment: Treatment) -> list[Treatment]:
+    """Return the treatments whose planned trials are equal apart from their names and order."""
+    treatments_by_content: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for trial in run.plan["trials"]:
-        said = {key: value for key, value in trial.items() if key not in _IDENTITY}
-        kind = kinds[json.dumps(said, sort_keys=True)]
-        if trial["treatment"] not in kind:
-            kind.append(trial["treatment"])
-    mine = next((kind for kind in kinds.values() if dict(treatment) in kind), [])
-    return [dict(other) for other in mine if dict(other) != dict(treatment)]
+        content = {key: value for key, value in trial.items() if key not in _IDENTITY}
+        group = treatments_by_content[json.dumps(content, sort_keys=True)]
+        if trial["treatment"] not in group:
+            group.append(trial["treatment"])
+    own_group = next((group for group in treatments_by_content.values() if dict(treatment) in group), [])
+    return [dict(other) for other in own_group if dict(other) != dict(treatment)]
 
 
 def _are_positive(values: Sequence[float]) -> bool:
     return bool(values) and min(values) > 0
 
 
-def _apart(one: float, other: float) -> float:
+def _relative_difference(one: float, other: float) -> float:
     return max(one, other) / min(one, other) - 1
 
 
 def _halves(values: Sequence[float]) -> Iterator[tuple[list[float], list[float]]]:
+    """Yield the values split in two: in every way, or in some random ways if there are too many."""
     n, half = len(values), len(values) // 2
-    draw = random.Random(SEED)
-    few = math.comb(n, half) <= MOST_SPLITS
-    chosen = (
-        itertools.combinations(range(n), half) if few else (draw.sample(range(n), half) for _ in range(MOST_SPLITS))
-    )
-    for places in chosen:
-        taken = set(places)
-        yield [values[i] for i in places], [values[i] for i in range(n) if i not in taken]
+    rng = random.Random(SEED)
+    if math.comb(n, half) <= MAX_SPLITS:
+        splits: Iterable[Sequence[int]] = itertools.combinations(range(n), half)
+    else:
+        splits = (rng.sample(range(n), half) for _ in range(MAX_SPLITS))
+    for split in splits:
+        chosen = set(split)
+        yield [values[i] for i in split], [values[i] for i in range(n) if i not in chosen]

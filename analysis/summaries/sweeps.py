@@ -1,4 +1,4 @@
-"""A run that varied one limit: each value's time, what the model predicted for it from one trial, and the knee."""
+"""Sweeps of one limit: measured and predicted times, and the knee."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from typing import Any
 
 from analysis.data.load import JudgedTrial, Run
 from analysis.data.traces import read_lines
-from analysis.summaries.cells import matching
+from analysis.summaries.cells import trials_of
 from pagecage.model.record import Record
 from pagecage.units import format_seconds
 from pagecage.verdicts.caps import is_io_cap, requested_caps
 from pagecage.verdicts.prediction import Knee, Prediction, find_knee, predict
 
 BINDS = 0.5
-"""A cap binds where it would hold at least this share of the predicted time; elsewhere the program's own time rules."""
+"""Least share of the predicted time in which a cap would throttle, for the cap to bind.
+
+Below it, the program's own time dominates.
+"""
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One value of the limit: the median time measured and the time predicted, in seconds; None is not known.
+    """One value of the limit, with its measured median and predicted time; None if unknown.
 
-    `level` is what the value is called among the run's factors, `name` the same beside the other values of the sweep.
-    `is_counted` is whether trials that nothing excludes stand behind it; the knee and the model are judged by those.
+    `level` is the value's level among the run's factors, and `name` its short name within the
+    sweep. `is_counted` is whether included trials were measured; the knee and the prediction's
+    error use only those.
     """
 
     level: str
@@ -41,7 +45,7 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All points in order, the name of the value from which the model predicted, and the knee of what was measured."""
+    """The points in order, the value on which predictions are based, and the measured knee."""
 
     property: str
     source: str | None
@@ -50,39 +54,43 @@ class Sweep:
 
 
 def sweep_of(run: Run) -> Sweep | None:
-    """The sweep that a run is; None where it is none."""
-    about = run.plan.get("sweep")
-    if not about:
+    """Return the sweep of a run; None if the run is not a sweep."""
+    varied = run.plan.get("sweep")
+    if not varied:
         return None
-    trials = {level: matching(run.trials, {about["factor"]: level}) for level in about["values"]}
-    source = _source(about, trials)
+    trials = {level: trials_of(run.trials, {varied["factor"]: level}) for level in varied["values"]}
+    source = _source(varied, trials)
     points = tuple(
-        _point(run, about, level, told, source) for level, told in trials.items()
+        _point(run, varied, level, level_trials, source) for level, level_trials in trials.items()
     )  # fmt: skip
     times = [(point.value, point.measured_seconds) for point in points if point.measured_seconds and point.is_counted]
-    return Sweep(about["property"], _name(about, source[0]) if source else None, points, find_knee(times))
+    return Sweep(varied["property"], _name(varied, source[0]) if source else None, points, find_knee(times))
 
 
 def whole_seconds(record: Record) -> float | None:
-    """The time of the whole pass: measured, and scaled where only a part was covered."""
+    """Return the time of the whole pass, scaled if only a part was covered."""
     if not record.measured or record.outcome not in ("ok", "timed_out"):
         return None
-    return record.measured["seconds"] / (record.response.get("covered_fraction") or 1.0)
+    return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
 
 
 def _timed(trials: list[JudgedTrial]) -> tuple[list[tuple[float, JudgedTrial]], bool]:
-    """The trials with a time, shortest first: those that count, or else those that do not; and which of both."""
+    """Return the trials with a time, shortest first, and whether they are included ones.
+
+    Excluded trials are returned only if no included trial has a time.
+    """
     timed = [(seconds, t) for t in trials if (seconds := whole_seconds(t.record)) is not None]
     counted = [pair for pair in timed if pair[1].is_included]
     return sorted(counted or timed, key=lambda pair: pair[0]), bool(counted)
 
 
-def _source(about: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]) -> tuple[str, JudgedTrial] | None:
-    """The trial that the model reads: of the cage's own value, else of the least one; of several the median one.
+def _source(varied: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]) -> tuple[str, JudgedTrial] | None:
+    """Return the level and trial on which predictions are based.
 
-    A trial that is excluded speaks only where no other does.
+    The cage's own value comes first, then the lowest value; among several trials the median one is
+    used. An excluded trial is used only if no other has a time.
     """
-    found = [(level, *_timed(trials.get(level, []))) for level in [about["own"], *about["values"]]]
+    found = [(level, *_timed(trials.get(level, []))) for level in [varied["own"], *varied["values"]]]
     for level, timed, _ in sorted(found, key=lambda one: not one[2]):
         if timed:
             return level, timed[(len(timed) - 1) // 2][1]
@@ -90,78 +98,76 @@ def _source(about: Mapping[str, Any], trials: Mapping[str, list[JudgedTrial]]) -
 
 
 def _point(
-    run: Run, about: Mapping[str, Any], level: str, trials: list[JudgedTrial], source: tuple[str, JudgedTrial] | None
+    run: Run, varied: Mapping[str, Any], level: str, trials: list[JudgedTrial], source: tuple[str, JudgedTrial] | None
 ) -> SweepPoint:
     timed, is_counted = _timed(trials)
     measured = median(seconds for seconds, _ in timed) if timed else None
-    told = _predicted(run, about, level, source)
-    error = told.seconds / measured - 1 if told and told.seconds is not None and measured else None
+    prediction = _predicted(run, varied, level, source)
+    error = prediction.seconds / measured - 1 if prediction and prediction.seconds is not None and measured else None
     return SweepPoint(
-        level=level, name=_name(about, level), value=about["values"][level], measured_seconds=measured, error=error,
-        predicted_seconds=told.seconds if told else None,
-        binds=told.held_share >= BINDS if told and told.held_share is not None else None,
+        level=level, name=_name(varied, level), value=varied["values"][level], measured_seconds=measured, error=error,
+        predicted_seconds=prediction.seconds if prediction else None,
+        binds=prediction.held_share >= BINDS if prediction and prediction.held_share is not None else None,
         bound_by=trials[0].verdicts.binding_limit.verdict if trials else None,
         is_source=bool(source and source[0] == level), is_counted=is_counted,
     )  # fmt: skip
 
 
-def _name(about: Mapping[str, Any], level: str) -> str:
-    """The value alone: where whole cages are compared a level names its cage and the property before it."""
-    return level.rpartition(f"{about['property']} ")[2]
+def _name(varied: Mapping[str, Any], level: str) -> str:
+    """Return the value alone; a level of whole cages also names the cage and the property."""
+    return level.rpartition(f"{varied['property']} ")[2]
 
 
 def _predicted(
-    run: Run, about: Mapping[str, Any], level: str, source: tuple[str, JudgedTrial] | None
+    run: Run, varied: Mapping[str, Any], level: str, source: tuple[str, JudgedTrial] | None
 ) -> Prediction | None:
-    """None for a limit that is no I/O cap: what memory or CPU cost under another limit one trial does not tell."""
-    if source is None or not is_io_cap(about["property"]):
+    """Return the predicted time at a level; None for a limit that is not an I/O cap.
+
+    One trial does not show what memory or CPU would cost under another limit.
+    """
+    if source is None or not is_io_cap(varied["property"]):
         return None
     record = source[1].record
-    caps = {**requested_caps(record), about["property"]: about["values"][level]}
+    caps = {**requested_caps(record), varied["property"]: varied["values"][level]}
     return predict(record, read_lines(run.path, record, "sampler"), caps)
 
 
-def sentences(sweep: Sweep) -> list[str]:
-    """The knee, and how near the model came where a cap binds."""
+def sweep_sentences(sweep: Sweep) -> list[str]:
+    """Describe the knee, and the prediction's error where a cap binds."""
     knee = sweep.knee
-    told = [
-        f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.because}." if knee.value else _upper(knee.because)
-    ]
+    conclusion = f"The knee is at {sweep.property} {knee.value:,.0f}: {knee.reason}" if knee.value else knee.reason
+    lines = [f"{conclusion[:1].upper()}{conclusion[1:]}."]
     errors = [
         abs(p.error) for p in sweep.points if p.error is not None and p.binds and p.is_counted and not p.is_source
     ]
     if errors:
-        told.append(
+        lines.append(
             f"Where a cap binds, the prediction from {sweep.property} {sweep.source} alone came within "
             f"{100 * max(errors):.0f} % of what was measured ({len(errors)} value{'s' * (len(errors) > 1)})."
         )
     if not all(point.is_counted for point in sweep.points):
-        told.append("In brackets: excluded trials alone, on which neither the knee nor the model is judged.")
-    return told
+        lines.append("In brackets: excluded trials alone, which neither the knee nor the prediction's error uses.")
+    return lines
 
 
-def _upper(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def time_of(seconds: float | None, *, is_counted: bool = True) -> str:
-    """A time for a table; in brackets where it rests on excluded trials alone."""
+def format_time(seconds: float | None, *, is_counted: bool = True) -> str:
+    """Format a time for a table, in brackets if it rests on excluded trials alone."""
     text = "–" if seconds is None else format_seconds(seconds)
     return text if is_counted or seconds is None else f"({text}) †"
 
 
-def error_of(point: SweepPoint) -> str:
-    """How far the prediction was off, for a table; of the point that it was made from, that it was."""
+def format_error(point: SweepPoint) -> str:
+    """Format the prediction's error for a table; the source of the prediction is marked as such."""
     if point.is_source:
-        return "made from this"
+        return "(source)"
     return "–" if point.error is None else f"{100 * point.error:+.0f} %"
 
 
-def rows(sweep: Sweep) -> list[dict[str, str]]:
-    """The points as rows of a table."""
+def sweep_rows(sweep: Sweep) -> list[dict[str, str]]:
+    """Return the points as rows of a table."""
     return [
-        {sweep.property: p.name, "measured": time_of(p.measured_seconds, is_counted=p.is_counted),
-         "predicted": time_of(p.predicted_seconds), "off by": error_of(p), "held back by": p.bound_by or "–",
-         "a cap binds": "–" if p.binds is None else "yes" if p.binds else "no"}
+        {sweep.property: p.name, "measured": format_time(p.measured_seconds, is_counted=p.is_counted),
+         "predicted": format_time(p.predicted_seconds), "error": format_error(p), "binding limit": p.bound_by or "–",
+         "cap binds": "–" if p.binds is None else "yes" if p.binds else "no"}
         for p in sweep.points
     ]  # fmt: skip

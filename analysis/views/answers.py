@@ -1,79 +1,55 @@
-"""The open questions in a terminal: each with what is known and what was measured."""
+"""Report of the open questions: what is known of each, and the findings that answer it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
-
 from analysis.claims.answers import OpenQuestion, OpenQuestions, QuestionFinding
 from analysis.data.load import Run
+from pagecage.report.model import Block, Heading, Paragraph, Report, make_table
+
+_INTRODUCTION = (
+    "The articles that the experiments retrace raise more questions than they answer. Each question has a number, and "
+    "one or more experiments define sentences for it with a place for a measured figure (`[[findings]]`). This page is "
+    "generated from runs by `pagecage answers --markdown`.",
+    "Each figure names the experiment that measured it; the runs, with their hosts, kernels and sizes, are listed at "
+    "the end. A ratio is a ratio of medians with its 95 % interval, or with the range if there are too few trials. "
+    "Figures of excluded trials do not answer a question.",
+)
 
 
-def show_answers(found: OpenQuestions, console: Console) -> None:
-    """Print every question, then how many have an answer."""
-    for answer in found.questions:
-        console.print(Text.assemble((f"{answer.id}  ", "bold cyan"), (answer.question, "bold")))
-        for line in _lines(answer):
-            console.print(Padding(line, (0, 0, 0, 5)))
-    answered = sum(not answer.is_open for answer in found.questions)
-    console.print(Text(f"{answered} of {len(found.questions)} answered by runs here", "bold"))
+def answers_report(found: OpenQuestions, *, with_unproven: bool = False) -> Report:
+    """Return the report; `with_unproven` adds findings that rest on excluded trials alone."""
+    blocks: list[Block] = [Paragraph(text) for text in _INTRODUCTION]
+    for question in found.questions:
+        blocks += _question(question, with_unproven=with_unproven)
+    answered = sum(not question.is_open for question in found.questions)
+    blocks.append(Heading("Runs"))
+    blocks.append(Paragraph(f"{answered} of {len(found.questions)} questions are answered by these runs."))
+    proven = {one.experiment for question in found.questions for one in question.findings if one.is_proven}
+    runs = [_run_row(run) for name, run in found.runs.items() if name in proven]
+    blocks.append(make_table(["experiment", "run", "size", "host", "kernel"], runs))
+    return Report("Open questions of the articles, and answers", tuple(blocks))
 
 
-def _lines(answer: OpenQuestion) -> list[Text]:
-    known = [Text(answer.known, "dim")] if answer.known else []
-    said = [
-        Text.assemble(("• " if s.is_proven else "? "), s.sentence, (f" ({s.note})" if s.note else "", "dim"), "  ",
-                      (s.experiment, "dim"))
-        for s in answer.said
-    ]  # fmt: skip
-    return [*known, *(said or [Text("open", "yellow")])]
+def _question(question: OpenQuestion, *, with_unproven: bool) -> Iterator[Block]:
+    yield Heading(f"{question.id}: {question.question}")
+    if question.known:
+        yield Paragraph(question.known, tone="soft")
+    for finding in question.findings:
+        if finding.is_proven or with_unproven:
+            yield _finding(finding)
+    if question.is_open:
+        yield Paragraph("Open: no run here has answered it.", tone="warning")
 
 
-_HEAD = """# What the articles left open, and what came out
-
-The articles that the experiments retrace ask more than they answer. Each question has a number and one or more
-experiments whose definition holds sentences with a place for a measured figure (`[[findings]]`). This page is made from
-runs and by nobody's hand:
-
-    pagecage answers --markdown
-
-A figure stands here with the run that it comes from; hosts, kernels and sizes of the runs are at the end. A ratio is of
-medians, its interval the 95 % one where there are trials enough for it, the range otherwise. Only figures of trials
-that nothing excludes are told.
-"""
+def _finding(finding: QuestionFinding) -> Paragraph:
+    note = f" ({finding.note})" if finding.note else ""
+    text = f"{finding.sentence.rstrip('.')}{note}. `{finding.experiment}`"
+    return Paragraph(text, tone="plain" if finding.is_proven else "soft", marker="•" if finding.is_proven else "?")
 
 
-def markdown(found: OpenQuestions) -> str:
-    """The page, whole."""
-    asked = [line for answer in found.questions for line in _question(answer)]
-    used = {said.experiment for answer in found.questions for said in answer.said if said.is_proven}
-    runs = [_run(run) for name, run in found.runs.items() if name in used]
-    head = ["| experiment | run | size | host | kernel |", "|---|---|---|---|---|"]
-    return "\n".join([_HEAD, *asked, "## The runs", "", *head, *runs]) + "\n"
-
-
-def _question(answer: OpenQuestion) -> Iterator[str]:
-    yield f"## {answer.id}: {answer.question}"
-    yield ""
-    if answer.known:
-        yield f"{answer.known}\n"
-    proven = [said for said in answer.said if said.is_proven]
-    yield from (f"* {_sentence(said)}" for said in proven)
-    if not proven:
-        yield "Open: no run here has answered it." + (" What is known is above." if answer.known else "")
-    yield ""
-
-
-def _sentence(said: QuestionFinding) -> str:
-    note = f" ({said.note})" if said.note else ""
-    return f"{said.sentence.rstrip('.')}{note}. `{said.experiment}`"
-
-
-def _run(run: Run) -> str:
-    plan, kernels = run.plan, sorted({str(facts.get("kernel", "?")) for facts in run.facts})
-    emulated = ", emulated" if run.is_emulated else ""
-    host = f"{plan['host']}{emulated}"
-    return f"| {plan['experiment']} | {plan['run_id']} | {plan['size']} | {host} | {', '.join(kernels)} |"
+def _run_row(run: Run) -> list[str]:
+    kernels = sorted({str(facts.get("kernel", "?")) for facts in run.facts})
+    host = f"{run.plan['host']}{', emulated' if run.is_emulated else ''}"
+    return [run.plan["experiment"], run.plan["run_id"], run.plan["size"], host, ", ".join(kernels)]

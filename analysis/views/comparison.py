@@ -1,161 +1,164 @@
-"""A comparison for the terminal, for documents and for programs."""
+"""Report of a comparison, and the comparison as JSON and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from analysis.formatting import quantity, span, title, told
+from analysis.data.include import included_by_name
+from analysis.data.load import Run
+from analysis.formatting import format_quantity, format_range, format_summary, response_title
 from analysis.stats.intervals import MedianSummary
 from analysis.summaries.cells import TreatmentCell
-from analysis.summaries.comparison import Change, Comparison, ComparisonRow, letter, name_of
-from pagecage.report.export import csv_text, markdown_table
+from analysis.summaries.comparison import Change, Comparison, ComparisonRow, run_letter, varying_label
+from pagecage.report.export import csv_text
+from pagecage.report.model import Block, Cell, Heading, Image, Paragraph, Report, Table, Tone, make_table
 
-_MARKS = {"higher": "▲", "lower": "▼", "not told apart": "≈"}
-_COLOURS = {"failed": "red", "undecided": "yellow", "passed": "green"}
-_KINDS = {"halves": "halves of its own repeats", "twins": "two treatments that are the same"}
+_MARKS = {"higher": "▲", "lower": "▼", "inconclusive": "≈"}
+_TONES: dict[str, Tone] = {"failed": "bad", "undecided": "warning", "passed": "good"}
+_NOISE = {"halves": "halves of a treatment's repeats", "a_a_pair": "an A/A pair of treatments"}
 NOTHING_DIFFERS = "Nothing that is recorded differs between these runs: a change is noise, or what is not recorded."
 
 
-def show(comparison: Comparison, console: Console) -> None:
-    """Print what is compared, against which warnings, each response's table, what differs, and the gates."""
-    for line in _head(comparison):
-        console.print(line)
+def comparison_report(comparison: Comparison) -> Report:
+    """Return the report: runs, obstacles, a table per response, gates and differences."""
+    blocks: list[Block] = [_runs(comparison)]
+    blocks += [Paragraph(f"compared anyway, {one.what}: {one.reason}", tone="warning") for one in comparison.obstacles]
     for response in comparison.responses:
-        console.print()
-        console.print(_table(comparison, response))
-        console.print(f"[dim]{escape(about(comparison, response))}[/]")
-    console.print()
-    for line in _differences(comparison):
-        console.print(line)
-    for line in _gates(comparison):
-        console.print(line)
+        rows = [row for row in comparison.rows if row.response == response]
+        blocks += [Heading(response_title(response)), ratio_image(comparison, rows)]
+        blocks += [_response_table(comparison, response), Paragraph(_note(comparison, response), tone="soft")]
+    blocks += [*_gates(comparison), *_differences(comparison)]
+    return Report(f"{comparison.runs[0].plan['experiment']}, compared", tuple(blocks))
 
 
-def _head(comparison: Comparison) -> Iterator[str]:
-    for place, run in enumerate(comparison.runs):
-        included = sum(trial.is_included for trial in run.trials)
-        left = len(run.plan["trials"]) - included
-        let_in = [trial.record.trial_id for trial in run.trials if trial.is_let_in]
-        also = f", let in by name: {', '.join(let_in)}" if let_in else ""
-        count = f"{included} trials averaged in, {left} not{also}"
-        yield f"[bold]{letter(place)}[/] {escape(run.plan['run_id'])} [dim]size {run.plan['size']}, {escape(count)}[/]"
-    for one in comparison.obstacles:
-        yield f"[yellow]compared anyway, {one.what}:[/] {escape(one.because)}"
+def ratio_image(comparison: Comparison, rows: Sequence[ComparisonRow]) -> Image:
+    """Return the figure of the ratios, to be drawn only if the report becomes HTML."""
+    return Image(partial(_ratio_svg, comparison, rows))
 
 
-def _table(comparison: Comparison, response: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in header(comparison, response):
-        table.add_column(name)
-    for line in lines(comparison, response):
-        table.add_row(*(escape(text) for text in line))
-    return table
+def _ratio_svg(comparison: Comparison, rows: Sequence[ComparisonRow]) -> str | None:
+    from analysis.figures.ratios import RATIO_ALT, ratio_figure
+    from analysis.figures.style import drawing_style, svg
+
+    with drawing_style():
+        figure = ratio_figure(comparison, rows)
+        return svg(figure, RATIO_ALT) if figure else None
 
 
-def header(comparison: Comparison, response: str) -> list[str]:
-    """What stands above the columns of `lines`."""
-    what = f"{title(response)} of"
-    if len(comparison.runs) == 2:
-        return [what, "A", "B", "B / A", "noise", ""]
-    return [what, "A", "", "", "by A", "noise", ""]
+def _runs(comparison: Comparison) -> Table:
+    rows = [[run_letter(number), *_run_row(run)] for number, run in enumerate(comparison.runs)]
+    return make_table(["", "run", "size", "trials"], rows)
 
 
-def lines(comparison: Comparison, response: str) -> Iterator[list[str]]:
-    """Treatments as lines of text, one for each run but the first; what belongs to a figure stands below it."""
+def _run_row(run: Run) -> list[str]:
+    included, planned, named = (
+        sum(trial.is_included for trial in run.trials),
+        len(run.plan["trials"]),
+        included_by_name(run),
+    )
+    size = f"{run.plan['size']}{', emulated' if run.is_emulated else ''}"
+    note = f"\nincluded by name: {', '.join(named)}" if named else ""
+    return [run.plan["run_id"], size, f"{included} included, {planned - included} not{note}"]
+
+
+def _response_table(comparison: Comparison, response: str) -> Table:
+    """Return a row per treatment and run but the first; the first run's figure is written once."""
+    title, is_pair = f"{response_title(response)} of", len(comparison.runs) == 2
+    columns = [title, "A", "B", "B / A", "noise", ""] if is_pair else [title, "A", "run", "", "by A", "noise", ""]
+    rows: list[list[str | Cell]] = []
     for row in comparison.rows:
-        for place, change in enumerate(row.changes, start=1) if row.response == response else ():
-            first = [name_of(comparison, row.treatment), cell_words(row.cells[0])] if place == 1 else ["", ""]
-            run = [letter(place)] if len(comparison.runs) > 2 else []
-            yield [*first, *run, cell_words(row.cells[place]), *change_words(change)]
+        for number, change in enumerate(row.changes, start=1) if row.response == response else ():
+            label = varying_label(comparison, row.treatment)
+            first = [label, figure_cell(row.cells[0])] if number == 1 else ["", ""]
+            run = [] if is_pair else [run_letter(number)]
+            rows.append([*first, *run, figure_cell(row.cells[number]), *change_cells(change)])
+    return make_table(columns, rows)
 
 
-def cell_words(cell: TreatmentCell) -> str:
-    """A cell, and below it how many trials stand behind it."""
-    left = f", {cell.excluded} excluded" if cell.excluded else ""
-    return f"{cell.text}\nn {cell.summary.n}{left}" if cell.summary else cell.text
+def figure_cell(cell: TreatmentCell) -> Cell:
+    """Return a treatment's figure with the number of its trials."""
+    excluded = f", {cell.excluded} excluded" if cell.excluded else ""
+    return Cell(cell.text, f"n {cell.summary.n}{excluded}" if cell.summary else "")
 
 
-def change_words(change: Change) -> tuple[str, str, str]:
-    """The ratio with its interval, the noise floor, and the word with its mark."""
+def change_cells(change: Change) -> tuple[Cell, Cell, Cell]:
+    """Return the ratio with its interval, the noise floor, and the word with its mark."""
     floor = f"± {100 * change.floor.share:.2g} %" if change.floor else "–"
-    return _ratio(change.ratio), floor, f"{_MARKS.get(change.word, '')} {change.word}".strip()
+    word = f"{_MARKS.get(change.word, '')} {change.word}".strip()
+    return _ratio_cell(change.ratio), Cell(floor), Cell(word)
 
 
-def _ratio(ratio: MedianSummary | None) -> str:
+def _ratio_cell(ratio: MedianSummary | None) -> Cell:
     if ratio is None:
-        return "–"
-    middle, low, high = (quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high))
-    return middle if ratio.n < 2 else f"{middle}\n{ratio.kind} {span(low, high)}"
+        return Cell("–")
+    middle, low, high = (format_quantity("amplification", value) for value in (ratio.middle, ratio.low, ratio.high))
+    return Cell(middle, f"{ratio.kind} {format_range(low, high)}" if ratio.n > 1 else "")
 
 
-def about(comparison: Comparison, response: str) -> str:
-    """What all treatments come to together, and of what kind the noise floor is."""
-    overall = zip(comparison.runs[1:], comparison.overall[response], strict=True)
-    parts = [_overall(place, summary) for place, (_, summary) in enumerate(overall, start=1) if summary]
+def _note(comparison: Comparison, response: str) -> str:
+    """Return the ratio over all treatments, and the kind of the noise floor."""
+    overall = enumerate(comparison.overall[response], start=1)
+    parts = [_overall(number, summary) for number, summary in overall if summary]
     changes = [change for row in comparison.rows for change in row.changes]
-    kinds = dict.fromkeys(_KINDS[change.floor.kind] for change in changes if change.floor)
+    kinds = dict.fromkeys(_NOISE[change.floor.kind] for change in changes if change.floor)
     return "; ".join([*parts, *(f"noise: {kind}" for kind in kinds)]) or "no figure on both sides"
 
 
-def _overall(place: int, summary: MedianSummary) -> str:
-    interval = told("", summary, is_ratio=True)
-    what = "whole blocks drawn" if summary.kind != "range" else "range of the treatments"
-    return f"all treatments together, {letter(place)} / A: {interval}, {what}"
+def _overall(number: int, summary: MedianSummary) -> str:
+    interval = format_summary("", summary, is_ratio=True)
+    method = "resampled by blocks" if summary.kind != "range" else "range of the treatments"
+    return f"all treatments together, {run_letter(number)} / A: {interval}, {method}"
 
 
-def _differences(comparison: Comparison) -> Iterator[Any]:
-    for place, names in enumerate(comparison.lacking):
-        if names:
-            yield f"[dim]not compared, in {letter(place)} alone or not in all: {escape(', '.join(names))}[/]"
-    if not comparison.differences:
-        yield NOTHING_DIFFERS
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in ("what differs", *(letter(place) for place in range(len(comparison.runs)))):
-        table.add_column(name, overflow="fold")
-    for difference in comparison.differences:
-        table.add_row(escape(difference.name), *map(escape, difference.values))
-    yield table
+def _gates(comparison: Comparison) -> Iterator[Block]:
+    """Yield the gates with their treatments, grouped by verdict and reason, failures first."""
+    treatments: dict[tuple[str, str, str, str], list[str]] = {}
+    for one in sorted(comparison.gate_results, key=lambda one: list(_TONES).index(one.verdict)):
+        key = one.verdict, one.gate.text, f"{run_letter(one.run)} / A", one.reason
+        treatments.setdefault(key, []).append(varying_label(comparison, one.treatment))
+    if treatments:
+        yield Heading("Gates")
+        rows: list[list[str | Cell]] = [
+            [Cell(verdict, tone=_TONES[verdict]), gate, run, reason, "; ".join(labels)]
+            for (verdict, gate, run, reason), labels in treatments.items()
+        ]
+        yield make_table(["verdict", "gate", "runs", "reason", "treatments"], rows)
 
 
-def _gates(comparison: Comparison) -> Iterator[str]:
-    for (verdict, gate, run, why), where in judged(comparison).items():
-        mark = f"[{_COLOURS[verdict]}]{verdict}[/]"
-        yield f"{mark} [bold]{escape(gate)}[/] {run} / A, {escape(why)}: {escape('; '.join(where))}"
-
-
-def judged(comparison: Comparison) -> dict[tuple[str, str, str, str], list[str]]:
-    """Treatments by what a gate says of them (verdict, gate, run, reason), failures first."""
-    found: dict[tuple[str, str, str, str], list[str]] = {}
-    for one in sorted(comparison.judgements, key=lambda one: list(_COLOURS).index(one.verdict)):
-        where = found.setdefault((one.verdict, one.gate.text, letter(one.run), one.why), [])
-        where.append(name_of(comparison, one.treatment))
-    return found
+def _differences(comparison: Comparison) -> Iterator[Block]:
+    yield Heading("Differences")
+    for number, labels in enumerate(comparison.lacking):
+        if labels:
+            yield Paragraph(
+                f"not in all runs, and not compared, in {run_letter(number)}: {', '.join(labels)}", tone="soft"
+            )
+    if comparison.differences:
+        columns = ["property", *(run_letter(number) for number in range(len(comparison.runs)))]
+        yield make_table(columns, [[one.name, *one.values] for one in comparison.differences])
+    else:
+        yield Paragraph(NOTHING_DIFFERS)
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as data; docs/FORMAT.md lists the keys."""
+    """Return the comparison as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "runs": [
             {"run_id": run.plan["run_id"], "experiment": run.plan["experiment"], "size": run.plan["size"],
-             "emulated": run.is_emulated, "let_in": [t.record.trial_id for t in run.trials if t.is_let_in]}
+             "emulated": run.is_emulated, "included_by_name": included_by_name(run)}
             for run in comparison.runs
         ],
         "obstacles": [asdict(one) for one in comparison.obstacles],
         "rows": [_row_json(row) for row in comparison.rows],
         "overall": {name: [one and asdict(one) for one in ones] for name, ones in comparison.overall.items()},
         "differences": [asdict(one) for one in comparison.differences],
-        "lacking": [list(names) for names in comparison.lacking],
+        "lacking": [list(labels) for labels in comparison.lacking],
         "gates": [
             {"gate": one.gate.text, "run": one.run, "treatment": dict(one.treatment), "verdict": one.verdict,
-             "why": one.why}
-            for one in comparison.judgements
+             "reason": one.reason}
+            for one in comparison.gate_results
         ],
     }  # fmt: skip
 
@@ -172,7 +175,7 @@ def _row_json(row: ComparisonRow) -> dict[str, Any]:
 
 
 def as_csv(comparison: Comparison) -> str:
-    """A line for each treatment, response and compared run."""
+    """Return a line for each treatment, response and run but the first."""
     factors = list(comparison.rows[0].treatment)
     figures = ("median", "low", "high", "kind", "n", "excluded", "killed")
     header = [
@@ -184,10 +187,10 @@ def as_csv(comparison: Comparison) -> str:
 
 def _csv_rows(comparison: Comparison) -> Iterator[list[Any]]:
     for row in comparison.rows:
-        for place, change in enumerate(row.changes, start=1):
+        for number, change in enumerate(row.changes, start=1):
             yield [
-                *row.treatment.values(), row.response, *_csv_cell(row.cells[0]), letter(place),
-                *_csv_cell(row.cells[place]), *csv_summary(change.ratio)[:4],
+                *row.treatment.values(), row.response, *_csv_cell(row.cells[0]), run_letter(number),
+                *_csv_cell(row.cells[number]), *csv_summary(change.ratio)[:4],
                 change.floor.share if change.floor else None, change.word,
             ]  # fmt: skip
 
@@ -197,26 +200,7 @@ def _csv_cell(cell: TreatmentCell) -> list[Any]:
 
 
 def csv_summary(summary: MedianSummary | None) -> list[Any]:
-    """Median, low, high, kind and number of trials; nothing known without a summary."""
+    """Return median, low, high, kind and number of trials; None for each without a summary."""
     if summary is None:
         return [None] * 5
     return [summary.middle, summary.low, summary.high, summary.kind, summary.n]
-
-
-def as_markdown(comparison: Comparison) -> str:
-    """Runs, tables and differences for a ticket or a pull request."""
-    parts = [f"- {letter(place)}: `{run.plan['run_id']}`\n" for place, run in enumerate(comparison.runs)]
-    parts += [f"- compared anyway, {one.what}: {one.because}\n" for one in comparison.obstacles]
-    for response in comparison.responses:
-        parts += ["\n", markdown_table(header(comparison, response), lines(comparison, response))]
-        parts += ["\n", f"{about(comparison, response)}\n"]
-    if comparison.differences:
-        names = ["what differs", *(letter(place) for place in range(len(comparison.runs)))]
-        parts += ["\n", markdown_table(names, [[one.name, *one.values] for one in comparison.differences])]
-    else:
-        parts += ["\n", f"{NOTHING_DIFFERS}\n"]
-    gates = [
-        f"- {verdict}: `{gate}` {run} / A, {why}: {'; '.join(where)}\n"
-        for (verdict, gate, run, why), where in judged(comparison).items()
-    ]
-    return "".join([*parts, *(["\n"] if gates else []), *gates])

@@ -1,143 +1,136 @@
-"""A fleet run for the terminal, for documents and for programs."""
+"""Report of a fleet run, and the fleet run as JSON and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from analysis.formatting import format_summary, response_title
+from analysis.summaries.comparison import Comparison, ComparisonRow, varying_label
+from analysis.summaries.fleet import Fleet, FleetMember, HostFact, facts
+from analysis.views.comparison import change_cells, csv_summary, ratio_image
+from pagecage.report.export import csv_text
+from pagecage.report.model import Block, Cell, Folded, Heading, Paragraph, Report, Table, make_table
 
-from analysis.formatting import title, told
-from analysis.summaries.comparison import Comparison, ComparisonRow, name_of
-from analysis.summaries.fleet import Fleet, FleetMember, facts
-from analysis.views.comparison import change_words, csv_summary
-from pagecage.report.export import csv_text, markdown_table
-
-NOTHING = "No host has a record yet."
-_DIFFERS = "≠"
-_MODES = {"replicate": "the whole plan on every host", "spread": "its repeats dealt over the hosts"}
+_NO_RECORDS = "No host has a record yet."
+_MODES = {"replicate": "the whole plan on every host", "spread": "its repeats distributed over the hosts"}
 
 
-def show(fleet: Fleet, console: Console) -> None:
-    """Print who took part, the table, what each host is, and who was lost."""
-    document = fleet.document
-    console.print(f"[bold]{document['experiment']}[/] on {escape(document['group'])}: {_MODES[document['mode']]}")
-    for part in fleet.parts:
-        console.print(escape(part_words(part)), style="" if part.is_whole else "yellow")
-    for words in left_out_words(fleet):
-        console.print(escape(words), style="yellow")
+def fleet_report(fleet: Fleet) -> Report:
+    """Return the report: members, the table of figures, and the facts in which hosts differ."""
+    blocks: list[Block] = [Paragraph(f"Mode: {_MODES[fleet.document['mode']]}.")]
+    blocks += [
+        Paragraph(member_sentence(member), tone="plain" if member.is_complete else "warning", marker="•")
+        for member in fleet.members
+    ]
+    left_out = (fleet.document.get("left_out") or {}).items()
+    blocks += [Paragraph(f"{host}: left out: {reason}", tone="warning", marker="•") for host, reason in left_out]
     if fleet.comparison is None:
-        console.print(NOTHING)
-        return
-    for one in fleet.comparison.obstacles:
-        console.print(f"[yellow]hosts differ in {one.what}:[/] {escape(one.because)}")
-    differing = [[name, mark, *values] for name, mark, *values in fact_lines(fleet) if mark]
-    _print_table(console, header(fleet), lines(fleet))
-    if differing:
-        _print_table(console, ["what each host is", "", *hosts(fleet)], differing)
-    console.print(f"[dim]{escape(about(fleet))}[/]")
+        blocks.append(Paragraph(_NO_RECORDS))
+    else:
+        blocks[:0] = [Paragraph(fleet.comparison.runs[0].definition["question"], tone="strong")]
+        blocks += [*_figures(fleet, fleet.comparison), *_facts(fleet)]
+    return Report(f"{fleet.document['experiment']} on {fleet.document['group']}", tuple(blocks))
 
 
-def _print_table(console: Console, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in names:
-        table.add_column(escape(name), overflow="fold")
-    for row in rows:
-        table.add_row(*map(escape, row))
-    console.print()
-    console.print(table)
+def member_sentence(member: FleetMember) -> str:
+    """Return how many trials of a host have an answer and, if some are missing, the reason."""
+    count = f"{member.host}: {member.answered} of {member.planned} trials have an answer"
+    if member.is_complete:
+        return count
+    outcome = member.outcome or "not run yet"
+    return f"{count}; {outcome}{f': {member.reason}' if member.reason else ''}"
 
 
-def left_out_words(fleet: Fleet) -> Iterator[str]:
-    """Hosts of the group that took no part, and why."""
-    yield from (f"{host}: left out: {why}" for host, why in (fleet.document.get("left_out") or {}).items())
+def _figures(fleet: Fleet, comparison: Comparison) -> Iterator[Block]:
+    for one in comparison.obstacles:
+        yield Paragraph(f"Hosts differ in {one.what}: {one.reason}", tone="warning")
+    yield Heading(response_title(comparison.responses[0]))
+    yield ratio_image(comparison, comparison.rows)
+    yield _response_table(fleet, comparison)
+    yield Paragraph(_note(fleet), tone="soft")
 
 
-def part_words(part: FleetMember) -> str:
-    """One host's share of the run, and why something of it is lacking."""
-    counted = f"{part.host}: {part.answered} of {part.planned} trials have their answer"
-    if part.is_whole:
-        return counted
-    outcome = part.outcome or "not run yet"
-    return f"{counted}; {outcome}{f': {part.because}' if part.because else ''}"
+def _hosts(fleet: Fleet) -> list[str]:
+    """Return the letter and name of each host with records."""
+    return [f"{letter} {member.host}" for letter, member in fleet.members_with_records]
 
 
-def hosts(fleet: Fleet) -> list[str]:
-    """The hosts with records, by letter and name."""
-    return [f"{letter} {part.host}" for letter, part in fleet.shown]
+def _response_table(fleet: Fleet, comparison: Comparison) -> Table:
+    """Return a row per treatment: each host's median, and its ratio to the first host's."""
+    first, *others = _hosts(fleet)
+    ratio_columns = [column for host in others for column in (host, f"{host.split()[0]} / A")]
+    together = ["all hosts"] if fleet.is_spread else []
+    columns = [response_title(comparison.responses[0]), *together, first, *ratio_columns]
+    return make_table(columns, [_row(fleet, comparison, row) for row in comparison.rows])
 
 
-def header(fleet: Fleet) -> list[str]:
-    """What stands above the columns of `lines`."""
-    assert fleet.comparison is not None
-    what = title(fleet.comparison.responses[0])
-    first, *others = hosts(fleet)
-    columns = [first, *(text for host in others for text in (host, f"{host.split()[0]} / A"))]
-    return [what, *(["all hosts"] if fleet.is_spread else []), *columns]
-
-
-def lines(fleet: Fleet) -> Iterator[list[str]]:
-    """Treatments as lines of text: each host's median with its interval below, and its ratio to the first host's."""
-    for row in fleet.comparison.rows if fleet.comparison else ():
-        assert fleet.comparison is not None
-        cells = [f"{cell.text}\n{cell.spread}" for cell in row.cells]
-        others = [text for cell, words in zip(cells[1:], _ratios(row), strict=True) for text in (cell, words)]
-        yield [name_of(fleet.comparison, row.treatment), *_all_hosts(fleet, row), cells[0], *others]
-
-
-def _ratios(row: ComparisonRow) -> list[str]:
-    return [f"{words[0]}\n{words[2]}" for words in map(change_words, row.changes)]
-
-
-def _all_hosts(fleet: Fleet, row: ComparisonRow) -> list[str]:
+def _row(fleet: Fleet, comparison: Comparison, row: ComparisonRow) -> list[str | Cell]:
     summary = fleet.all_hosts(row.treatment, row.response)
-    if not fleet.is_spread:
-        return []
-    return ["–" if summary is None else told(row.response, summary, is_ratio=False)]
+    together = [format_summary(row.response, summary, is_ratio=False) if summary else "–"] if fleet.is_spread else []
+    first, *others = [Cell(cell.text, cell.spread) for cell in row.cells]
+    pairs = zip(others, map(change_cells, row.changes), strict=True)
+    compared = [cell for other, (ratio, _, word) in pairs for cell in (other, _with_word(ratio, word))]
+    return [varying_label(comparison, row.treatment), *together, first, *compared]
 
 
-def fact_lines(fleet: Fleet) -> Iterator[list[str]]:
-    """Facts with a mark where the hosts differ, those first."""
-    for fact in sorted(facts(fleet), key=lambda fact: not fact.differs):
-        yield [fact.name, _DIFFERS if fact.differs else "", *fact.values]
+def _with_word(ratio: Cell, word: Cell) -> Cell:
+    return Cell(ratio.text, "\n".join(text for text in (ratio.detail, word.text) if text))
 
 
-def about(fleet: Fleet) -> str:
-    """How the figures are to be read."""
-    figures = (
-        "medians over the trials that count, below them how far they spread; ratios are of medians, by the first host"
-    )
-    many = "all hosts: hosts are drawn, then their trials; with fewer than six, the range of their medians"
-    return f"{figures}; {many}" if fleet.is_spread else figures
+def _note(fleet: Fleet) -> str:
+    note = "medians over included trials, with their spread below; ratios are of medians, by the first host"
+    pooled = "all hosts: hosts are resampled, then their trials; below six hosts, the range of their medians"
+    return f"{note}; {pooled}" if fleet.is_spread else note
+
+
+def _facts(fleet: Fleet) -> Iterator[Block]:
+    found = facts(fleet)
+    differing = [fact for fact in found if fact.differs]
+    if differing:
+        yield Heading("Facts in which the hosts differ")
+        yield _fact_table(fleet, differing)
+    yield Folded("all facts of the hosts", (_fact_table(fleet, found),))
+
+
+def _fact_table(fleet: Fleet, found: list[HostFact]) -> Table:
+    return make_table(["fact", *_hosts(fleet)], [[fact.name, *fact.values] for fact in found])
+
+
+def write_report(fleet: Fleet) -> Path:
+    """Write report.html into the fleet run's folder; return its path."""
+    from analysis.views.html import to_html, write_page
+
+    target = fleet.path / "report.html"
+    write_page(to_html(fleet_report(fleet), f"{fleet.document['experiment']} · {fleet.document['run_id']}"), target)
+    return target
 
 
 def as_json(fleet: Fleet) -> dict[str, Any]:
-    """The fleet run as data; docs/FORMAT.md lists the keys."""
-    rows = [_row_json(fleet, row) for row in _rows(fleet.comparison)]
+    """Return the fleet run as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "run_id": fleet.document["run_id"], "experiment": fleet.document["experiment"],
         "group": fleet.document["group"], "mode": fleet.document["mode"],
-        "left_out": fleet.document.get("left_out") or {}, "hosts": [_part_json(part) for part in fleet.parts],
-        "rows": rows,
+        "left_out": fleet.document.get("left_out") or {}, "hosts": [_member_json(member) for member in fleet.members],
+        "rows": [_row_json(fleet, row) for row in _rows(fleet)],
         "facts": [{"name": fact.name, "differs": fact.differs, "values": list(fact.values)} for fact in facts(fleet)],
     }  # fmt: skip
 
 
-def _part_json(part: FleetMember) -> dict[str, Any]:
-    run_id = part.run.plan["run_id"] if part.run else None
-    counts = {"planned": part.planned, "answered": part.answered}
-    return {"host": part.host, "run_id": run_id, **counts, "outcome": part.outcome, "because": part.because}
+def _member_json(member: FleetMember) -> dict[str, Any]:
+    run_id = member.run.plan["run_id"] if member.run else None
+    counts = {"planned": member.planned, "answered": member.answered}
+    return {"host": member.host, "run_id": run_id, **counts, "outcome": member.outcome, "reason": member.reason}
 
 
-def _rows(comparison: Comparison | None) -> tuple[ComparisonRow, ...]:
-    return comparison.rows if comparison else ()
+def _rows(fleet: Fleet) -> tuple[ComparisonRow, ...]:
+    return fleet.comparison.rows if fleet.comparison else ()
 
 
 def _row_json(fleet: Fleet, row: ComparisonRow) -> dict[str, Any]:
-    names = [part.host for _, part in fleet.shown]
+    names = [member.host for _, member in fleet.members_with_records]
     together = fleet.all_hosts(row.treatment, row.response)
     return {
         "treatment": dict(row.treatment), "response": row.response,
@@ -152,25 +145,15 @@ def _row_json(fleet: Fleet, row: ComparisonRow) -> dict[str, Any]:
 
 
 def as_csv(fleet: Fleet) -> str:
-    """A line for each treatment and host."""
-    rows = _rows(fleet.comparison)
+    """Return a line for each treatment and host."""
+    rows = _rows(fleet)
     factors = list(rows[0].treatment) if rows else []
     names = [*factors, "response", "host", "median", "low", "high", "kind", "n", "excluded", "killed", "unanswered"]
     return csv_text(names, _csv_rows(fleet))
 
 
 def _csv_rows(fleet: Fleet) -> Iterator[list[Any]]:
-    for row in _rows(fleet.comparison):
-        for (_, part), cell in zip(fleet.shown, row.cells, strict=True):
+    for row in _rows(fleet):
+        for (_, member), cell in zip(fleet.members_with_records, row.cells, strict=True):
             counts = cell.excluded, cell.killed, cell.unanswered
-            yield [*row.treatment.values(), row.response, part.host, *csv_summary(cell.summary), *counts]
-
-
-def as_markdown(fleet: Fleet) -> str:
-    """Hosts, table and facts for a ticket."""
-    parts = [f"- {words}\n" for words in (*map(part_words, fleet.parts), *left_out_words(fleet))]
-    if fleet.comparison is None:
-        return "".join([*parts, "\n", NOTHING, "\n"])
-    differing = [line for line in fact_lines(fleet) if line[1]]
-    table = markdown_table(["what each host is", "", *hosts(fleet)], differing)
-    return "".join([*parts, "\n", markdown_table(header(fleet), lines(fleet)), "\n", f"{about(fleet)}\n", "\n", table])
+            yield [*row.treatment.values(), row.response, member.host, *csv_summary(cell.summary), *counts]

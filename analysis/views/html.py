@@ -1,10 +1,11 @@
-"""HTML that stands by itself: tables, figures with what they say, and what is folded away."""
+"""Self-contained HTML: tables, figures with alternative texts, and collapsible parts."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -12,16 +13,17 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.style import style, svg
+from analysis.figures.style import drawing_style, svg
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
+from pagecage.report.model import Block, Cell, Folded, Heading, Image, Paragraph, Report, Table, Tone
 
 _MARKED = {"✓": "good", "✗": "bad"}
 
 
 @dataclass(frozen=True)
 class Html:
-    """HTML as a notebook cell's value."""
+    """HTML as the value of a notebook cell."""
 
     text: str
 
@@ -29,35 +31,35 @@ class Html:
         return self.text
 
 
-def prose_html(text: str) -> str:
-    """A sentence of a definition's, in which `code` stands between backticks."""
+def definition_text_html(text: str) -> str:
+    """Return a text of the definition as HTML, with `code` for what is between backticks."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def headed(heading: str, made: Html | None, about: str = "") -> Html | None:
-    """A part with its heading; nothing where there is nothing to head."""
-    text = f"<p>{about}</p>" if about else ""
-    return Html(f"<h3>{escape(heading)}</h3>{text}{made.text}") if made else None
+def with_heading(heading: str, part: Html | None, introduction: str = "") -> Html | None:
+    """Return a part below its heading; None if there is no part."""
+    paragraph = f"<p>{introduction}</p>" if introduction else ""
+    return Html(f"<h3>{escape(heading)}</h3>{paragraph}{part.text}") if part else None
 
 
-def folded(about: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> Html | None:
-    """A table behind its summary; nothing for an empty one."""
-    made = table_html(frame, kind)
+def folded_table(summary: str, frame: pd.DataFrame, kind: str = "", *, counted: bool = True) -> Html | None:
+    """Return a collapsible table; None if it is empty."""
+    part = table_html(frame, kind)
     number = f" ({len(frame)})" if counted else ""
-    return Html(f"<details><summary>{escape(about)}{number}</summary>{made.text}</details>") if made else None
+    return Html(f"<details><summary>{escape(summary)}{number}</summary>{part.text}</details>") if part else None
 
 
-def once(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
-    """Levels that repeat the row above are left out of the first columns, as one would by hand."""
-    told = frame.copy()
-    for place in range(max(0, columns)):
-        above = frame.iloc[:, : place + 1].shift().eq(frame.iloc[:, : place + 1]).all(axis=1)
-        told.iloc[:, place] = frame.iloc[:, place].mask(above, "")
-    return told
+def blank_repeats(frame: pd.DataFrame, columns: int) -> pd.DataFrame:
+    """Blank the levels of the first columns that repeat the row above."""
+    shown = frame.copy()
+    for column in range(max(0, columns)):
+        above = frame.iloc[:, : column + 1].shift().eq(frame.iloc[:, : column + 1]).all(axis=1)
+        shown.iloc[:, column] = frame.iloc[:, column].mask(above, "")
+    return shown
 
 
 def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
-    """A frame as a table of its own, in a box that scrolls where the page is too narrow; nothing for an empty one."""
+    """Return a frame as a scrollable table; None if it is empty."""
     if frame.empty:
         return None
     text = frame.map(cell_html).to_html(
@@ -67,29 +69,29 @@ def table_html(frame: pd.DataFrame, kind: str = "") -> Html | None:
 
 
 def cell_html(value: object) -> str:
-    """A cell's first line, and below it in small what belongs to it; marks get their colour."""
+    """Return a cell's first line, and further lines in small below it; marks are coloured."""
     first, *rest = escape(str(value)).split("\n")
     kind = _MARKED.get(first[:1])
     text = f'<span class="{kind}">{first}</span>' if kind else first
-    return text + "".join(f"<small{_LONG if len(line) > _LONG_LINE else ''}>{line}</small>" for line in rest)
+    return text + "".join(map(_small, rest))
 
 
 _LONG_LINE = 60
-"""A line below a figure that is longer is a sentence, which may break."""
+"""A longer line below a figure is a sentence, which may wrap."""
 _LONG = ' class="long"'
 
 
-def figure_html(draw: Callable[[], Figure | None], says: Callable[[], str]) -> Html | None:
-    """What is drawn, with what it says to those who cannot see it; nothing where nothing was drawn."""
-    with style():
+def figure_html(draw: Callable[[], Figure | None], alt_text: Callable[[], str]) -> Html | None:
+    """Return a drawn figure with its alternative text; None if nothing was drawn."""
+    with drawing_style():
         figure = draw()
-    return Html(svg_html(figure, says())) if figure else None
+    return Html(svg_html(figure, alt_text())) if figure else None
 
 
-def svg_html(figure: Figure, says: str, caption: str = "") -> str:
-    """A figure as SVG within the page, in a box that scrolls where the page is too narrow."""
-    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    return f'<figure>{told}<div class="scroll">{svg(figure, escape(says))}</div></figure>'
+def svg_html(figure: Figure, alt_text: str, caption: str = "") -> str:
+    """Return a figure as scrollable SVG."""
+    figcaption = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f'<figure>{figcaption}<div class="scroll">{svg(figure, escape(alt_text))}</div></figure>'
 
 
 _TEMPLATE = TOP / "analysis/templates/offline"
@@ -97,7 +99,7 @@ _SHEETS = ("page.css", "parts.css")
 
 
 def write_page(content: str, target: Path) -> None:
-    """Write a page aside, then move it to its name. Raises PagecageError where that is not possible."""
+    """Write a page to a temporary file, then rename it. Raises PagecageError if that fails."""
     aside = target.with_name(f".pagecage-page-{os.getpid()}")
     try:
         aside.write_text(content)
@@ -108,21 +110,69 @@ def write_page(content: str, target: Path) -> None:
         aside.unlink(missing_ok=True)
 
 
-def html_page(title: str, parts: Iterable[str]) -> str:
-    """A page that loads nothing, with our style."""
+def to_html(report: Report, page_title: str) -> str:
+    """Return a report as a page in the project's style that loads no other file."""
+    body = f"<h1>{escape(report.title)}</h1>\n{_blocks(report.blocks)}"
     sheets = "".join((_TEMPLATE / name).read_text() for name in _SHEETS)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<title>{escape(title)}</title>\n'
-        f"<style>\n{sheets}</style>\n</head>\n<body>\n<main>\n{''.join(parts)}</main>\n</body>\n</html>\n"
+        f'<meta name="color-scheme" content="light dark">\n<title>{escape(page_title)}</title>\n'
+        f"<style>\n{sheets}</style>\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n"
     )
 
 
-def html_table(names: Sequence[str], rows: Iterable[Sequence[str]], *, even: bool = False) -> str:
-    """A table; the lines of a cell after its first stand in small below it. Columns of an `even` one are alike."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{cell_html(cell)}</td>' for cell in row)}</tr>\n" for row in rows)
-    kind = "pagecage even" if even else "pagecage"
-    whole = f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>'
-    return f'<div class="scroll">{whole}</div>\n'
+def _blocks(blocks: Iterable[Block]) -> str:
+    """Return blocks as HTML; neighbouring items become one list."""
+    parts = []
+    for is_list, group in itertools.groupby(blocks, lambda block: isinstance(block, Paragraph) and bool(block.marker)):
+        body = "".join(map(_block, group))
+        parts.append(f"<ul>\n{body}</ul>\n" if is_list else body)
+    return "".join(parts)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading(text):
+            return f"<h2>{escape(text)}</h2>\n"
+        case Paragraph():
+            return _paragraph(block)
+        case Image(svg=draw):
+            drawn = draw()
+            return f'<figure><div class="scroll">{drawn}</div></figure>\n' if drawn else ""
+        case Folded(summary, folded):
+            return f"<details><summary>{escape(summary)}</summary>{_blocks(folded)}</details>\n"
+    return _report_table(block)
+
+
+_CLASSES: dict[Tone, str] = {
+    "plain": "", "strong": "question", "soft": "source", "good": "good", "bad": "bad", "warning": "notice warn",
+}  # fmt: skip
+
+
+def _paragraph(block: Paragraph) -> str:
+    detail = f"<small>{definition_text_html(block.detail)}</small>" if block.detail else ""
+    tag, kind = "li" if block.marker else "p", _CLASSES[block.tone]
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<{tag}{attribute}>{definition_text_html(block.text)}{detail}</{tag}>\n"
+
+
+def _report_table(table: Table) -> str:
+    if not table.rows:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in table.columns)
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in table.rows)
+    caption = f'<p class="source">{escape(table.caption)}</p>\n' if table.caption else ""
+    whole = f'<table class="pagecage"><thead><tr>{head}</tr></thead><tbody>\n{rows}</tbody></table>'
+    return f'<div class="scroll">{whole}</div>\n{caption}'
+
+
+def _cell(cell: Cell) -> str:
+    kind = _CLASSES[cell.tone]
+    text = f'<span class="{kind}">{escape(cell.text)}</span>' if kind else escape(cell.text)
+    lines = escape(cell.detail).split("\n") if cell.detail else []
+    return f"<td>{text}{''.join(map(_small, lines))}</td>"
+
+
+def _small(line: str) -> str:
+    return f"<small{_LONG if len(line) > _LONG_LINE else ''}>{line}</small>"

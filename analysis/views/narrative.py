@@ -1,4 +1,4 @@
-"""The words of a report: the definition's own, and the notices that its verdicts demand."""
+"""Texts of a report: the definition's own, and notices about its limitations."""
 
 from __future__ import annotations
 
@@ -6,70 +6,88 @@ from collections import Counter
 from collections.abc import Iterator
 from html import escape
 
-from analysis.claims.findings import Finding, find
-from analysis.data import include
+from analysis.claims.findings import Finding, evaluate_findings
+from analysis.data.include import included_by_name_sentence
 from analysis.data.load import Run
-from analysis.formatting import label
-from analysis.summaries.diagnoses import stopping
-from analysis.views.html import prose_html
+from analysis.formatting import treatment_label
+from analysis.summaries.diagnoses import stopping_rule_status
+from analysis.views.html import definition_text_html
 
-EMULATED = (
-    "<strong>Emulated.</strong> The guest's instructions were translated (TCG), so that every time which the CPU "
-    "decides is several times too long. Such times are not comparable with published ones. Counts of bytes and I/Os "
-    "are, and so are ratios of times that the disk or a limit decides."
+_EMULATED = (
+    "<strong>Emulated.</strong> The guest's CPU was emulated (TCG). Times that depend on the CPU are several times too "
+    "long and not comparable with published ones. Counts of bytes and I/Os are comparable, and so are ratios of times "
+    "that the disk or a limit determines."
+)
+ABOUT_CLAIMS = "The rule by which each figure counts as reproduced was fixed before the first run."
+ABOUT_TIME = (
+    "Lines: the slice's own I/O, sampled ten times a second from its <code>io.stat</code> and averaged over 0.5 s "
+    "(0.2 s in parts shorter than 3 s). Markers: iostat's figures for the whole disk, one per second. "
+    "Dashed: the cap. Grey: before <code>go</code> and after the end."
+)
+ABOUT_LATENCY = (
+    "From the median on the left to the rarest on the right. Lines without markers are histograms of all included "
+    "trials, up to the slowest operation; lines through markers join recorded percentiles, as medians over trials."
+)
+ABOUT_RESIDENCY = (
+    "vmtouch's bars below one another, time downwards. Full colour: all pages of that sixtieth of the data are "
+    "resident; pale: some are. Lines: <code>go</code> and the end."
+)
+ABOUT_KERNEL = (
+    "Pages per read-ahead request of the kernel (<code>page_cache_ra_order</code>), and faults by the flags of the "
+    "mapping (<code>filemap_fault</code>)."
 )
 
 
 def story_html(run: Run) -> str:
-    """Experiment, question, source and story, from the definition."""
+    """Return experiment, question, story and source, from the definition."""
     definition, source = run.definition, run.definition.get("source") or {}
     cited = ", ".join(str(source[key]) for key in ("title", "author", "date") if source.get(key))
     after = f'<p class="source">After: {escape(cited)}</p>' if cited else ""
     paragraphs = str(definition.get("story", "")).strip().split("\n\n")
-    story = "".join(f"<p>{prose_html(part)}</p>" for part in paragraphs if part)
-    question = f'<p class="question">{prose_html(definition["question"])}</p>'
+    story = "".join(f"<p>{definition_text_html(part)}</p>" for part in paragraphs if part)
+    question = f'<p class="question">{definition_text_html(definition["question"])}</p>'
     return f"<h1>{escape(run.plan['experiment'])}</h1>{question}{story}{after}"
 
 
 def answer_html(run: Run) -> str:
-    """The experiment's own findings as sentences, each with its figure or with why it has none; empty without any."""
-    return "".join(_finding_html(finding) for finding in find(run))
+    """Return the findings as list items, each with its figure or the reason for having none."""
+    return "".join(_finding_html(finding) for finding in evaluate_findings(run))
 
 
 def _finding_html(finding: Finding) -> str:
     question = f' <span class="ref">{escape(finding.question)}</span>' if finding.question else ""
-    sentence, value = prose_html(finding.sentence), escape(finding.value or "")
+    sentence, value = definition_text_html(finding.sentence), escape(finding.value or "")
     if finding.value is None:
-        why = f"<small>Not measured: {escape(finding.note)}.</small>"
-        return f'<li class="open">{sentence}{question}{why}</li>'
-    note = f"<small>{escape(finding.note[:1].upper() + finding.note[1:])}.</small>" if finding.note else ""
+        reason = f"<small>Not measured: {escape(finding.note)}.</small>"
+        return f'<li class="open">{sentence}{question}{reason}</li>'
+    note = f"<small>{_capitalised(finding.note)}.</small>" if finding.note else ""
     figure, opened, interval = value.partition(" (")
     strong = f"<strong>{figure}</strong>{opened}{interval}" if finding.is_proven else value
     return f"<li>{sentence.replace(value, strong, 1)}{question}{note}</li>"
 
 
 def unable_html(run: Run) -> str:
-    """Treatments that this host lacks something for, by what it lacks."""
-    lacking: dict[str, list[str]] = {}
+    """Return the treatments that this host cannot run, by missing requirement."""
+    treatments_by_reason: dict[str, list[str]] = {}
     for trial in run.trials:
         if trial.record.outcome == "requirement_missed":
-            reasons = [str(missed["reason"]) for missed in trial.record.missed_requirements]
-            told = lacking.setdefault("; ".join(reasons) or str(trial.record.error or "it did not say what"), [])
-            told.append(label(dict(trial.record.treatment)))
+            reasons = [missed.reason for missed in trial.record.missed_requirements]
+            reason = "; ".join(reasons) or str(trial.record.error or "no reason was recorded")
+            treatments_by_reason.setdefault(reason, []).append(treatment_label(trial.record.treatment))
     rows = (
-        f"<li>{escape(why)}<small>{escape(', '.join(dict.fromkeys(names)))}</small></li>"
-        for why, names in lacking.items()
+        f"<li>{escape(reason)}<small>{escape(', '.join(dict.fromkeys(names)))}</small></li>"
+        for reason, names in treatments_by_reason.items()
     )
     return "".join(rows)
 
 
-def notices(run: Run) -> str:
-    """A box for everything that limits what the figures mean."""
+def notices_html(run: Run) -> str:
+    """Return a box for each limitation of the figures."""
     return "".join(f'<div class="notice {kind}">{text}</div>' for kind, text in _notices(run))
 
 
 def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
-    """Collectors that did not record all they should, by reason."""
+    """Count the collectors that failed or are incomplete, by reason."""
     return Counter(
         (name, str(collector.get("reason") or collector["status"]).rstrip("."))
         for trial in run.trials
@@ -80,10 +98,9 @@ def _failed_collectors(run: Run) -> Counter[tuple[str, str]]:
 
 def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if run.is_emulated:
-        yield "warn", EMULATED
+        yield "warn", _EMULATED
     if run.plan.get("until_ci"):
-        told = escape(stopping(run))
-        yield "plain", f"<strong>Stopping rule.</strong> {told[:1].upper()}{told[1:]}."
+        yield "plain", f"<strong>Stopping rule.</strong> {_capitalised(stopping_rule_status(run))}."
     planned, answered = len(run.plan["trials"]), sum(t.verdicts.is_data_point for t in run.trials)
     unable = sum(t.record.outcome == "requirement_missed" for t in run.trials)
     if unable:
@@ -95,18 +112,22 @@ def _notices(run: Run) -> Iterator[tuple[str, str]]:
     if wrong:
         yield (
             "warn",
-            f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>: shown as that, not averaged in.",
+            f"<strong>{wrong} of {planned} trials gave a wrong answer</strong>: shown as such, not included.",
         )
     if answered + unable + wrong < planned:
         yield "warn", f"<strong>Unfinished.</strong> {answered} of {planned} trials have an answer."
-    if said := include.told(run):
-        yield "warn", f"<strong>Let in.</strong> {escape(said[:1].upper() + said[1:])}."
+    if sentence := included_by_name_sentence(run):
+        yield "warn", f"<strong>Included by name.</strong> {_capitalised(sentence)}."
     excluded = sum(t.is_excluded and t.verdicts.is_data_point for t in run.trials)
     if excluded:
         what = f"{excluded} of {planned} trials are excluded"
-        yield "warn", f"<strong>{what}</strong> by their verdicts: shown, not averaged in."
+        yield "warn", f"<strong>{what}</strong> by their verdicts: shown, but not included."
     for (name, reason), count in _failed_collectors(run).items():
-        yield "warn", f"<strong>{escape(name)} is not whole</strong> in {count} trials: {escape(reason)}."
+        yield "warn", f"<strong>{escape(name)} is incomplete</strong> in {count} trials: {escape(reason)}."
     size = run.plan["size"]
-    why = escape(run.plan.get("size_reason") or "as it was asked for")
-    yield "plain", f"<strong>Size {escape(size)}.</strong> {why[:1].upper()}{why[1:]}."
+    reason = run.plan.get("size_reason") or "as requested"
+    yield "plain", f"<strong>Size {escape(size)}.</strong> {_capitalised(reason)}."
+
+
+def _capitalised(text: str) -> str:
+    return escape(text[:1].upper() + text[1:])

@@ -1,4 +1,4 @@
-"""A notebook as its source, a Python file with `# %%` above each cell, and as Jupyter stores it (nbformat 4.5)."""
+"""Notebooks as source (Python with `# %%` above each cell) and as stored by Jupyter."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from typing import Any
 Cell = dict[str, Any]
 """A cell with the keys of nbformat 4.5; its texts are strings, which `write` splits into lines."""
 PARAMETERS, INJECTED = "parameters", "injected-parameters"
-"""papermill's tags: the cell with the default values, and the cell after it with the values of this notebook."""
+"""papermill's tags of the cell with default values, and of the cell with this notebook's values."""
 _HEADER = re.compile(r"\A# ---\n(#.*\n)*?# ---\n")
 _MARK = re.compile(r"# %%( \[markdown\])?(?: tags=(\[.*\]))?")
 
 
 def read_source(path: Path) -> list[Cell]:
-    """The cells of a source in jupytext's percent format. Raises ValueError for a mark with anything but tags."""
+    """Read the cells of a source in jupytext's percent format.
+
+    Raises ValueError if a cell mark has anything but tags.
+    """
     body = _HEADER.sub("", path.read_text(encoding="utf-8"))
     return [_cell(part) for part in re.split(r"^(?=# %%)", body, flags=re.MULTILINE) if part.strip()]
 
@@ -41,17 +44,17 @@ def _code_cell(source: str, tags: Sequence[str]) -> Cell:
 
 
 def with_parameters(cells: Sequence[Cell], parameters: Mapping[str, Any]) -> list[Cell]:
-    """The cells, and after the one tagged `parameters` a cell that assigns these values, as papermill inserts it."""
+    """Insert a cell that assigns these values after the one tagged `parameters`."""
     source = "".join(["# Parameters\n", *(f"{name} = {json.dumps(value)}\n" for name, value in parameters.items())])
     return [
-        made
+        shown_cell
         for cell in cells
-        for made in ([cell, _code_cell(source, [INJECTED])] if PARAMETERS in cell["metadata"]["tags"] else [cell])
+        for shown_cell in ([cell, _code_cell(source, [INJECTED])] if PARAMETERS in cell["metadata"]["tags"] else [cell])
     ]
 
 
 def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The document that Jupyter opens: cells numbered in their order, and this interpreter's language."""
+    """Return the document that Jupyter opens (nbformat 4.5)."""
     language = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
     return {
         "cells": [{**cell, "id": f"cell-{number:02}"} for number, cell in enumerate(cells, 1)],
@@ -66,7 +69,7 @@ def notebook(cells: Sequence[Cell], metadata: Mapping[str, Any]) -> dict[str, An
 
 
 def write(document: Mapping[str, Any], path: Path) -> None:
-    """Store a notebook as Jupyter does: keys sorted, each text as a list of its lines."""
+    """Write a notebook as Jupyter does: sorted keys, and each text as a list of lines."""
     stored = {**document, "cells": [_stored(cell) for cell in document["cells"]]}
     path.write_text(json.dumps(stored, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -87,7 +90,7 @@ def _split(output: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A stored notebook, its texts joined again."""
+    """Read a stored notebook, and join the lines of its texts."""
     document: dict[str, Any] = json.loads(path.read_bytes())
     for cell in document["cells"]:
         cell["source"] = "".join(cell["source"])

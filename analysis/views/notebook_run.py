@@ -1,6 +1,7 @@
-"""Runs the code cells of a notebook in this process, in order and in one namespace, and keeps what each shows.
+"""Execution of a notebook's code cells in this process, in order and in one namespace.
 
-No IPython and no kernel: a cell is Python, without magics, and shows the value of the expression on its last line.
+Neither IPython nor a kernel is used: a cell is Python without magics, and shows the value of the
+expression on its last line.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ from typing import Any
 from analysis.views.notebook_file import Cell
 
 _OUR_FRAMES = 2
-"""Frames of a traceback that are this module's: those of `_run_cell` and `_value`."""
+"""Frames of a traceback that belong to this module: `_run_cell` and `_value`."""
 
 
 def run_cells(cells: Sequence[Cell], namespace: dict[str, Any]) -> Exception | None:
-    """Run the code cells up to the first that fails; its exception, which is that cell's output as well."""
+    """Run the code cells up to the first that fails.
+
+    Returns that cell's exception, which is also stored in its outputs, or None.
+    """
     code_cells = [cell for cell in cells if cell["cell_type"] == "code"]
     for number, cell in enumerate(code_cells, 1):
         if error := _run_cell(cell, number, namespace):
@@ -49,7 +53,10 @@ def _run_cell(cell: Cell, number: int, namespace: dict[str, Any]) -> Exception |
 
 
 def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
-    """Execute the source; the value of the expression that it ends with, or None. Tracebacks show its lines."""
+    """Execute the source, and return the value of its last expression, or None.
+
+    The source is registered with linecache, so that tracebacks show its lines.
+    """
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
     tree = ast.parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -60,7 +67,7 @@ def _value(source: str, name: str, namespace: dict[str, Any]) -> object:
 
 
 def _shown(value: object) -> dict[str, str]:
-    """A value by its media types; empty for None."""
+    """Return a value by media type; empty for None."""
     if value is None:
         return {}
     as_html = getattr(value, "_repr_html_", lambda: None)()
@@ -74,7 +81,7 @@ def _streams(**texts: str) -> Iterator[dict[str, str]]:
 
 
 def _error(error: Exception) -> dict[str, Any]:
-    """An exception as Jupyter keeps it; the traceback begins in the cell."""
+    """Return an exception as Jupyter stores it; the traceback begins in the cell."""
     frames = error.__traceback__
     for _ in range(_OUR_FRAMES):
         frames = frames.tb_next if frames and frames.tb_next else frames

@@ -1,4 +1,4 @@
-"""A run's folder turned into `report.ipynb` and `report.html`, which loads nothing from anywhere."""
+"""Rendering of a run folder to `report.ipynb` and a self-contained `report.html`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ NAME, PAGE, FAILED = "report.ipynb", "report.html", "report.failed.ipynb"
 
 
 def render(run_path: Path, include: Sequence[str] = ()) -> Run:
-    """Execute the notebook on a run and export it, into the run's folder; gives the run as the notebook loaded it.
+    """Execute the notebook on a run, and export it into the run's folder; return the loaded run.
 
-    `include` as Results has it. A report that is there already stays as it is until the new one is whole. Raises
-    PagecageError for what is no run, and when a cell fails, naming the notebook in which the failure can be read.
+    `include` is passed to Results. An existing report is replaced only by a complete one. Raises
+    PagecageError if the folder is not a run, or if a cell fails; the message names the notebook
+    with the failure.
     """
     plan = read_plan(run_path)
     check_records(run_path, plan, list(read_records(run_path / "records.jsonl")))
@@ -41,12 +42,12 @@ def render(run_path: Path, include: Sequence[str] = ()) -> Run:
         notebook_file.write(document, made)
         page.write_text(export(document, title), encoding="utf-8")
         for file in (made, page):
-            _put(file, run_path / file.name)
+            _replace_file(file, run_path / file.name)
     return run
 
 
-def _put(made: Path, target: Path) -> None:
-    """Move a whole file to its name; the scratch folder may be on another file system."""
+def _replace_file(made: Path, target: Path) -> None:
+    """Move a complete file to its name; the temporary folder may be on another file system."""
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         shutil.copyfile(made, aside)
@@ -56,9 +57,11 @@ def _put(made: Path, target: Path) -> None:
 
 
 def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Run]:
-    """The notebook with its outputs and its run. It runs in the run's folder, so that it names no place of the machine.
+    """Return the executed notebook and its run.
 
-    Raises a cell's PagecageError as it is, and for any other failure one that names the notebook kept for reading.
+    It is executed in the run's folder, so that no path of this machine appears in it. Raises a
+    cell's PagecageError unchanged; for any other exception, raises one that names the kept
+    notebook.
     """
     import analysis.views.notebook  # noqa: F401 - imported here, not in the run's folder, whose matplotlibrc would be read
 
@@ -69,7 +72,7 @@ def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple
         error = run_cells(cells, namespace)
     ran = _papermill(parameters, start, datetime.now(UTC), error)
     document = notebook_file.notebook(cells, {"papermill": ran, "title": title})
-    if isinstance(error, PagecageError):  # a record that cannot be judged: what it says is meant for the user
+    if isinstance(error, PagecageError):  # an invalid record: the message is meant for the user
         raise error
     if error:
         notebook_file.write(document, run_path / FAILED)
@@ -81,14 +84,14 @@ def _execute(run_path: Path, title: str, parameters: Mapping[str, Any]) -> tuple
 def _papermill(
     parameters: Mapping[str, Any], start: datetime, end: datetime, error: Exception | None
 ) -> dict[str, Any]:
-    """Metadata of the execution under papermill's keys, where other tools look for the parameters."""
+    """Return the execution's metadata under papermill's keys, where other tools find parameters."""
     times = {"start_time": start.isoformat(), "end_time": end.isoformat(), "duration": (end - start).total_seconds()}
-    told = {"parameters": dict(parameters), "exception": True if error else None, **times}
-    return {**told, "input_path": SOURCE.name, "output_path": NAME}
+    metadata = {"parameters": dict(parameters), "exception": True if error else None, **times}
+    return {**metadata, "input_path": SOURCE.name, "output_path": NAME}
 
 
 def export(document: Mapping[str, Any], title: str) -> str:
-    """An executed notebook as one page, by the template that stands beside this file."""
+    """Return an executed notebook as one HTML page."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markdown_it import MarkdownIt
 

@@ -1,61 +1,167 @@
-"""A run in the terminal: its table, what its verdicts say, its claims. No pandas, no figures: it must start at once."""
+"""Report of a run, and the run as JSON and CSV.
+
+Neither pandas nor matplotlib is imported, so that `pagecage show` starts quickly.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from analysis.claims.evaluate import ClaimResult, evaluate_claims
-from analysis.claims.findings import Finding, find
-from analysis.data import include
-from analysis.data.load import Run
-from analysis.formatting import MARKS, claim_figure, label, published_figure, spans, title, words_of
-from analysis.summaries.cells import TreatmentCell, make_cell, published_figures, treatments
-from analysis.summaries.diagnoses import fidelity, stopping, told_by_treatment
-from analysis.summaries.sweeps import rows, sentences, sweep_of
-from pagecage.report.export import csv_text, markdown_table
+from analysis.claims.findings import Finding, evaluate_findings
+from analysis.data.include import included_by_name, included_by_name_sentence
+from analysis.data.load import JudgedTrial, Run
+from analysis.formatting import (
+    MARKS,
+    break_at_semicolons,
+    format_id_ranges,
+    format_measured,
+    format_published,
+    response_title,
+    treatment_label,
+)
+from analysis.summaries.cells import TreatmentCell, make_cell, published_by_treatment, treatments
+from analysis.summaries.diagnoses import diagnosis_by_treatment, fidelity_lines, stopping_rule_status
+from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
+from analysis.views.comparison import csv_summary
+from analysis.views.scorecard import TONES
+from pagecage.report.export import csv_text
+from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table, make_table
 from pagecage.verdicts.evaluate import verdicts_to_json
 
-_COLOUR = {"held": "green", "not_held": "red", "not_comparable": "yellow", "no_data": "yellow"}
+_EMULATED = "Emulated (TCG): times that depend on the CPU are far too long and not comparable with published ones."
 
 
-def show(run: Run, console: Console) -> None:
-    """Print the question, what answers it, the table, the verdict summary and the claims."""
-    console.print(f"[bold]{run.plan['experiment']}[/]: {escape(run.definition['question'])}")
-    for line in _head(run):
-        console.print(line, style="dim")
-    for finding in find(run):
-        console.print(_finding(finding))
-    console.print()
-    console.print(_cells(run))
-    for part in _sweep(run):
-        console.print(part)
-    for line in _verdicts(run):
-        console.print(line)
-    for part in _diagnoses(run):
-        console.print(part)
-    claims = evaluate_claims(run)
-    for part in _claims(claims) if claims else ():
-        console.print(part)
+def run_report(run: Run) -> Report:
+    """Return the report: question, findings, table, verdicts, diagnoses and claims."""
+    blocks: list[Block] = [Paragraph(run.definition["question"], tone="strong"), *_limitations(run)]
+    blocks += map(_finding, evaluate_findings(run))
+    blocks += [Heading(response_title(run.response)), _response_table(run)]
+    blocks += [*_sweep(run), *_verdicts(run), *_diagnoses(run), *_claims(evaluate_claims(run))]
+    return Report(run.plan["experiment"], tuple(blocks))
+
+
+def _limitations(run: Run) -> Iterator[Paragraph]:
+    yield Paragraph(f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as requested'}", tone="soft")
+    if run.plan.get("until_ci"):
+        yield Paragraph(stopping_rule_status(run), tone="soft")
+    if sentence := included_by_name_sentence(run):
+        yield Paragraph(sentence, tone="warning")
+    if run.is_emulated:
+        yield Paragraph(_EMULATED, tone="warning")
+
+
+def _finding(finding: Finding) -> Paragraph:
+    """Return a sentence of the answer; one without a figure states the reason."""
+    question = f"{finding.question} " if finding.question else ""
+    if finding.value is None:
+        text = f"{question}{finding.sentence} not measured: {finding.note}"
+        return Paragraph(text, tone="warning", marker="?")
+    return Paragraph(question + finding.sentence, finding.note, "plain" if finding.is_proven else "warning", "•")
+
+
+def _response_table(run: Run) -> Table:
+    """Return the experiment's table, laid out as the run's layout says."""
+    layout, published = run.layout, published_by_treatment(run, run.response)
+    levels = run.factors[layout.across] if layout.across else [response_title(run.response), ""]
+    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for treatment in treatments(run):
+        cell = make_cell(run, treatment, run.response)
+        row = rows.setdefault(tuple(treatment[name] for name in layout.down), {})
+        figure = published.get(treatment_label(treatment))
+        text = f"{cell.text} ({figure})" if figure else cell.text
+        if layout.across:
+            row[treatment[layout.across]] = Cell(text, cell.spread)
+        else:
+            row |= {levels[0]: Cell(text), "": Cell(cell.spread, tone="soft")}
+    cells: list[list[str | Cell]] = [
+        [*key, *(row.get(level, Cell("")) for level in levels)] for key, row in rows.items()
+    ]
+    notes = [f"{name} {level} throughout" for name, level in layout.constant.items()]
+    caption = "; ".join([*notes, *(["in brackets: published"] if published else [])])
+    return make_table([*layout.down, *levels], cells, caption)
+
+
+def _sweep(run: Run) -> Iterator[Block]:
+    sweep = sweep_of(run)
+    if sweep is not None:
+        rows = sweep_rows(sweep)
+        yield Heading(f"Sweep of {sweep.property}")
+        yield make_table(list(rows[0]), [list(row.values()) for row in rows])
+        yield from (Paragraph(sentence, marker="•") for sentence in sweep_sentences(sweep))
+
+
+def _verdicts(run: Run) -> Iterator[Block]:
+    planned, included = len(run.plan["trials"]), sum(trial.is_included for trial in run.trials)
+    yield Heading("Trials and verdicts")
+    yield Paragraph(f"{planned} trials: {included} included, {planned - included} not.")
+    reasons = Counter(reason for trial in run.trials if not trial.is_included for reason in _reasons(trial))
+    for reason, count in reasons.most_common():
+        yield Paragraph(f"not included: {count} × {reason}", marker="•")
+    verdicts = [trial.verdicts for trial in run.trials]
+    for name, words in (
+        ("limits", [f"{limit.property} {limit.verdict}" for one in verdicts for limit in one.limits]),
+        ("cache state", [one.cache_state_reached.verdict for one in verdicts]),
+        ("host", [one.host_quiet.verdict for one in verdicts]),
+        ("binding limit", [one.binding_limit.verdict for one in verdicts]),
+    ):
+        counts = Counter(words).most_common()
+        tally = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in counts) or "none"
+        yield Paragraph(f"{name}: {tally}", marker="•")
+
+
+def _reasons(trial: JudgedTrial) -> Sequence[str]:
+    reasons = [reason.split(":")[0] for reason in trial.verdicts.reasons]
+    return reasons or [trial.record.outcome.replace("_", " ")]
+
+
+def _diagnoses(run: Run) -> Iterator[Block]:
+    rows = [(treatment_label(treatment), diagnosis) for treatment, diagnosis in diagnosis_by_treatment(run)]
+    lines = fidelity_lines(run)
+    if rows or lines:
+        yield Heading("Diagnosis")
+        yield make_table(["treatment", "diagnosis"], rows)
+        yield from (Paragraph(f"{line}.", tone="soft") for line in lines)
+
+
+def _claims(claims: Sequence[ClaimResult]) -> Iterator[Block]:
+    """Yield the claims with numbered reasons, the reasons, and the claims without a figure."""
+    if claims:
+        yield Heading("Published and measured")
+    with_figure = [claim for claim in claims if not claim.is_silent]
+    reasons = dict.fromkeys(claim.reason for claim in with_figure)
+    numbers = {reason: number for number, reason in enumerate(reasons, start=1)}
+    rows = [_claim_row(claim, numbers[claim.reason]) for claim in with_figure]
+    yield make_table(["claim", "statement", "published", "measured", "verdict", "reason"], rows)
+    yield from (Paragraph(f"reason {number}: {reason}", tone="soft", marker="•") for reason, number in numbers.items())
+    silent = [claim for claim in claims if claim.is_silent]
+    for reason in dict.fromkeys(claim.reason for claim in silent):
+        ids = format_id_ranges([claim.id for claim in silent if claim.reason == reason])
+        yield Paragraph(f"{MARKS['no_data']} {ids}: {reason}", tone="soft", marker="•")
+
+
+def _claim_row(claim: ClaimResult, reason_number: int) -> list[str | Cell]:
+    return [
+        claim.id, break_at_semicolons(claim.says), format_published(claim.published, claim.unit),
+        format_measured(claim.measured, claim.unit, claim.verdict),
+        Cell(MARKS[claim.verdict], tone=TONES[claim.verdict]), str(reason_number),
+    ]  # fmt: skip
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """The same as data: cells, claims, and each trial's verdicts."""
+    """Return the run as JSON data; docs/FORMAT.md lists the keys."""
     return {
         "run_id": run.plan["run_id"],
         "experiment": run.plan["experiment"],
         "size": run.plan["size"],
         "emulated": run.is_emulated,
         "response": run.response,
-        "let_in": [trial.record.trial_id for trial in run.trials if trial.is_let_in],
-        "findings": [asdict(finding) for finding in find(run)],
-        "cells": [_plain(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
+        "included_by_name": included_by_name(run),
+        "findings": [asdict(finding) for finding in evaluate_findings(run)],
+        "cells": [_cell_json(make_cell(run, treatment, run.response)) for treatment in treatments(run)],
         "sweep": asdict(sweep) if (sweep := sweep_of(run)) else None,
         "claims": [asdict(result) for result in evaluate_claims(run)],
         "trials": [
@@ -66,123 +172,12 @@ def as_json(run: Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plain(cell: TreatmentCell) -> dict[str, Any]:
+def _cell_json(cell: TreatmentCell) -> dict[str, Any]:
     return {**asdict(cell), "treatment": dict(cell.treatment), "text": cell.text, "spread": cell.spread}
 
 
-def _sweep(run: Run) -> Iterator[Table | str]:
-    """Measured beside predicted, and the knee, of a run that varied one limit."""
-    sweep = sweep_of(run)
-    if sweep is None:
-        return
-    made = rows(sweep)
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in made[0]:
-        table.add_column(name)
-    for row in made:
-        table.add_row(*row.values())
-    yield ""
-    yield table
-    yield from (f"  {escape(sentence)}" for sentence in sentences(sweep))
-
-
-def _head(run: Run) -> Iterator[str]:
-    yield f"size {run.plan['size']}: {run.plan.get('size_reason') or 'as asked for'}"
-    if run.plan.get("until_ci"):
-        yield stopping(run)
-    if said := include.told(run):
-        yield said
-    if run.is_emulated:
-        yield "emulated (TCG): times that the CPU decides are far too long, not comparable with published ones"
-
-
-def _finding(finding: Finding) -> str:
-    """A sentence of the answer; one without its figure says why."""
-    question = f"[dim]{finding.question}[/] " if finding.question else ""
-    note = escape(finding.note)
-    if finding.value is None:
-        return f"  [yellow]?[/] {question}{escape(finding.sentence)} [yellow]not measured[/]: {note}"
-    mark = "[green]•[/]" if finding.is_proven else "[yellow]•[/]"
-    return f"  {mark} {question}{escape(finding.sentence)}" + (f" [dim]({note})[/]" if note else "")
-
-
-def _cells(run: Run) -> Table:
-    plan, published = run.layout, published_figures(run, run.response)
-    levels = run.factors[plan.across] if plan.across else [title(run.response)]
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in [*plan.down, *levels, *([] if plan.across else [""])]:
-        table.add_column(name)
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
-    for treatment in treatments(run):
-        cell = make_cell(run, treatment, run.response)
-        then = published.get(label(dict(treatment)))
-        beside = f" [dim]({escape(then)})[/]" if then else ""
-        place = rows.setdefault(tuple(treatment[name] for name in plan.down), {})
-        told, spread = f"{cell.text}{beside}", f"[dim]{cell.spread}[/]"
-        place |= {treatment[plan.across]: f"{told}\n{spread}"} if plan.across else {levels[0]: told, "": spread}
-    for key, row in rows.items():
-        table.add_row(*key, *(row.get(level, "") for level in (levels if plan.across else [*levels, ""])))
-    notes = [*(f"{name} {level} throughout" for name, level in plan.constant.items())]
-    table.caption = "; ".join([*notes, *(["in brackets: published"] if published else [])]) or None
-    table.caption_justify = "left"
-    return table
-
-
-def _verdicts(run: Run) -> Iterator[str]:
-    planned, included = len(run.plan["trials"]), sum(t.is_included for t in run.trials)
-    yield f"{planned} trials: {included} averaged in, {planned - included} not."
-    for reason, count in Counter(r for t in run.trials if not t.is_included for r in _reasons(t)).most_common():
-        yield f"  not averaged in: {count} × {reason}"
-    limits = Counter(f"{limit.property} {limit.verdict}" for t in run.trials for limit in t.verdicts.limits)
-    for name, words in (
-        ("limits", limits),
-        ("cache state", Counter(t.verdicts.cache_state_reached.verdict for t in run.trials)),
-        ("host", Counter(t.verdicts.host_quiet.verdict for t in run.trials)),
-        ("held back by", Counter(t.verdicts.binding_limit.verdict for t in run.trials)),
-    ):
-        yield f"  {name}: " + (", ".join(f"{n} {word.replace('_', ' ')}" for word, n in words.most_common()) or "none")
-
-
-def _diagnoses(run: Run) -> Iterator[Table | str]:
-    """What held each caged treatment, and how nearly a provider's ways were met."""
-    table = Table(box=None, pad_edge=False, show_header=False, show_edge=False, padding=(0, 1, 0, 2))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
-    for treatment, told in told_by_treatment(run):
-        table.add_row(escape(label(dict(treatment))), escape(told))
-    if table.row_count:
-        yield table
-    yield from (f"  [dim]{escape(told)}.[/]" for told in fidelity(run))
-
-
-def _reasons(trial: Any) -> tuple[str, ...]:
-    return tuple(r.split(":")[0] for r in trial.verdicts.reasons) or (trial.record.outcome.replace("_", " "),)
-
-
-def _claims(claims: list[ClaimResult]) -> Iterator[Table | str]:
-    """The claims, below them each reason once, and those that the run says nothing about."""
-    silent = [claim for claim in claims if claim.is_silent]
-    claims = [claim for claim in claims if not claim.is_silent]
-    reasons = {reason: number for number, reason in enumerate(dict.fromkeys(c.why for c in claims), start=1)}
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for name in ("claim", "says", "published", "measured", "verdict"):
-        table.add_column(name, overflow="fold")
-    for c in claims:
-        published, measured = published_figure(c.published, c.unit), claim_figure(c.measured, c.unit, c.verdict)
-        verdict = f"[{_COLOUR[c.verdict]}]{MARKS[c.verdict]}[/] [dim]{reasons[c.why]}[/]"
-        table.add_row(c.id, escape(words_of(c.says)), escape(published), escape(measured), verdict)
-    if claims:
-        yield table
-    for why in dict.fromkeys(claim.why for claim in silent):
-        yield f"[dim]{MARKS['no_data']} {spans([c.id for c in silent if c.why == why])}: {escape(why)}[/]"
-    yield from (f"[dim]{number}  {escape(reason)}[/]" for reason, number in reasons.items())
-
-
-EMULATED = "Emulated (TCG): times that the CPU decides are far too long and comparable with none."
-
-
 def as_csv(run: Run) -> str:
-    """A line a treatment: figures in the response's own unit, with all digits."""
+    """Return a line per treatment, with all digits, in the response's own unit."""
     header = [
         *run.factors, "response", "median", "low", "high", "kind", "n", "killed", "excluded", "unanswered",
         "is_extrapolated", "is_all_excluded",
@@ -193,40 +188,6 @@ def as_csv(run: Run) -> str:
 def _csv_rows(run: Run) -> Iterator[list[Any]]:
     for treatment in treatments(run):
         cell = make_cell(run, treatment, run.response)
-        one = cell.summary
-        figures = [one.middle, one.low, one.high, one.kind, one.n] if one else [None, None, None, None, 0]
+        figures = csv_summary(cell.summary) if cell.summary else [None, None, None, None, 0]
         flags = [str(flag).lower() for flag in (cell.is_extrapolated, cell.is_all_excluded)]
         yield [*treatment.values(), run.response, *figures, cell.killed, cell.excluded, cell.unanswered, *flags]
-
-
-def as_markdown(run: Run) -> str:
-    """Question, answer, table and claims."""
-    parts = [f"**{run.plan['experiment']}**: {run.definition['question']}\n"]
-    parts += [f"\n{EMULATED}\n"] if run.is_emulated else []
-    found = [f"- {one.sentence}{f' ({one.note})' if one.note else ''}\n" for one in find(run)]
-    parts += ["\n", *found] if found else []
-    parts += ["\n", _cell_rows(run)]
-    claims = [claim for claim in evaluate_claims(run) if not claim.is_silent]
-    names = ["claim", "says", "published", "measured", "verdict", "why"]
-    parts += ["\n", markdown_table(names, map(_claim, claims))] if claims else []
-    return "".join(parts)
-
-
-def _cell_rows(run: Run) -> str:
-    """A line a treatment, without the factors that have one level throughout."""
-    factors = [name for name in run.factors if name not in run.layout.constant]
-    published = published_figures(run, run.response)
-    rows = []
-    for treatment in treatments(run):
-        cell = make_cell(run, treatment, run.response)
-        then = [published.get(label(dict(treatment)), "")] if published else []
-        rows.append([*(treatment[name] for name in factors), cell.text, cell.spread, *then])
-    constant = "; ".join(f"{name} {level}" for name, level in run.layout.constant.items())
-    about = f"\nThroughout: {constant}.\n" if constant else ""
-    return markdown_table([*factors, title(run.response), "of", *(["published"] if published else [])], rows) + about
-
-
-def _claim(claim: ClaimResult) -> list[str]:
-    published = published_figure(claim.published, claim.unit)
-    measured = claim_figure(claim.measured, claim.unit, claim.verdict)
-    return [claim.id, words_of(claim.says), published, measured, MARKS[claim.verdict], claim.why]

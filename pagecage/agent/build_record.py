@@ -11,26 +11,31 @@ from typing import Any
 
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.trial_run import TrialRun
-from pagecage.model.record import Record
+from pagecage.model.record import RECORD_VERSION, Record, record_from_json
+
+_SECTIONS = (
+    "response", "counters", "cage", "cache", "device", "machine_memory", "dirty_limits", "exit",
+)  # fmt: skip
 
 
 def build_record(run: TrialRun) -> Record:
     """Return the record of an attempt; sections that no phase reached are empty."""
     request, trial, machine = run.session.request, run.trial, run.session.request.machine
     kept, ending = run.sections, run.ending
-    return Record(
-        run_id=request.run_id, plan_sha256=request.plan_sha256, host=request.host, experiment=trial.experiment,
-        trial_id=trial.trial_id, treatment=trial.treatment, repeat=trial.repeat, block=trial.block,
-        position=trial.position, attempt=run.attempt, outcome=ending.outcome, phase=run.phase, error=ending.error,
-        phases=tuple(run.timings), boot_id=run.session.facts["boot_id"], state_id=machine["state_id"],
-        restore_seq=machine["restore_seq"], emulated=machine["emulated"], response=kept["response"],
-        measured=run.interval.to_json() if run.interval else None, samples=tuple(run.samples),
-        counters=kept["counters"], cage=kept["cage"], cache=kept["cache"], device=kept["device"],
-        machine_memory=kept["machine_memory"], dirty_limits=kept["dirty_limits"], workload=_workload(run),
-        exit=kept["exit"], collectors={name: result.to_json() for name, result in run.collected.items()},
-        missed_requirements=tuple(missed.to_json() for missed in ending.missed),
-        harness={**request.harness, "python": sys.version.split()[0]},
-    )  # fmt: skip
+    sections = {name: dict(kept[name]) for name in _SECTIONS}
+    plain = {
+        "record_version": RECORD_VERSION, "run_id": request.run_id, "plan_sha256": request.plan_sha256,
+        "host": request.host, "experiment": trial.experiment, "trial_id": trial.trial_id,
+        "treatment": trial.treatment, "repeat": trial.repeat, "block": trial.block, "position": trial.position,
+        "attempt": run.attempt, "outcome": ending.outcome, "phase": run.phase, "error": ending.error,
+        "phases": run.timings, "boot_id": run.session.facts["boot_id"], "state_id": machine["state_id"],
+        "restore_seq": machine["restore_seq"], "emulated": machine["emulated"],
+        "measured": run.interval.to_json() if run.interval else None, "samples": run.samples, **sections,
+        "workload": _workload(run), "missed_requirements": [missed.to_json() for missed in ending.missed],
+        "collectors": {name: result.to_json() for name, result in run.collected.items()},
+        "harness": {**request.harness, "python": sys.version.split()[0]},
+    }  # fmt: skip
+    return record_from_json(plain, "the record")
 
 
 def _workload(run: TrialRun) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Checks of a trial's files between the proof of their cache state and the end: at the start, at `go`, at the end.
+"""Checks of a trial's files after the proof of their cache state: at start, at `go`, at the end.
 
-`pagecage.model.cache_proof` judges them. Each costs one cachestat(2) per file and three reads from /proc and /sys.
+`pagecage.model.cache_proof` judges them. Each costs one cachestat(2) per file and three reads from
+/proc and /sys.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ from pagecage.agent.system.disk_extents import on_disk_bytes
 from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
 from pagecage.agent.trial_run import Ending, Interval, Measured, NotPrepared, TrialRun
-from pagecage.model.cache_proof import CacheCheck, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
+from pagecage.model.cache_proof import CacheCheck, broken_reason, charge_lag_bytes, requested_bytes, tolerance_bytes
 from pagecage.units import PAGE_BYTES
 
 _HOST_RECLAIM = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
-"""Counters of /proc/vmstat that leave out what a cgroup's own limit reclaims (mm/vmscan.c, shrink_inactive_list)."""
+"""Counters of /proc/vmstat that leave out what a cgroup's own limit reclaims (mm/vmscan.c,
+shrink_inactive_list)."""
 
 
 class CacheChecks:
-    """The checks of one trial, kept in its record under `cache`; none for state `any`, or without files."""
+    """The checks of one trial, kept in its record under `cache`.
+
+    None for state `any`, or without files.
+    """
 
     def __init__(self, run: TrialRun, caged: Caged) -> None:
         self._cache, self._caged = run.sections["cache"], caged
@@ -40,7 +45,10 @@ class CacheChecks:
         self._require()
 
     def at_go(self, evicted_bytes: int = 0) -> None:
-        """Check while the workload waits for `go`, after it dropped `evicted_bytes` itself. Raises NotPrepared."""
+        """Check while the workload waits for `go`, after it dropped `evicted_bytes` itself.
+
+        Raises NotPrepared.
+        """
         if not self._is_wanted:
             return
         if evicted_bytes:
@@ -49,7 +57,7 @@ class CacheChecks:
         self._require()
 
     def go_is_start(self) -> None:
-        """Use the check at the start for `go` as well, for a workload whose measured part begins with its start."""
+        """Use the check at start for `go`, if the measured part begins with the launch."""
         if self._is_wanted:
             self._cache["go"] = dict(self._cache["start"])
 
@@ -67,11 +75,11 @@ class CacheChecks:
         self._cache |= {"end": end.to_json(), "came_bytes": came, "least_resident_bytes": least}
 
     def _require(self) -> None:
-        if reason := why_broken(self._cache):
+        if reason := broken_reason(self._cache):
             raise NotPrepared(reason)
 
     def _check(self, total_bytes: int) -> CacheCheck:
-        """Read the slice's counters after the residency, so that they count whatever the residency shows."""
+        """Read the slice's counters after the residency, so that they cover all resident pages."""
         cgroup, maj_min = self._caged.context.cgroup, self._caged.disk.maj_min
         memory = parse_flat_keyed(read_text(cgroup / "memory.stat") or "")
         io, vmstat = read_text(cgroup / "io.stat"), procfs.read_vmstat() or {}
@@ -84,10 +92,11 @@ class CacheChecks:
         )  # fmt: skip
 
     def _came_from_disk(self) -> int:
-        """Return the bytes that entered the page cache since the start and can only have come from the disk.
+        """Return the bytes that entered the page cache since the start and must come from the disk.
 
-        Left out are pages on their way, since io.stat counts a request when it leaves the cap; what a file holds
-        without the disk (holes, preallocated or compressed extents); and a file that was written meanwhile.
+        Left out are pages on their way, since io.stat counts a request when it leaves the cap; what
+        a file holds without the disk (holes, preallocated or compressed extents); and a file that
+        was written meanwhile.
         """
         came = 0
         for path, (before, modified_ns) in zip(self._caged.files, self._at_start, strict=True):
@@ -98,9 +107,9 @@ class CacheChecks:
 
 
 def confirmed(run: TrialRun, measured: Measured, ending: Ending) -> Ending:
-    """Return `not_prepared` for an answer that rests on a cache which another process filled or emptied."""
-    asked = asked_bytes(run.trial.workload.program, measured.end)
-    if ending.has_answer and (reason := why_broken(run.sections["cache"], asked)):
+    """Return `not_prepared` if another process filled or emptied the cache behind an answer."""
+    read = requested_bytes(run.trial.workload.program, measured.end)
+    if ending.has_answer and (reason := broken_reason(run.sections["cache"], read)):
         return Ending("not_prepared", reason)
     return ending
 
@@ -114,7 +123,10 @@ def _modified_ns(path: Path) -> int:
 
 
 def _least_resident_bytes(caged: Caged, interval: Interval) -> int | None:
-    """Return the fewest resident bytes that the sampler saw in the measured part, or None if it saw nothing."""
+    """Return the fewest resident bytes that the sampler saw in the measured part.
+
+    Returns None if it saw nothing.
+    """
     begin = interval.start_monotonic_seconds
     rows = (row for row in caged.sampler.rows() if row["t"] >= begin)
     resident = [row["resident_pages"] for row in rows if row["resident_pages"] is not None]

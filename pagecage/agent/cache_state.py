@@ -1,4 +1,4 @@
-"""The page-cache state that a trial asks for, over all its files, and the setup step that may produce it."""
+"""The page-cache state of a trial's files, and the setup step that may produce it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from pagecage.process import run as run_process
 
 
 def reach_cache_state(run: TrialRun, files: tuple[Path, ...]) -> None:
-    """Evict or load the files and measure the result. Raises NotPrepared if the state was not reached.
+    """Evict or load the files and measure the result.
 
-    Before a setup step the files are only evicted; the step loads them, and `resident` is proven after it.
+    Raises NotPrepared if the state was not reached. Before a setup step the files are only evicted;
+    the step loads them, and `resident` is proven after it.
     """
     state, fills_itself = run.trial.cache, run.trial.before is None
     run.keep("cache", requested=state, charged_to=None)
@@ -58,9 +59,10 @@ def all_resident_bytes(paths: tuple[Path, ...]) -> int:
 
 
 def run_setup_step(run: TrialRun, context: LaunchContext, files: tuple[Path, ...], data_dir: Path) -> None:
-    """Run the setup step, if any, in its slice; keep its cache footprint and the cgroup charged for it.
+    """Run the setup step, if any, in its slice.
 
-    Raises RequirementMissed or NotPrepared if the step fails.
+    Keep its cache footprint and the cgroup charged for it. Raises RequirementMissed or NotPrepared
+    if the step fails.
     """
     step = run.trial.before
     if step is None:
@@ -92,7 +94,7 @@ def _slice_of_step(run: TrialRun, step: SetupStep, context: LaunchContext) -> tu
 
 
 def _footprint(files: tuple[Path, ...], own: Path, of_step: Path) -> dict[str, Any]:
-    """Return what the step left resident, and each slice's `file` of memory.stat before anything is measured."""
+    """Return the resident bytes after the step, and `file` of each slice's memory.stat."""
     slices = dict.fromkeys([own, of_step])
     charged = {str(path): (cgroupfs.read_counters(path)["memory.stat"] or {}).get("file") for path in slices}
     return {"resident_bytes_after": all_resident_bytes(files), "charged_bytes": charged}

@@ -1,4 +1,4 @@
-"""The cage of a trial: its driver, its slice with the limits, and proof that each limit is in force."""
+"""The cage of a trial: its driver, its slice, and the proof that each limit is in force."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _INHERITED = ("HOME", "LANG", "PATH")
 
 
 def prepare_driver(run: TrialRun) -> Driver:
-    """Return the driver, ready to run the workload. Raises RequirementMissed if this host lacks what it needs.
+    """Return the driver, ready to run the workload.
 
-    A container engine is started here, since its start would disturb the measurement.
+    Raises RequirementMissed if this host lacks what it needs. A container engine is started here,
+    since its start would disturb the measurement.
     """
     session, name = run.session, run.trial.driver
     driver = make_driver(name, session.engines, partial(ask, session.stream, session.inbox))
@@ -45,20 +46,22 @@ def prepare_driver(run: TrialRun) -> Driver:
 def make_slice(
     run: TrialRun, driver: Driver, storage: Storage, files: ProgramFiles, *, inherits_environment: bool
 ) -> LaunchContext:
-    """Make the slice with its limits and read them back; have external limits applied. Raises RequirementMissed.
+    """Make the slice with its limits and read them back; have external limits applied.
 
-    With `inherits_environment` the workload gets every variable of the agent's environment.
+    Raises RequirementMissed. With `inherits_environment` the workload gets every variable of the
+    agent's environment.
     """
     trial, unit = run.trial, unit_name(run.trial.trial_id, run.attempt)
-    on_slice = driver.on_slice(trial.cage)
+    slice_cage = driver.slice_cage(trial.cage)
     run.cleanup.callback(stop_slice, run.session.systemd, unit)
-    cgroup = start_slice(run.session.systemd, unit, on_slice, files.disk.node)
+    cgroup = start_slice(run.session.systemd, unit, slice_cage, files.disk.node)
     run.keep(
         "cage", name=trial.cage.name, requested=dict(trial.cage.properties), slice=str(cgroup),
-        expected=expected_read_back(on_slice), **_read_back(cgroup, files.disk.maj_min), **cloud_to_json(trial.cage),
+        expected=expected_read_back(slice_cage), **_read_back(cgroup, files.disk.maj_min), **cloud_to_json(trial.cage),
     )  # fmt: skip
     cage = run.sections["cage"]
-    # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the kernel.
+    # systemd starts a unit even when it could not apply a limit, and logs one line at most: ask the
+    # kernel.
     _refuse(limits_not_in_force(cage["expected"], cage["read_back"], cage["ancestors"]))
     context = _context(run, unit, cgroup, storage, files, inherits_all=inherits_environment)
     run.cleanup.callback(driver.clear, context)
@@ -84,7 +87,7 @@ def _context(
 
 def _apply_external_limits(run: TrialRun, driver: Driver, context: LaunchContext) -> None:
     try:
-        external = driver.impose(context)
+        external = driver.apply_external(context)
     except PagecageError as error:
         raise RequirementMissed.of(Requirement.LIMITS, error.message, error.hint) from None
     if external is not None:
@@ -106,10 +109,11 @@ def _refuse(wrong: list[str], hint: str = "pagecage doctor") -> None:
 
 
 def confirm_limits(run: TrialRun, caged: Caged, is_over: Callable[[], bool], patience_seconds: float = 0.0) -> None:
-    """Read back the limits that the driver itself has set, before the workload is let go. Raises RequirementMissed.
+    """Read back the limits that the driver itself has set, before the workload is let go.
 
-    A container engine that loses a limit reports nothing. Its runtime sets one limit after the other, so wait up to
-    `patience_seconds` for a workload that does not wait for `go`.
+    Raises RequirementMissed. A container engine that loses a limit reports nothing. Its runtime
+    sets one limit after the other, so wait up to `patience_seconds` for a workload that does not
+    wait for `go`.
     """
     cage, asked = run.sections["cage"], expected_read_back(run.trial.cage)
     external = expected_read_back(Cage("", cage.get("external", {}).get("read_back", {})))
@@ -130,7 +134,10 @@ def confirm_limits(run: TrialRun, caged: Caged, is_over: Callable[[], bool], pat
 
 
 def _read_when_set(cgroup: Path, maj_min: str, own: Mapping[str, str], give_up: Callable[[], bool]) -> dict[str, Any]:
-    """Read the limits of the driver's cgroup until all are set; the last that were read before giving up."""
+    """Read the limits of the driver's cgroup until all are set.
+
+    The last that were read before giving up.
+    """
     found = _read_back(cgroup, maj_min)
     while not own.items() <= found["read_back"].items() and not give_up():
         time.sleep(_POLL_SECONDS)
@@ -140,9 +147,12 @@ def _read_when_set(cgroup: Path, maj_min: str, own: Mapping[str, str], give_up: 
 
 
 def _driver_cgroup(caged: Caged, is_over: Callable[[], bool]) -> Path | None:
-    """Return the driver's own cgroup; a workload without a gate may enter it a moment after its start."""
+    """Return the driver's own cgroup.
+
+    A workload without a gate may enter it a moment after its start.
+    """
     deadline = time.monotonic() + _START_SECONDS
-    while (cgroup := caged.driver.limited(caged.context)) is None and time.monotonic() < deadline:
+    while (cgroup := caged.driver.own_cgroup(caged.context)) is None and time.monotonic() < deadline:
         if is_over():
             return None
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Files that somebody else's program reads: found, on one disk, and ours to look at."""
+"""The files of a trial: datasets, and files of commands that pagecage did not make."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ from pagecage.units import format_bytes
 
 
 def find_files(paths: tuple[Path, ...]) -> tuple[Path, ...] | MissedRequirement:
-    """Every regular file among the paths and below them, each once, in order; symbolic links below are not followed."""
+    """Return the regular files among and below the paths, each once, sorted.
+
+    Links below are skipped.
+    """
     found: dict[tuple[int, int], Path] = {}
     for path in paths:
         if not path.exists():
             return MissedRequirement(
-                Requirement.DATA, f"there is no {path}", "name what is there, or carry it with --copy"
+                Requirement.DATA, f"{path} does not exist", "name an existing path, or copy it with --copy"
             )
         found |= {_identity(file): file for file in _files_of(path)}
     files = tuple(sorted(found.values()))
     if not files:
         return MissedRequirement(
-            Requirement.DATA, f"there is no file in {', '.join(map(str, paths))}", "name files, or leave --cold out"
+            Requirement.DATA, f"no file in {', '.join(map(str, paths))}", "name files, or omit --cold"
         )
-    hidden = next((file for file in files if not _is_ours(file)), None)
+    hidden = next((file for file in files if not _is_residency_visible(file)), None)
     if hidden:
-        reason = f"{hidden} is neither ours nor ours to write, so the kernel does not tell whether it is cached"
-        return MissedRequirement(Requirement.DATA, reason, "run as its owner or as root, or leave --cold out")
+        reason = f"{hidden} belongs to another user and is read-only, so the kernel hides whether it is cached"
+        return MissedRequirement(Requirement.DATA, reason, "run as its owner or as root, or omit --cold")
     return files
 
 
 def _identity(file: Path) -> tuple[int, int]:
-    """Device and inode: two names of one file have the same pages."""
+    """Return device and inode: two names of one file have the same pages."""
     status = file.stat()
     return status.st_dev, status.st_ino
 
@@ -50,37 +53,41 @@ def _files_of(path: Path) -> Iterator[Path]:
         yield from (file for file in candidates if file.is_file() and not file.is_symlink())
 
 
-def _is_ours(file: Path) -> bool:
-    """Who may ask for residency (mm/mincore.c, can_do_mincore): its owner, or who may write it; and it must open."""
+def _is_residency_visible(file: Path) -> bool:
+    """Return whether this user may query the file's residency (mm/mincore.c, can_do_mincore).
+
+    The kernel allows it to the owner and to users with write access. The file must also be
+    readable.
+    """
     owned = os.getuid() in (0, file.stat().st_uid)
     return os.access(file, os.R_OK) and (owned or os.access(file, os.W_OK))
 
 
-def common_disk(places: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Disk | MissedRequirement:
-    """The one disk behind all files; a device number is resolved once. Raises HostError where there is no disk."""
+def common_disk(paths: tuple[Path, ...], resolve: Callable[[Path], Disk]) -> Disk | MissedRequirement:
+    """Return the disk that contains all paths. Raises HostError if a path is not on a disk."""
     first: dict[int, Path] = {}
-    for place in places:
-        first.setdefault(place.stat().st_dev, place)
-    disks = {disk.maj_min: (disk, place) for place in first.values() for disk in [resolve(place)]}
+    for path in paths:
+        first.setdefault(path.stat().st_dev, path)
+    disks = {disk.maj_min: (disk, path) for path in first.values() for disk in [resolve(path)]}
     if len(disks) > 1:
-        told = " and ".join(f"{place} on {disk.node}" for disk, place in list(disks.values())[:2])
+        found = " and ".join(f"{path} is on {disk.node}" for disk, path in list(disks.values())[:2])
         return MissedRequirement(
-            Requirement.LOCAL_DISK, f"a cage limits one disk, and there is {told}", "name files of one disk"
+            Requirement.LOCAL_DISK, f"a cage limits one disk, but {found}", "name files on one disk"
         )
     return next(iter(disks.values()))[0]
 
 
 _SPARE_BYTES = 256 * 1024**2
-GENERATOR_VERSION = 2  # pcgen's own: another version's bytes, or what its sidecar tells of them, may differ
+GENERATOR_VERSION = 2  # pcgen's: the bytes or the sidecar of another version may differ
 
 
 def sidecar_of(path: Path) -> Path:
-    """The file beside the data that holds its checksums."""
+    """Return the path of the file beside the data that has its checksums."""
     return path.with_name(path.name + ".json")
 
 
 def is_whole(path: Path, dataset: Dataset) -> bool:
-    """Whether the file is there with its sidecar, by this pcgen, of the right size and seed, not sparse."""
+    """Return whether file and sidecar exist, match this dataset and pcgen, and are not sparse."""
     try:
         sidecar = json.loads(sidecar_of(path).read_text())
         stat = path.stat()
@@ -93,18 +100,21 @@ def is_whole(path: Path, dataset: Dataset) -> bool:
 
 
 def require_room(directory: Path, need_bytes: int) -> None:
-    """Raise HostError unless `need_bytes` and some spare fit the disk."""
+    """Raise HostError unless the disk has `need_bytes` and 256 MiB free."""
     free = os.statvfs(directory)
     free_bytes = free.f_bavail * free.f_frsize
     if free_bytes < need_bytes + _SPARE_BYTES:
         raise HostError(
             f"a dataset of {format_bytes(need_bytes)} does not fit {directory} ({format_bytes(free_bytes)} free)",
-            "choose a smaller SIZE, or free some space there",
+            "choose a smaller SIZE, or free space there",
         )
 
 
 def make_dataset(dataset: Dataset, directory: Path, pcgen: Path) -> Path:
-    """The dataset's path; made now if it is not there whole. Raises HostError when the disk has no room."""
+    """Return the dataset's path; make the file if it is missing or incomplete.
+
+    Raises HostError if the disk has too little space.
+    """
     path = directory / dataset.file_name
     if is_whole(path, dataset):
         return path

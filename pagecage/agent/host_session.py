@@ -53,7 +53,10 @@ class HostSession:
 
 @contextmanager
 def alone(spool: Path) -> Iterator[None]:
-    """Lock this host for one agent; the kernel releases the lock if it dies. Raises HostError if it is locked."""
+    """Lock this host for one agent; the kernel releases the lock if it dies.
+
+    Raises HostError if it is locked.
+    """
     spool.mkdir(parents=True, exist_ok=True)
     with (spool / "lock").open("a+") as file:
         try:
@@ -68,9 +71,9 @@ def alone(spool: Path) -> Iterator[None]:
 
 
 def sweep(systemd: Systemd, spool: Path, children: ToolProcesses | None = None) -> list[str]:
-    """Undo what a killed agent left: slices, tools, drop-ins, settings, memory, disks, traces. Return what was undone.
+    """Undo what a killed agent left: slices, tools, drop-ins, settings, memory, disks, traces.
 
-    Processes that `children` started are kept.
+    Return what was undone. Processes that `children` started are kept.
     """
     units = left_over_units(systemd)
     for unit in units:
@@ -92,7 +95,10 @@ def open_session(
     inbox: AnswerQueue,
     tracers: Tracers,
 ) -> Iterator[HostSession]:
-    """Open a session on the data directory's disk, with the tracers that its trials need; close them afterwards."""
+    """Open a session on the data directory's disk, with the tracers that its trials need.
+
+    Close them afterwards.
+    """
     data_dir = Path(request.data_dir)
     data_dir.mkdir(parents=True, exist_ok=True)
     spool = request.spool
@@ -105,21 +111,10 @@ def open_session(
             stream.event("step", text="attaching bpftrace")
             tracer.begin()
         yield HostSession(
-            request,
-            facts,
-            disk,
-            systemd,
-            calibrator,
-            *tracers.all,
-            QueueSettingsJournal(spool),
-            MemoryReservation(spool),
-            DirtyLimits(spool),
-            tracers.children,
-            engines,
-            interruption,
-            stream,
-            inbox,
-        )
+            request, facts, disk, systemd, calibrator, *tracers.all, QueueSettingsJournal(spool),
+            MemoryReservation(spool), DirtyLimits(spool), tracers.children, engines, interruption,
+            stream, inbox,
+        )  # fmt: skip
     finally:
         with interruption.held():
             tracers.stop()

@@ -1,4 +1,4 @@
-"""Settings of the disk and the host that a trial changes, each restored after it, and calibration of its limits."""
+"""Settings of disk and host that a trial changes and restores, and calibration of its limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pagecage.agent.caged import ProgramFiles
 from pagecage.agent.limits.calibrate import Calibrator
-from pagecage.agent.limits.fidelity import Fidelity, count_as_provider, latency, why_not_shared
+from pagecage.agent.limits.fidelity import Fidelity, count_as_provider, latency, not_shared_reason
 from pagecage.agent.storage import Storage
 from pagecage.agent.system.block_device import Disk, layers_with_queue
 from pagecage.agent.system.facts import describe_disk
@@ -22,9 +22,10 @@ from pagecage.model.requirements import Requirement
 
 
 def set_queue_settings(run: TrialRun, storage: Storage, files: ProgramFiles) -> None:
-    """Set read-ahead and split requests as the provider counts them; keep all queue settings and the read latency.
+    """Set read-ahead and split requests as the provider counts them.
 
-    In a stack of devices every layer is set, since a file's read-ahead is that of the topmost device.
+    Keep all queue settings and the read latency. In a stack of devices every layer is set, since a
+    file's read-ahead is that of the topmost device.
     """
     wanted_kb, journal = run.trial.read_ahead_kb, run.session.settings
     if wanted_kb is not None:
@@ -48,11 +49,14 @@ def _count_as_provider(run: TrialRun, disk: Disk) -> list[Fidelity]:
     if cage.accounting is None:
         return []
     run.cleanup.callback(_restore, run, journal)
-    return count_as_provider(cage.accounting, disk, journal, why_not_shared(cage, run.session.facts))
+    return count_as_provider(cage.accounting, disk, journal, not_shared_reason(cage, run.session.facts))
 
 
 def _restore(run: TrialRun, journal: QueueSettingsJournal | MemoryReservation | DirtyLimits) -> None:
-    """Restore settings; a failure goes into the record, since the disk or the host stays changed."""
+    """Restore settings.
+
+    A failure goes into the record, since the disk or the host stays changed.
+    """
     for sentence in journal.restore():
         run.add_error(sentence)
 
@@ -69,7 +73,10 @@ def calibrate(run: TrialRun, storage: Storage, disk: Disk, slice_cage: Cage, rea
 
 
 def reserve_memory(run: TrialRun) -> None:
-    """Leave the guest only as much memory as the trial says. Raises RequirementMissed outside of a guest."""
+    """Leave the guest only as much memory as the trial says.
+
+    Raises RequirementMissed outside of a guest.
+    """
     wanted = run.trial.machine_memory_bytes
     if wanted is None:
         return
@@ -79,9 +86,10 @@ def reserve_memory(run: TrialRun) -> None:
 
 
 def limit_dirty_pages(run: TrialRun) -> None:
-    """Set the dirty limits of a guest if the trial has any, and keep those in force. Raises RequirementMissed.
+    """Set the dirty limits of a guest if the trial has any, and keep those in force.
 
-    On another machine the limits would slow down every other program that writes.
+    Raises RequirementMissed. On another machine the limits would slow down every other program that
+    writes.
     """
     wanted, limits = dict(run.trial.dirty_limits), run.session.dirty_limits
     run.keep("dirty_limits", requested=wanted, in_force=limits.read())
@@ -95,7 +103,10 @@ def limit_dirty_pages(run: TrialRun) -> None:
 def _changing_guest(
     run: TrialRun, journal: MemoryReservation | DirtyLimits, requirement: Requirement, refusal: str
 ) -> Iterator[None]:
-    """Change a setting of the whole machine, to be restored after the trial; `refusal` begins the message."""
+    """Change a setting of the whole machine, to be restored after the trial.
+
+    `refusal` begins the message.
+    """
     if not OF_OURS.exists():
         reason = f"{refusal} a guest that pagecage made, and this machine is none"
         raise RequirementMissed.of(requirement, reason, "use HOST=vm")

@@ -1,4 +1,4 @@
-"""The agent's entry: `run`, `standby` and `serve` take a request, `shell` a person, `facts` and `sweep` nothing."""
+"""The agent's command line. `_USAGE` lists its verbs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pagecage.agent.collectors.tracers import Tracers
 from pagecage.agent.host_session import sweep
-from pagecage.agent.protocol.request import RunRequest, order_from_json, request_from_json
+from pagecage.agent.protocol.request import RunRequest, request_from_json, shell_request_from_json
 from pagecage.agent.protocol.rpc import AnswerQueue
 from pagecage.agent.protocol.stream import FileStream, FrameStream
 from pagecage.agent.session import serve
@@ -24,13 +24,13 @@ from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, E
 _USAGE = """usage: agent.pyz run
        agent.pyz standby SPOOL_DIR DATA_DIR [TRACER...]
        agent.pyz serve REQUEST STREAM
-       agent.pyz shell ORDER
+       agent.pyz shell REQUEST
        agent.pyz facts DATA_DIR [user]
        agent.pyz sweep SPOOL_DIR [user]"""
 
 
 def _end_with_controller(inbox: AnswerQueue) -> None:
-    """Keep what the controller sends. When standard input closes it is gone, and nobody waits for the rest."""
+    """Queue the controller's answers. Terminate this agent when standard input closes."""
     with open(0, "rb", closefd=False) as stdin:
         for line in stdin:
             inbox.put_line(line)
@@ -38,7 +38,7 @@ def _end_with_controller(inbox: AnswerQueue) -> None:
 
 
 def _run(tracers: Tracers | None = None) -> int:
-    # Unbuffered, so that the watcher below sees the end of the input and nothing is read ahead of it.
+    # Unbuffered, because the thread below reads the rest of the input.
     with open(0, "rb", buffering=0, closefd=False) as stdin:
         request = request_from_json(json.loads(stdin.readline()))
     interruption = Interruption()
@@ -49,16 +49,19 @@ def _run(tracers: Tracers | None = None) -> int:
 
 
 def _serve(request_file: Path, stream_file: Path) -> int:
-    """The same with nobody at the other end: a signal alone ends it, and its frames stay until they are fetched."""
+    """Run a request without a controller.
+
+    Frames go to a file; only a signal ends the agent early.
+    """
     request = request_from_json(json.loads(request_file.read_bytes()))
     interruption = Interruption()
     interruption.listen()
     with stream_file.open("xb") as out:
-        return _work(request, FileStream(out), interruption, AnswerQueue(is_heard=False))
+        return _work(request, FileStream(out), interruption, AnswerQueue(has_controller=False))
 
 
 def _standby(spool: Path, data_dir: Path, tracers: list[str]) -> int:
-    """Wait for a client and run its request as `run` does; the exit status goes to the client too."""
+    """Wait for a client, run its request as `run` does, and send it the exit status."""
     standby = Standby(spool, data_dir, tracers)
     status = EXIT_FAILED
     with standby.accept():
@@ -86,23 +89,23 @@ def _work(
     except BrokenPipeError:
         return EXIT_INTERRUPTED
     except OSError as error:
-        what = f"{error.filename or 'the host'}: {error.strerror}"
-        stream.event("error", message=what, hint="look at that path on the host")
+        message = f"{error.filename or 'the host'}: {error.strerror}"
+        stream.event("error", message=message, hint="check this path on the host")
         return EXIT_HOST
     return EXIT_OK
 
 
-def _shell(order: str) -> int:
-    """Somebody sits at a terminal: what is wrong is told as the command line tells it."""
+def _shell(request: str) -> int:
+    """Run a shell at a terminal. Errors are printed as by the command line."""
     try:
-        return run_shell(order_from_json(json.loads(order)))
+        return run_shell(shell_request_from_json(json.loads(request)))
     except PagecageError as error:
         print(f"pagecage: {error}", file=sys.stderr)
         return error.exit_code
 
 
 def main(argv: list[str]) -> int:
-    """One of the verbs of `_USAGE`; gives an exit status of docs/FORMAT.md."""
+    """Run a verb of `_USAGE`; return an exit status of docs/FORMAT.md."""
     if argv[:1] == ["run"]:
         return _run()
     if len(argv) >= 3 and argv[0] == "standby":

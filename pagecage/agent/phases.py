@@ -45,7 +45,8 @@ class Prepared:
 def run_phases(run: TrialRun) -> None:
     """Run a trial from its requirements to its totals.
 
-    Raises RequirementMissed or NotPrepared if there is nothing to measure; any other exception is a failure.
+    Raises RequirementMissed or NotPrepared if there is nothing to measure; any other exception is a
+    failure.
     """
     prepared = prepare(run)
     caged, collectors = cage(run, prepared)
@@ -59,7 +60,10 @@ def run_phases(run: TrialRun) -> None:
 
 
 def prepare(run: TrialRun) -> Prepared:
-    """Check the requirements; make ready the driver, the disk, the files, the host's settings and the page cache."""
+    """Check the requirements.
+
+    Make ready the driver, the disk, the files, the host's settings and the page cache.
+    """
     with run.announced("requirements"):
         if missed := check_trial(run.session.facts, run.trial):
             raise RequirementMissed(missed)
@@ -73,8 +77,8 @@ def prepare(run: TrialRun) -> Prepared:
     with run.announced("queue_settings"):
         set_queue_settings(run, storage, files)
     with run.announced("calibrate"):
-        on_slice = driver.on_slice(run.trial.cage)
-        calibrate(run, storage, files.disk, on_slice, program.calibration_file(run, storage, files, on_slice))
+        slice_cage = driver.slice_cage(run.trial.cage)
+        calibrate(run, storage, files.disk, slice_cage, program.calibration_file(run, storage, files, slice_cage))
     with run.announced("memory"):
         reserve_memory(run)
     with run.announced("dirty"):
@@ -85,7 +89,10 @@ def prepare(run: TrialRun) -> Prepared:
 
 
 def _make_datasets(run: TrialRun, storage: Storage) -> tuple[Path, ...]:
-    """Make the datasets as the user who will read them. Raises NotPrepared if they cannot be made."""
+    """Make the datasets as the user who will read them.
+
+    Raises NotPrepared if they cannot be made.
+    """
     pcgen = Path(run.session.request.programs_dir) / "pcgen"
     try:
         return tuple(make_dataset(dataset, storage.data_dir, pcgen) for dataset in run.trial.datasets)

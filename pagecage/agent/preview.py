@@ -1,4 +1,4 @@
-"""What a run would do, down to the commands: for `pagecage plan` and `--dry-run`."""
+"""The commands of a trial, for `pagecage plan` and `--dry-run`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from pagecage.process import replay
 
 
 def trial_commands(trial: Trial, user: bool) -> Iterator[str]:
-    """The commands of one trial as the host will run them; DISK and DIR are resolved there."""
+    """Return the commands that the host will run for one trial. The host resolves DISK and DIR."""
     systemd, unit = Systemd(user, 257), unit_name(trial.trial_id)
-    driver = make_driver(trial.driver, ContainerEngines(systemd, Path("SPOOL")), _asks_nobody)
-    for command in slice_commands(systemd, unit, driver.on_slice(trial.cage), "DISK"):
+    driver = make_driver(trial.driver, ContainerEngines(systemd, Path("SPOOL")), _no_answer)
+    for command in slice_commands(systemd, unit, driver.slice_cage(trial.cage), "DISK"):
         yield replay(command)
-    for command in driver.shown(_shown_place(trial, systemd, unit), _shown_argv(trial)):
+    for command in driver.preview_commands(_preview_context(trial, systemd, unit), _preview_argv(trial)):
         yield replay(command)
     yield replay(systemd.systemctl("stop", unit))
     yield replay(["rm", "-r", systemd.control_directory() / f"{unit}.d"])
 
 
-def _asks_nobody(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
+def _no_answer(_question: str, _details: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _shown_place(trial: Trial, systemd: Systemd, unit: str) -> LaunchContext:
-    """Where the trial will run, as far as it is known before there is a host."""
+def _preview_context(trial: Trial, systemd: Systemd, unit: str) -> LaunchContext:
+    """Return the part of the trial's context that is known before there is a host."""
     command, in_layer = trial.workload.command, trial.storage == "container_layer"
     disk = Disk("DISK", "0:0", "DISK", "ext4", "DIR")
     return LaunchContext(
@@ -44,15 +44,15 @@ def _shown_place(trial: Trial, systemd: Systemd, unit: str) -> LaunchContext:
     )  # fmt: skip
 
 
-def _shown_argv(trial: Trial) -> list[str]:
+def _preview_argv(trial: Trial) -> list[str]:
     workload = trial.workload
     is_literal = workload.command is not None and workload.command.is_literal
-    argv = [workload.program, *(workload.arguments if is_literal else _shown_arguments(trial))]
+    argv = [workload.program, *(workload.arguments if is_literal else _preview_arguments(trial))]
     return gated(argv) if program_of(trial).is_gated else argv
 
 
-def _shown_arguments(trial: Trial) -> list[str]:
+def _preview_arguments(trial: Trial) -> list[str]:
     files = [Path("DIR") / dataset.file_name for dataset in trial.datasets]
     file = files[0] if files else "DIR"
-    places = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
-    return fill_all(trial.workload.arguments, places, files)
+    values = {"file": file, "sidecar": f"{file}.json", "data_dir": "DIR", "max_seconds": trial.max_seconds}
+    return fill_all(trial.workload.arguments, values, files)

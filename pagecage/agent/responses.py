@@ -1,4 +1,4 @@
-"""The measured quantities of a trial (docs/FORMAT.md), from the counters around it and the workload's report."""
+"""The measured quantities of a trial (docs/FORMAT.md), from counters and the workload's report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pagecage.model.trial import Trial
 
 Row = Mapping[str, Any]
 
-# sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout count KiB.
+# sar -B's columns as /proc/vmstat counts them (sar(1)); several keys are added. pgpgin and pgpgout
+# count KiB.
 _VMSTAT_RATES = {
     "pgpgin_kib_per_second": ("pgpgin",), "pgpgout_kib_per_second": ("pgpgout",),
     "faults_per_second": ("pgfault",), "major_faults_per_second": ("pgmajfault",),
@@ -54,9 +55,10 @@ def wrong_response(own: Any) -> str | None:
 def responses(
     trial: Trial, outcome: str, measured: Measured, maj_min: str, rows: Sequence[Row]
 ) -> dict[str, float | None]:
-    """Return the measured quantities; None if the evidence is missing, empty if the measured part did not end.
+    """Return the measured quantities.
 
-    The figures that the workload reports stand beside them. `rows` are the sampler's.
+    Returns None if the evidence is missing, empty if the measured part did not end. The figures
+    that the workload reports stand beside them. `rows` are the sampler's.
     """
     interval = measured.interval
     if interval is None or outcome not in ("ok", "timed_out", "wrong_answer"):
@@ -95,7 +97,10 @@ def _of_the_disk(measured: Measured, interval: Interval, maj_min: str) -> dict[s
 
 
 def _of_the_host(measured: Measured, interval: Interval) -> dict[str, float | None]:
-    """Return rates per second of the whole host's vmstat in the measured part; None if the kernel lacks a counter."""
+    """Return rates per second of the whole host's vmstat in the measured part.
+
+    Returns None if the kernel lacks a counter.
+    """
     before, after = (measured.counters[when]["host"]["vmstat"] or {} for when in ("before", "after"))
     return {name: _rate(before, after, keys, interval.seconds) for name, keys in _VMSTAT_RATES.items()}
 
@@ -117,7 +122,10 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 
 def _stalled_seconds(measured: Measured) -> float | None:
-    """Return the time in which a task of the slice waited for I/O (io.pressure, some), dirty throttling included."""
+    """Return the time in which a task of the slice waited for I/O (io.pressure, some).
+
+    This includes dirty throttling.
+    """
     before, after = (measured.counters[when]["cgroup"]["io.pressure"] for when in ("before", "after"))
     if not before or not after:
         return None
@@ -136,9 +144,12 @@ _CAPS = {"read_bytes_ahead": "IOReadBandwidthMax", "reads_ahead": "IOReadIOPSMax
 
 
 def ahead(rows: Sequence[Row], cage: Cage, begin: float, end: float) -> dict[str, float | None]:
-    """Return how far a trial ran ahead of each read cap: its largest excess over cap times time since the first read.
+    """Return the largest excess of a trial's reads over each read limit.
 
-    `rows` are the sampler's; `begin` and `end` are in CLOCK_MONOTONIC. None without a cap or without a read.
+    The limit grows from the first read: it is the cage's limit times the time since then.
+
+    `rows` are the sampler's; `begin` and `end` are in CLOCK_MONOTONIC. None without a cap or
+    without a read.
     """
     within = [row for row in rows if begin <= row["t"] <= end and "io" in row]
     return {name: _most_ahead(within, cage.properties.get(cap), IO_STAT_KEY[cap]) for name, cap in _CAPS.items()}

@@ -1,4 +1,4 @@
-"""One session of the agent: sweep the leftovers of a killed one, run the trials of a request, hand back records."""
+"""One session of the agent: remove leftovers, run the trials of a request, send their records."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def serve(
     inbox: AnswerQueue,
     tracers: Tracers | None = None,
 ) -> None:
-    """Run every trial of the request, in order. Each record is on this host's disk before it is streamed.
+    """Run every trial of the request, in order.
 
-    `tracers` are those that a standby agent has attached; they are detached at the end like any others.
+    Each record is on this host's disk before it is streamed. `tracers` are those that a standby
+    agent has attached; they are detached at the end like any others.
     """
     with alone(request.spool):
         tracers = tracers or Tracers.of(request.spool)
@@ -43,7 +44,10 @@ def serve(
 
 
 def run_trial(session: HostSession, trial: Trial, attempt: int) -> None:
-    """Run one trial. However it ends, there is a record, its traces are handed over, and nothing is left behind."""
+    """Run one trial.
+
+    However it ends, there is a record, its traces are handed over, and nothing is left behind.
+    """
     session.stream.event("trial", trial_id=trial.trial_id, attempt=attempt)
     directory = session.request.spool / "trials" / f"{trial.trial_id}.{attempt}"
     directory.mkdir(parents=True, exist_ok=True)
@@ -73,7 +77,10 @@ def _run_to_an_ending(run: TrialRun) -> None:
 
 
 def _clean_up(run: TrialRun) -> None:
-    """Undo what the phases left to the stack, last first; a failure goes into the record and the rest still runs."""
+    """Undo what the phases left to the stack, last first.
+
+    A failure goes into the record and the rest still runs.
+    """
     failed_in = run.ending.phase or run.phase
     with run.timed("cleanup"):
         try:
@@ -84,7 +91,7 @@ def _clean_up(run: TrialRun) -> None:
 
 
 def _hand_back(run: TrialRun) -> None:
-    """Append the record on this host, then send the traces and the record, then delete the traces."""
+    """Append the record on this host, send the traces and the record, and delete the traces."""
     stream, record = run.session.stream, build_record(run)
     path = Path(run.session.request.records_path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A shell in a cage, for somebody at a terminal: limits read back and shown first, all of it gone when they leave."""
+"""An interactive shell in a cage."""
 
 from __future__ import annotations
 
@@ -35,75 +35,80 @@ _UNIT = unit_name("shell")
 CAGE_VARIABLE = "PAGECAGE_CAGE"
 
 
-def run_shell(order: ShellRequest) -> int:
-    """Make the slice, show it, run the shell in it, remove it; the shell's exit status (128 and more: a signal's).
+def run_shell(request: ShellRequest) -> int:
+    """Make the slice, show its limits, run a shell in it, and remove it.
 
-    Raises HostError when the host cannot give the cage, or somebody else measures on it.
+    Returns the shell's exit status (128 + n: ended by signal n). Raises HostError if this host
+    cannot provide the cage, or if another agent is running on it.
     """
-    systemd, interruption = find_systemd(order.user), Interruption()
-    with alone(Path(order.spool_dir)), ExitStack() as cleanup:
-        sweep(systemd, Path(order.spool_dir))
+    systemd, interruption = find_systemd(request.user), Interruption()
+    with alone(Path(request.spool_dir)), ExitStack() as cleanup:
+        sweep(systemd, Path(request.spool_dir))
         interruption.listen()
-        # At a terminal Ctrl-C is for what runs in the shell. A handler, since to ignore a signal would be inherited.
+        # Ctrl-C at a terminal is for programs in the shell. They would inherit SIG_IGN, but not a
+        # handler.
         signal.signal(signal.SIGINT, lambda *_: None)
-        facts = read_facts(Path(order.directory), order.user)
+        facts = read_facts(Path(request.directory), request.user)
         if missed := check_host(facts):
             raise HostError(missed[0].reason, missed[0].hint)
-        disk = resolve_disk(Path(order.directory))
+        disk = resolve_disk(Path(request.directory))
         cleanup.callback(stop_slice, systemd, _UNIT)
-        cgroup = start_slice(systemd, _UNIT, order.cage, disk.node)
-        is_played = rewrites_io_max(order.cage, facts)
-        _show(order.cage, disk, cgroup, is_played)
-        if is_played:
-            cleanup.enter_context(_played(order.cage, disk, cgroup))
+        cgroup = start_slice(systemd, _UNIT, request.cage, disk.node)
+        enforces = rewrites_io_max(request.cage, facts)
+        _show(request.cage, disk, cgroup, enforces)
+        if enforces:
+            cleanup.enter_context(_controlled(request.cage, disk, cgroup))
         argv = scope_command(systemd, _UNIT, [os.environ.get("SHELL") or "/bin/sh"], oom_policy="continue")
-        return _wait(spawn(argv, stdin=None, stdout=None, stderr=None, cwd=Path(order.directory),
-                           env={CAGE_VARIABLE: order.cage.name}), interruption)  # fmt: skip
+        return _wait(spawn(argv, stdin=None, stdout=None, stderr=None, cwd=Path(request.directory),
+                           env={CAGE_VARIABLE: request.cage.name}), interruption)  # fmt: skip
 
 
 @contextmanager
-def _played(cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
-    """Within it credits drain and refill, and a limit that reads and writes share is divided between them."""
+def _controlled(cage: Cage, disk: Disk, cgroup: Path) -> Iterator[None]:
+    """Rewrite io.max during the block, to enforce burst credits and shared limits."""
     with TemporaryDirectory() as folder:
-        around = CollectorContext(Path(folder), disk, cgroup, (), ToolProcesses(Path(folder)))
-        player = IoMaxController(around, cage, keeps_series=False)
-        player.start()
+        context = CollectorContext(Path(folder), disk, cgroup, (), ToolProcesses(Path(folder)))
+        controller = IoMaxController(context, cage, keeps_series=False)
+        controller.start()
         try:
             yield
         finally:
-            if player.stop().reason:
-                sys.stderr.write(f"{player.to_json()['error']}\n")
+            if controller.stop().reason:
+                sys.stderr.write(f"{controller.to_json()['error']}\n")
 
 
-def _show(cage: Cage, disk: Disk, cgroup: Path, is_played: bool) -> None:
-    """Print what the kernel says is in force. Raises HostError where that is not what was asked for."""
+def _show(cage: Cage, disk: Disk, cgroup: Path, enforces: bool) -> None:
+    """Print the limits that the kernel reports. Raises HostError if they differ from the cage."""
     read_back = cgroupfs.read_limits(cgroup, disk.maj_min)
     above = {str(one): cgroupfs.read_limits(one, disk.maj_min) for one in cgroupfs.ancestors(cgroup)}
     if wrong := limits_not_in_force(expected_read_back(cage), read_back, above):
         raise HostError(f"the limits are not in force: {'; '.join(wrong)}", "pagecage doctor")
-    sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back, is_played)) + "\n")
+    sys.stdout.write("\n".join(lines(cage, disk, cgroup, read_back, enforces)) + "\n")
     sys.stdout.flush()
 
 
-def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], is_played: bool = True) -> Sequence[str]:
-    """What stands above the first prompt. `is_played`: io.max is rewritten while the shell is open, as `meters` ask."""
+def lines(cage: Cage, disk: Disk, cgroup: Path, read_back: Mapping[str, str], enforces: bool = True) -> Sequence[str]:
+    """Return the lines above the first prompt.
+
+    `enforces`: io.max is rewritten while the shell is open.
+    """
     return [
         f"cage {cage.name} on {disk.node} ({disk.filesystem} at {disk.mount_point})",
         *(f"  {name:<16} {value}" for name, value in _in_force(read_back)),
-        *(f"  {_told(meter, is_played)}" for meter in meters(cage)),
+        *(f"  {_describe(meter, enforces)}" for meter in meters(cage)),
         f"read back from {cgroup}; it is removed when you leave (exit)",
     ]
 
 
-def _told(meter: LimitMeter, is_played: bool) -> str:
-    """What rewrites io.max while the shell is open: credits, and a limit that both directions share."""
+def _describe(meter: LimitMeter, enforces: bool) -> str:
+    """Describe burst credits or a shared limit, which are enforced by rewriting io.max."""
     bucket, names = meter.bucket, " and ".join(f"io.max.{IO_MAX_KEY[prop]}" for prop in meter.counters)
     shared = " together" if len(meter.counters) > 1 else ""
-    if not is_played:
-        what = "no credits" if meter.bursts else "no limit shared"
-        return f"{names}: {what}, since rewriting io.max may hang this kernel (before 6.1)"
+    if not enforces:
+        missing = "no credits" if meter.bursts else "no shared limit"
+        return f"{names}: {missing}, since rewriting io.max may hang this kernel (before 6.1)"
     if not meter.bursts:
-        return f"{names} share {bucket.base:.0f}: what one leaves of it the other may take"
+        return f"{names} share {bucket.base:.0f}: either may use what the other leaves"
     filled = f"{bucket.credits:.0f} of {bucket.capacity:.0f} credits"
     return f"{names}{shared} {bucket.rate:.0f} while credits last ({filled}), then the base of {bucket.base:.0f}"
 
@@ -114,7 +119,7 @@ def _in_force(read_back: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _wait(shell: Process[bytes], interruption: Interruption) -> int:
-    """Wait for the shell, then have the terminal again: one that was killed did not give it back (tcsetpgrp(3))."""
+    """Wait for the shell; take the terminal back, which a killed shell keeps (tcsetpgrp(3))."""
     try:
         status = shell.wait()
     except Interrupted:

@@ -1,8 +1,9 @@
-"""An agent that has loaded everything and waits for a client, so that a restored guest need not start one.
+"""An agent that waits, fully loaded, for a client, so that a restored guest need not start one.
 
-Starting Python, importing the agent and attaching bpftrace take an emulated CPU about ten seconds. A machine state that
-is saved with an agent in standby has that behind it. The client hands over its standard streams (SCM_RIGHTS, unix(7)),
-from then on the agent behaves as if the client's shell had started it.
+Starting Python, importing the agent and attaching bpftrace take about ten seconds on an emulated
+CPU. A machine state that is saved with an agent in standby saves this time. The client passes its
+standard streams to the agent (SCM_RIGHTS, unix(7)), which then behaves as if the client's shell had
+started it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _STREAMS = (0, 1, 2)
 
 
 class Standby:
-    """One agent in standby: its tracers, and the socket at which it waits. It serves one client."""
+    """An agent in standby, with its tracers and its socket. It serves one client."""
 
     def __init__(self, spool: Path, data_dir: Path, tracer_names: Collection[str]) -> None:
-        """Attach the named tracers and ask every tool for its version, which takes seconds, before anybody waits."""
+        """Attach the named tracers and read each tool's version, which takes seconds."""
         self.tracers = Tracers.of(spool)
         self._path = spool / SOCKET_NAME
         self._client: socket.socket | None = None
@@ -36,28 +37,28 @@ class Standby:
 
     @contextmanager
     def accept(self) -> Iterator[None]:
-        """Wait for the client and take over its standard input, output and error for the time of the block.
+        """Wait for the client and use its standard input, output and error during the block.
 
-        The socket exists as long as the agent waits: a client that finds none has to start an agent.
+        The socket exists while the agent waits. A client that finds no socket must start an agent.
         """
-        aside = self._path.with_suffix(".part")
-        for path in (aside, self._path):
+        unlisted = self._path.with_suffix(".part")
+        for path in (unlisted, self._path):
             path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(aside))
+            listener.bind(str(unlisted))
             listener.listen(1)
-            aside.rename(self._path)
+            unlisted.rename(self._path)
             self._client, _ = listener.accept()
         self._path.unlink()
         with self._client:
             _, streams, _, _ = socket.recv_fds(self._client, 1, len(_STREAMS))
-            for ours, theirs in zip(_STREAMS, streams, strict=True):
-                os.dup2(theirs, ours)
-                os.close(theirs)
+            for stream, received in zip(_STREAMS, streams, strict=True):
+                os.dup2(received, stream)
+                os.close(received)
             yield
 
     def finish(self, status: int) -> None:
-        """Send the client the exit status that it ends with. A client that has gone needs none."""
-        assert self._client is not None, "finish() belongs into the block of accept()"
+        """Send the client its exit status, if it is still connected."""
+        assert self._client is not None, "finish() must be called within the block of accept()"
         with suppress(OSError):
             self._client.sendall(bytes([status]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pagecage.agent.limits.fidelity import floor_us, why_no_floor
+from pagecage.agent.limits.fidelity import latency_floor_us, no_floor_reason
 from pagecage.agent.system.block_device import Disk, resolve_disk
 from pagecage.agent.system.memory_reservation import OF_OURS
 from pagecage.agent.system.trial_storage import make_storage, remove_storage
@@ -16,9 +16,11 @@ from pagecage.model.requirements import Requirement
 
 @dataclass(frozen=True)
 class Storage:
-    """`is_own` is true for a disk other than the data directory's, which every trial of the session shares.
+    """The disk and data directory of a trial.
 
-    `no_floor_reason` says why the cage's latency floor could not be had; empty if it was, or none was asked for.
+    `is_own` is False for the data directory's disk, which all trials of the session share.
+    `no_floor_reason` is why the cage's latency floor is not provided; empty if it is, or if the
+    cage has none.
     """
 
     kind: str
@@ -30,7 +32,7 @@ class Storage:
 
 
 def prepare_storage(run: TrialRun) -> Storage:
-    """Make the disk that the trial asks for, or one as slow as its cage's latency floor if that is possible.
+    """Make the disk that the trial needs, or one with its cage's latency floor if possible.
 
     Raises RequirementMissed if this host cannot make the disk that the trial names.
     """
@@ -46,15 +48,15 @@ def prepare_storage(run: TrialRun) -> Storage:
         raise RequirementMissed.of(Requirement.STORAGE, reason) from None
 
 
-def _shared(run: TrialRun, no_floor_reason: str = "") -> Storage:
-    return Storage("data", run.session.disk, Path(run.session.request.data_dir), no_floor_reason=no_floor_reason)
+def _shared(run: TrialRun, reason: str = "") -> Storage:
+    return Storage("data", run.session.disk, Path(run.session.request.data_dir), no_floor_reason=reason)
 
 
 def _with_latency_floor(run: TrialRun) -> Storage:
-    latency_us = floor_us(run.trial.cage)
+    latency_us = latency_floor_us(run.trial.cage)
     if not latency_us:
         return _shared(run)
-    if reason := why_no_floor(run.trial, OF_OURS.exists()):
+    if reason := no_floor_reason(run.trial, OF_OURS.exists()):
         return _shared(run, reason)
     try:
         return _made(run, "null_blk", latency_us)
@@ -70,7 +72,7 @@ def _made(run: TrialRun, kind: str, latency_us: int) -> Storage:
 
 
 def _beside_layers(run: TrialRun) -> Storage:
-    """Return a folder on the disk that holds the engine's layers, from which files can be linked into a container."""
+    """Return a folder on the engine's disk, from which files can be linked into a container."""
     folder = Path(run.sections["cage"]["driver"]["engine"]["data_root"]) / "pagecage-data"
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -23,22 +23,23 @@ _COLLECTORS: Mapping[str, Callable[[CollectorContext], Collector]] = {
     "vmtouch": Vmtouch,
 }
 _MOST_FILES = 64
-"""Files whose residency is sampled; sampling thousands would be a load of its own."""
+"""Number of files above which residency is not sampled, because sampling would be a load of its
+own."""
 
 
 class TrialCollectors:
-    """The collectors that a trial asks for, the sampler, and the controller of io.max where the cage needs it."""
+    """The collectors of a trial, with the sampler and, if needed, the controller of io.max."""
 
     def __init__(self, run: TrialRun, context: LaunchContext, files: tuple[Path, ...]) -> None:
         self._run, self._files, self._disk = run, files, context.disk
         sampled = files if len(files) <= _MOST_FILES else ()
-        around = CollectorContext(run.directory, context.disk, context.cgroup, sampled, run.session.children)
-        self.sampler = Sampler(around)
+        collector_context = CollectorContext(run.directory, context.disk, context.cgroup, sampled, run.session.children)
+        self.sampler = Sampler(collector_context)
         self.controller: IoMaxController | None = None
         names = [name for name in run.trial.collectors if name in _COLLECTORS]
-        self._running: list[Collector] = [self.sampler, *(_COLLECTORS[name](around) for name in names)]
+        self._running: list[Collector] = [self.sampler, *(_COLLECTORS[name](collector_context) for name in names)]
         if rewrites_io_max(run.trial.cage, run.session.facts):  # last, so that it begins when the others record
-            self.controller = IoMaxController(around, run.trial.cage)
+            self.controller = IoMaxController(collector_context, run.trial.cage)
             self._running.append(self.controller)
 
     def start(self) -> None:
@@ -50,10 +51,11 @@ class TrialCollectors:
             collector.wait_until_recording()
 
     def stop(self, traced_since: float | None = None) -> None:
-        """End the collectors, all at the same time, and keep their results. Does nothing the second time.
+        """End the collectors, all at the same time, and keep their results.
 
-        With `traced_since` (CLOCK_MONOTONIC) the tracers' events since then are kept as well. Each collector waits for
-        a tool to end or for a tracer's next tick; one after the other they would take an emulated CPU a second.
+        Does nothing the second time. With `traced_since` (CLOCK_MONOTONIC) the tracers' events
+        since then are kept as well. Each collector waits for a tool to end or for a tracer's next
+        tick; one after the other they would take an emulated CPU a second.
         """
         ends = {collector.name: collector.stop for collector in self._running}
         self._running = []
@@ -76,7 +78,10 @@ class TrialCollectors:
         return tracer.excerpt(inodes, since, self._run.directory / "bpftrace.jsonl")
 
     def _take_block_trace(self, since: float) -> CollectorResult:
-        """Take the trace of the disk's writes, and add its figures of the measured part to the responses."""
+        """Take the trace of the disk's writes.
+
+        Add its figures for the measured part to the responses.
+        """
         run, tracer = self._run, self._run.session.block_tracer
         tracer.wait_for_tick()
         result, rows = tracer.excerpt(self._disk.maj_min, since, run.directory / "blocklat.jsonl")

@@ -35,9 +35,10 @@ class NotPrepared(Exception):
 
 @dataclass(frozen=True)
 class Ending:
-    """Outcome of an attempt, with its error message and the requirements that the host does not meet.
+    """Outcome of an attempt, with its error message and the requirements that the host misses.
 
-    `phase` is the phase that the outcome is attributed to, or None for the phase in which the attempt ended.
+    `phase` is the phase that the outcome is attributed to, or None for the phase in which the
+    attempt ended.
     """
 
     outcome: str
@@ -71,14 +72,17 @@ class Interval:
 
 @dataclass(frozen=True)
 class Measured:
-    """Results of the run phase, before they are judged. `interval` is None if the measured part never ended."""
+    """Results of the run phase, before they are judged.
+
+    `interval` is None if the measured part never ended.
+    """
 
     argv: tuple[str, ...]
     interval: Interval | None
     counters: Mapping[str, Any]
     end: Mapping[str, Any]
     exit: Mapping[str, Any]
-    complaint: str | None = None
+    last_line: str | None = None
     start_seconds: float | None = None
     is_timed_out: bool = False
     response: Mapping[str, float | None] = field(default_factory=dict)
@@ -86,7 +90,10 @@ class Measured:
 
 @dataclass
 class TrialRun:
-    """One attempt at a trial. Each phase adds to `sections` at once, so that a later failure keeps what was found."""
+    """One attempt at a trial.
+
+    Each phase adds to `sections` at once, so that a later failure keeps what was found.
+    """
 
     session: HostSession
     trial: Trial
@@ -130,9 +137,9 @@ class TrialRun:
             yield
 
     def await_tracers(self, launched_boot_ns: int) -> None:
-        """Wait until every tracer of the trial has ticked since the launch, by CLOCK_BOOTTIME; about one tick.
+        """Wait until every tracer of the trial has ticked since the launch, by CLOCK_BOOTTIME.
 
-        Events from before the launch are then in a tick of their own.
+        About one tick. Events from before the launch are then in a tick of their own.
         """
         for tracer in (self.session.tracer, self.session.block_tracer):
             if tracer.name in self.trial.collectors:

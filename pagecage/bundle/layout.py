@@ -1,4 +1,4 @@
-"""What a bundle may hold, and where: the one list that packing and unpacking go by."""
+"""Names and paths in a bundle, used for packing and unpacking."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ _ALLOWED = re.compile(
 
 
 def is_allowed(path: str) -> bool:
-    """Whether a path is one of a bundle's: in the run's own shape, so that none can lead out of its folder."""
+    """Return whether a bundle may contain this path; none leads out of its folder."""
     return _ALLOWED.fullmatch(path) is not None

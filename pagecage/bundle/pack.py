@@ -1,4 +1,4 @@
-"""A run as one archive that can be given away: the same run gives the same bytes."""
+"""Packing of a run into one archive. The same run always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from pagecage.model.record import read_records
 from pagecage.version import VERSION
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip archive can tell."""
+"""The earliest time that a zip archive can store."""
 _MODE = 0o100644 << 16
-_BINARY = "it is no text, so that nothing can be taken out of it"
+_BINARY = "it is not text, so it cannot be redacted"
 
 
 def pack(run: Path, target: Path, *, redacted: bool = True) -> Mapping[str, Any]:
-    """Write the archive, aside first; gives its manifest (docs/FORMAT.md). Raises PagecageError for what is no run.
+    """Write the archive and return its manifest (docs/FORMAT.md).
 
-    Without `redacted` every file goes in as it stands.
+    Without `redacted` every file is packed unchanged. Raises PagecageError if `run` is not a run.
     """
     if target.exists():
-        raise PagecageError(f"{target} is there already", f"rm {target}, or name another --out")
+        raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     plan = _plan(run)
     contents, left_out = _contents(run)
-    told: list[dict[str, Any]] = []
+    redactions: list[dict[str, Any]] = []
     if redacted:
-        left_out += [{"path": path, "why": _BINARY} for path, data in contents.items() if _text(data) is None]
-        contents, told = _redacted({path: text for path, data in contents.items() if (text := _text(data))}, plan)
+        left_out += [{"path": path, "why": _BINARY} for path, data in contents.items() if _decode(data) is None]
+        contents, redactions = _redact({path: text for path, data in contents.items() if (text := _decode(data))}, plan)
     files = {path: (len(data), hashlib.sha256(data).hexdigest()) for path, data in sorted(contents.items())}
     contents[CRATE] = _crate(contents, files)
     files[CRATE] = (len(contents[CRATE]), hashlib.sha256(contents[CRATE]).hexdigest())
     manifest = {
         "bundle_version": BUNDLE_VERSION, "run_id": json.loads(contents["plan.json"])["run_id"], "pagecage": VERSION,
-        "is_redacted": redacted, "redactions": told, "left_out": sorted(left_out, key=lambda one: one["path"]),
+        "is_redacted": redacted, "redactions": redactions,
+        "left_out": sorted(left_out, key=lambda entry: entry["path"]),
         "files": [{"path": path, "bytes": size, "sha256": sha256} for path, (size, sha256) in sorted(files.items())],
     }  # fmt: skip
     _write(target, {MANIFEST: (json.dumps(manifest, indent=1) + "\n").encode(), **contents})
@@ -52,20 +53,20 @@ def pack(run: Path, target: Path, *, redacted: bool = True) -> Mapping[str, Any]
 
 
 def _plan(run: Path) -> Mapping[str, Any]:
-    """The plan, once it and the records were found to be readable."""
+    """Return the plan, if it and the records can be read."""
     try:
         plan = json.loads((run / "plan.json").read_bytes())
-        known = {key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")}
-        known["definition"]["question"]
+        required = {key: plan[key] for key in ("run_id", "host", "experiment", "definition", "command")}
+        required["definition"]["question"]
     except UNREADABLE as error:
-        raise PagecageError(f"{run} holds no readable plan.json ({why_unreadable(error)})", "ls runs/") from None
+        raise PagecageError(f"{run}/plan.json cannot be read: {why_unreadable(error)}", "ls runs/") from None
     if not any(read_records(run / "records.jsonl")):
-        raise PagecageError(f"{run} has no record yet", f"pagecage run {plan['experiment']} --resume")
+        raise PagecageError(f"{run} has no records yet", f"pagecage run {plan['experiment']} --resume")
     return dict(plan)
 
 
 def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
-    """Every file of the run that a bundle may hold, and those that it leaves out because of their place or name."""
+    """Return the files of the run that a bundle may contain, and a list of the others."""
     found, left_out = {}, []
     for path in sorted(_files(run)):
         name = path.relative_to(run).as_posix()
@@ -74,7 +75,7 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
         if is_allowed(name):
             found[name] = path.read_bytes()
         else:
-            left_out.append({"path": name, "why": "it is no file of a run"})
+            left_out.append({"path": name, "why": "it is not a file of a run"})
     missing = [name for name in REQUIRED if name not in found]
     if missing:
         raise PagecageError(f"{run} has no {missing[0]}", "ls runs/")
@@ -82,31 +83,31 @@ def _contents(run: Path) -> tuple[dict[str, bytes], list[dict[str, str]]]:
 
 
 def _files(run: Path) -> Iterator[Path]:
-    """Plain files; what a link leads to is not the run's."""
+    """Yield the regular files below a folder. Symbolic links are left out."""
     for folder, folders, names in os.walk(run):
         folders.sort()
         yield from (path for name in names if (path := Path(folder, name)).is_file() and not path.is_symlink())
 
 
-def _text(data: bytes) -> str | None:
+def _decode(data: bytes) -> str | None:
     try:
         return None if b"\0" in data else data.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _redacted(texts: Mapping[str, str], plan: Mapping[str, Any]) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """Contents and paths with everything replaced that tells of a place or a person, and how much that was."""
-    redactor = Redactor(names_in(texts.values(), plan, _here()))
+def _redact(texts: Mapping[str, str], plan: Mapping[str, Any]) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """Return the redacted contents and paths, and counts of the replacements."""
+    redactor = Redactor(names_in(texts.values(), plan, _local_names()))
     contents = {redactor.redact(path): redactor.redact(text).encode() for path, text in texts.items()}
-    return contents, redactor.told()
+    return contents, redactor.counts()
 
 
-def _here() -> SensitiveNames:
-    """The machine and the user that pack."""
+def _local_names() -> SensitiveNames:
+    """Return the names of this machine and of the user."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a process whose user has no name
+    except (KeyError, OSError):  # the process's user has no name
         user = ""
     return SensitiveNames(frozenset({platform.node()}), frozenset({user}))
 
@@ -125,16 +126,16 @@ def _is_json(line: bytes) -> bool:
 
 
 def _write(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Fixed order, times and modes. Written aside, so that a half of it never stands under its name."""
-    aside = target.with_name(f".pagecage-bundle-{os.getpid()}")
+    """Write the archive under a temporary name and rename it. Order, times and modes are fixed."""
+    part = target.with_name(f".pagecage-bundle-{os.getpid()}")
     try:
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for path in [MANIFEST, *sorted(contents.keys() - {MANIFEST})]:
                 entry = zipfile.ZipInfo(path, _EPOCH)
                 entry.compress_type, entry.external_attr, entry.create_system = zipfile.ZIP_DEFLATED, _MODE, 3
                 archive.writestr(entry, contents[path])
-        aside.replace(target)
+        part.replace(target)
     except OSError as error:
-        raise PagecageError(f"{target} cannot be written: {error.strerror}", "name another --out") from None
+        raise PagecageError(f"{target} cannot be written: {error.strerror}", "give another --out") from None
     finally:
-        aside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)

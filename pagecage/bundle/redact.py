@@ -1,4 +1,4 @@
-"""Takes out of a run's texts what tells where and by whom it was made; like things are replaced by like ones."""
+"""Redaction of names, addresses and identifiers. Equal values get equal replacements."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ _HOST_KINDS = frozenset({"vm", "local"})
 _NAMELESS = frozenset({"root", "user", "localhost", "nobody"})
 _WORD = re.compile(r"\w+")
 _SHORTEST = 3
-"""A name of fewer letters is replaced only where a key says that it is one."""
+"""Shorter names are replaced only under a key that marks them as names."""
 
 
 @dataclass(frozen=True)
 class SensitiveNames:
-    """Names of machines and people that stand in the texts as words."""
+    """Names of machines and users that may occur in texts as words."""
 
     hosts: frozenset[str]
     users: frozenset[str]
 
 
-def names_in(texts: Iterable[str], plan: Mapping[str, Any], here: SensitiveNames) -> SensitiveNames:
-    """The names that the texts tell, under `hostname` or `nodename` or as folders of users, and those `here`.
+def names_in(texts: Iterable[str], plan: Mapping[str, Any], local: SensitiveNames) -> SensitiveNames:
+    """Return the names found in texts, and the `local` ones.
 
-    A name that is also a word of the experiment (a host called `random`) would take the experiment apart: it is
-    replaced only under its key.
+    A name follows a key `hostname` or `nodename`, or is a home directory. A name that is also a
+    word of the experiment (a host called `random`) is left out and replaced only under its key,
+    because the experiment would change otherwise.
     """
-    hosts, users = {str(plan["host"])} - _HOST_KINDS | here.hosts, set(here.users)
+    hosts, users = {str(plan["host"])} - _HOST_KINDS | local.hosts, set(local.users)
     for text in texts:
         hosts.update(HOST_KEYS.findall(text))
         users.update(HOMES.findall(text))
@@ -47,45 +48,46 @@ def _is_plain(name: str, words: set[str]) -> bool:
 
 
 class Redactor:
-    """Replaces in one text after the other, and counts what it replaced."""
+    """Redacts one text after another and counts its replacements."""
 
     def __init__(self, names: SensitiveNames) -> None:
         self._known: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
-        self._places: Counter[str] = Counter()
-        parts = [kind.found for kind in KINDS]
+        self._occurrences: Counter[str] = Counter()
+        parts = [pattern.regex for pattern in PATTERNS]
         parts += [HOST_KEYS.pattern, _any_of(names.hosts), _any_of(names.users)]
-        self._kinds = [*((kind.name, kind.replacement, kind.is_meant) for kind in KINDS), *_NAMED]
+        self._kinds = [*((pattern.name, pattern.replacement, pattern.applies) for pattern in PATTERNS), *_NAMED]
         self._pattern = re.compile("|".join(parts))
 
     def redact(self, text: str) -> str:
-        """The text with every such thing replaced."""
+        """Return the redacted text."""
         return self._pattern.sub(self._replace, text)
 
     def _replace(self, match: re.Match[str]) -> str:
         group = match.lastindex or 1
-        name, replacement, is_meant = self._kinds[group - 1]
+        name, replacement, applies = self._kinds[group - 1]
         value, whole = match[group], match[0]
-        if not is_meant(value):
+        if not applies(value):
             return whole
-        self._places[name] += 1
+        self._occurrences[name] += 1
         if value not in self._known:
             self._numbers[name] += 1
             self._known[value] = replacement(self._numbers[name])
         start, end = match.start(group) - match.start(), match.end(group) - match.start()
         return whole[:start] + self._known[value] + whole[end:]
 
-    def told(self) -> list[dict[str, Any]]:
-        """How many different things of each kind were replaced, in how many places; never what they were."""
+    def counts(self) -> list[dict[str, Any]]:
+        """Return, per kind, the number of different values and the number of replacements."""
         return [
-            {"kind": name, "values": self._numbers[name], "places": self._places[name]} for name in sorted(self._places)
+            {"kind": name, "values": self._numbers[name], "places": count}
+            for name, count in sorted(self._occurrences.items())
         ]
 
 
 def _any_of(names: Iterable[str]) -> str:
-    """A pattern for these words, longest first; one that never matches for none."""
-    spelled = {spelling for name in names for spelling in (name, json.dumps(name)[1:-1])}
-    words = "|".join(re.escape(name) for name in sorted(spelled, key=lambda name: (-len(name), name)))
+    """Return a pattern for these words, longest first; without words, one that never matches."""
+    spellings = {spelling for name in names for spelling in (name, json.dumps(name)[1:-1])}
+    words = "|".join(re.escape(name) for name in sorted(spellings, key=lambda name: (-len(name), name)))
     return rf"(?<![A-Za-z0-9_])({words or '(?!)'})(?![A-Za-z0-9_])"
 
 
@@ -98,16 +100,20 @@ _NAMED = (
 
 @dataclass(frozen=True)
 class RedactionPattern:
-    """`found` has one group, what is replaced; `replacement` makes the n-th replacement; `is_meant` may say no."""
+    """A pattern of sensitive values.
+
+    `regex` has one group, the part to replace. `replacement` returns the n-th replacement.
+    `applies` can exclude a match.
+    """
 
     name: str
-    found: str
+    regex: str
     replacement: Callable[[int], str]
-    is_meant: Callable[[str], bool] = lambda _: True
+    applies: Callable[[str], bool] = lambda _: True
 
 
-def _is_address(text: str) -> bool:
-    """An address that names a machine: none of a loop, and none of nothing."""
+def _identifies_machine(text: str) -> bool:
+    """Return whether the text is an address other than a loopback or unspecified one."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -128,7 +134,7 @@ def _address_6(n: int) -> str:
 
 
 _HEX = "[0-9a-fA-F]"
-KINDS = (
+PATTERNS = (
     RedactionPattern("disk_id", r"/dev/disk/by-[a-z]+/([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
     RedactionPattern("disk_id", r"\b(?:PARTUUID|PARTLABEL|UUID|LABEL)=([^\s\"'\\,]+)", lambda n: f"redacted-{n}"),
     RedactionPattern(
@@ -142,11 +148,11 @@ KINDS = (
     ),
     RedactionPattern("machine_id", r"(?<![0-9a-fA-F-])([0-9a-f]{32})(?![0-9a-fA-F-])", lambda n: f"{n:032x}"),
     RedactionPattern("hardware_address", rf"(?<![\w:])((?:{_HEX}{{2}}:){{5}}{_HEX}{{2}})(?![\w:])", _hardware_address),
-    RedactionPattern("address", r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w)", _address_4, _is_address),
+    RedactionPattern("address", r"(?<![\w.])((?:\d{1,3}\.){3}\d{1,3})(?![\w.]*\w)", _address_4, _identifies_machine),
     RedactionPattern(
-        "address", rf"(?<![\w:.])((?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}})(?![\w:])", _address_6, _is_address
+        "address", rf"(?<![\w:.])((?:{_HEX}{{0,4}}:){{2,7}}{_HEX}{{0,4}})(?![\w:])", _address_6, _identifies_machine
     ),
 )
-"""In the order in which they are tried at each place."""
+"""Patterns in the order in which they are tried at each position."""
 HOST_KEYS = re.compile(r"\"(?:hostname|nodename)\":\s*\"([^\"]+)\"")
 HOMES = re.compile(r"(?:/home|/Users)/([^/\s\"'\\:,]+)")

@@ -1,6 +1,7 @@
-"""`ro-crate-metadata.json`: what a bundle is, for catalogues that know nothing of pagecage.
+"""`ro-crate-metadata.json`: the description of a bundle for catalogues of research data.
 
-RO-Crate 1.1 with the profile Process Run Crate: the run is an action of a program, with what went in and what came out.
+RO-Crate 1.1 with the profile Process Run Crate: the run is an action of a program, with its inputs
+and outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ Entity = dict[str, Any]
 
 
 def crate(plan: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Mapping[str, tuple[int, str]]) -> str:
-    """The metadata as JSON text; `files` has size in bytes and SHA-256 by path. The same run gives the same text."""
+    """Return the metadata as JSON text. The same run always gives the same text.
+
+    `files` maps paths to sizes in bytes and SHA-256 hashes.
+    """
     started, ended = _span(records)
     graph = [
         {"@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": _PROFILES[0]}},
@@ -34,7 +38,7 @@ def crate(plan: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: 
 
 
 def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]:
-    """When the first trial began and the last one ended, by the host's clock."""
+    """Return the start of the first trial and the end of the last one, by the host's clock."""
     times = [
         (phase["start_wall_seconds"], phase["start_wall_seconds"] + phase["seconds"])
         for record in records
@@ -42,10 +46,10 @@ def _span(records: Sequence[Mapping[str, Any]]) -> tuple[str | None, str | None]
     ]
     if not times:
         return None, None
-    return _moment(min(start for start, _ in times)), _moment(max(end for _, end in times))
+    return _iso_time(min(start for start, _ in times)), _iso_time(max(end for _, end in times))
 
 
-def _moment(unix_seconds: float) -> str:
+def _iso_time(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).isoformat(timespec="seconds")
 
 
@@ -53,7 +57,7 @@ def _root(plan: Mapping[str, Any], files: Iterable[str], published: str | None) 
     return {
         "@id": "./", "@type": "Dataset", "name": f"{plan['experiment']}: {plan['run_id']}",
         "description": plan["definition"]["question"], "datePublished": published or plan["run_id"][:8],
-        "conformsTo": {"@id": _PROFILES[1]}, "license": "as whoever made the run has it",
+        "conformsTo": {"@id": _PROFILES[1]}, "license": "determined by the person who made the run",
         "hasPart": [{"@id": path} for path in sorted(files)], "mentions": {"@id": "#run"},
     }  # fmt: skip
 

@@ -1,9 +1,8 @@
-"""`pagecage bundle` and `pagecage render`: a run given away, and its report made again elsewhere."""
+"""`pagecage bundle` and `pagecage render`: a run as one archive, and its report elsewhere."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +11,9 @@ from cyclopts import Parameter
 
 from pagecage.checkout import RUNS
 from pagecage.cli.analyse import render as render_report
-from pagecage.cli.paths import FileThere, Folder, NewFile
+from pagecage.cli.output import notify
+from pagecage.cli.paths import ExistingFile, Folder, NewFile
 from pagecage.errors import EXIT_OK, PagecageError
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 def bundle(
@@ -26,16 +22,19 @@ def bundle(
     out: NewFile | None = None,
     redact: Annotated[bool, Parameter(negative="--no-redact")] = True,
 ) -> int:
-    """Pack a run into one archive: plan, facts, records, traces, notebook and metadata.
+    """Pack a run into one archive.
+
+    The archive holds plan, facts, records, traces, notebook and metadata.
 
     Parameters
     ----------
     name
-        A run's id or path, or an experiment's name for its newest run.
+        Run to pack: id, path, or an experiment's name for its newest run
     out
-        The archive to write; named after the run unless given.
+        Archive to write; by default named after the run
     redact
-        Replace names of hosts and users, addresses, serial numbers and machine ids; --no-redact keeps them.
+        Replace names of hosts and users, addresses, serial numbers and machine ids; --no-redact
+        keeps them
     """
     from pagecage.bundle.layout import SUFFIX
     from pagecage.bundle.pack import pack
@@ -44,56 +43,61 @@ def bundle(
     folder = find_run(RUNS, name).path
     target = out or Path(f"{folder.name}{SUFFIX}")
     if target.exists():
-        raise PagecageError(f"{target} is there already", f"rm {target}, or name another --out")
+        raise PagecageError(f"{target} already exists", f"rm {target}, or give another --out")
     if _is_stale(folder):
-        render_report(folder, _say)
+        render_report(folder, notify)
     manifest = pack(folder, target, redacted=redact)
-    for one in manifest["redactions"]:
-        _say(f"replaced {one['values']} of kind {one['kind']}, in {one['places']} places")
-    for one in manifest["left_out"]:
-        _say(f"left out {one['path']}: {one['why']}")
+    for entry in manifest["redactions"]:
+        notify(f"redacted {entry['kind']}: {entry['values']} different, {entry['places']} replaced")
+    for entry in manifest["left_out"]:
+        notify(f"left out {entry['path']}: {entry['why']}")
     if not redact:
-        _say("nothing was taken out: it tells where and by whom it was made")
+        notify("nothing was redacted: the bundle names the host and the user")
     print(target)
     return EXIT_OK
 
 
 def _is_stale(folder: Path) -> bool:
-    """Whether the notebook is missing, or older than the records."""
+    """Return whether the notebook is missing or older than the records."""
     notebook, records = folder / "report.ipynb", folder / "records.jsonl"
     return records.exists() and (not notebook.exists() or notebook.stat().st_mtime < records.stat().st_mtime)
 
 
-def render(archive: FileThere, *, out: Folder | None = None) -> int:
-    """Unpack a bundle that somebody made, check it, and make its report again.
+def render(archive: ExistingFile, *, out: Folder | None = None) -> int:
+    """Unpack and check a bundle, and make its report again.
 
     Parameters
     ----------
     archive
-        What `pagecage bundle` wrote.
+        Archive made by `pagecage bundle`
     out
-        The folder to make; named after the run unless given.
+        Directory to create; by default named after the run
     """
     from pagecage.bundle.unpack import unpack
 
     if out and out.exists():
-        raise PagecageError(f"{out} is there already", "name another --out")
-    where = (out or Path()).resolve()
-    with tempfile.TemporaryDirectory(prefix=".pagecage-render-", dir=_nearest(where)) as scratch:
-        aside = Path(scratch) / "run"
-        manifest = unpack(archive, aside)
+        raise PagecageError(f"{out} already exists", "give another --out")
+    parent = (out or Path()).resolve()
+    with tempfile.TemporaryDirectory(prefix=".pagecage-render-", dir=_nearest_existing(parent)) as scratch:
+        unpacked = Path(scratch) / "run"
+        manifest = unpack(archive, unpacked)
         target = out or Path(manifest["run_id"])
-        if Path(manifest["run_id"]).name != manifest["run_id"] or target.exists():
-            raise PagecageError(f"{target} is there already, or is no name of a folder", "name another --out")
-        render_report(aside, _say)
+        if Path(manifest["run_id"]).name != manifest["run_id"]:
+            raise PagecageError(f"the run id {manifest['run_id']!r} cannot name a directory", "give another --out")
+        if target.exists():
+            raise PagecageError(f"{target} already exists", "give another --out")
+        render_report(unpacked, notify)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(aside, target)
+        shutil.move(unpacked, target)
     print(target / "report.html")
     return EXIT_OK
 
 
-def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there: the same file system, so that moving is at once."""
+def _nearest_existing(folder: Path) -> Path:
+    """Return the folder or its nearest existing parent.
+
+    A directory made there is on the same file system, so that it can be renamed into place.
+    """
     while not folder.is_dir():
         folder = folder.parent
     return folder

@@ -1,4 +1,4 @@
-"""`pagecage cage ...`: the catalogue of cloud volumes, and the cages of this checkout."""
+"""`pagecage cage`: the catalogue of cloud volumes, and the cages of this checkout."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.console import Console
 from pagecage.checkout import TOP
 from pagecage.cli import cage_list, cage_page
 from pagecage.cli.cage_import import import_cage
-from pagecage.cli.cage_options import VolumeOptions, bought, profile_of_order
-from pagecage.cli.cage_save import new_name, save_profile
+from pagecage.cli.cage_options import VolumeOptions, describe_volume, profile_for
+from pagecage.cli.cage_save import check_new_name, save_profile
 from pagecage.cli.examples import examples
 from pagecage.cli.numbers import Positive
 from pagecage.cli.output import Json
@@ -21,8 +21,8 @@ from pagecage.cloud.catalogue import read_offers
 from pagecage.errors import EXIT_OK, PagecageError, nearest
 
 CAGES = TOP / "cgroups"
-_ABOUT = "Cloud volumes and customers' files as cages: list, show, import."
-app = App(name="cage", help=_ABOUT, help_epilogue=examples("cage"))
+_HELP = "List, show and import cages: sets of limits, also those of cloud volumes."
+app = App(name="cage", help=_HELP, help_epilogue=examples("cage"))
 app.command(import_cage, name="import", help_epilogue=examples("cage import"))
 _error = Console(stderr=True, highlight=False)
 
@@ -30,68 +30,70 @@ _error = Console(stderr=True, highlight=False)
 @app.command(name="list", help_epilogue=examples("cage list"))
 def list_(
     *,
-    provider: str | None = None,
-    type: str | None = None,  # noqa: A002 - the option's name
+    provider: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    type: Annotated[str | None, Parameter(metavar="TEXT")] = None,  # noqa: A002 - the option's name
     min_iops: Positive | None = None,
     as_json: Json = False,
 ) -> int:
-    """List the catalogue's types of volumes and instances, and the cages of this checkout.
+    """List cloud volumes, instance types and cages.
 
     Parameters
     ----------
     provider
-        Only what this provider offers: aws, azure, digitalocean or gcp. No cages then.
+        Only volumes of this provider: aws, azure, digitalocean or gcp; no cages
     type
-        Only types and cages with this in their names.
+        Only volume types and cages whose name contains this text
     min_iops
-        Only what can give at least so many reads a second.
+        Only volumes and cages that allow at least so many reads a second
     """
     providers = read_offers(CAGES / "catalogue")
-    known = [each.name for each in providers]
-    if provider is not None and provider not in known:
-        raise PagecageError(f"there is no provider {provider!r} in the catalogue", nearest(provider, known))
-    wanted = cage_list.CatalogueFilter(provider, type, min_iops)
-    chosen = cage_list.select(providers, definitions(), wanted)
+    names = [each.name for each in providers]
+    if provider is not None and provider not in names:
+        raise PagecageError(f"there is no provider {provider!r} in the catalogue", nearest(provider, names))
+    listing = cage_list.select(providers, definitions(), cage_list.CatalogueFilter(provider, type, min_iops))
     if as_json:
-        print(json.dumps(cage_list.to_json(chosen)))
+        print(json.dumps(cage_list.to_json(listing)))
     else:
-        cage_list.show(chosen)
+        cage_list.show(listing)
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("cage show"))
 def show(
     name: str,
-    ordered: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
+    volume: VolumeOptions = VolumeOptions(),  # noqa: B008 - frozen
     *,
-    save: str | None = None,
-    force: Annotated[bool, Parameter(negative=())] = False,
+    save: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    force: bool = False,
     as_json: Json = False,
 ) -> int:
-    """Show the limits of a cloud volume on its instance, or of a cage: how fast, for how long, and what sets it.
+    """Show the limits of a cloud volume or a cage.
+
+    For each limit: its value, how long a burst lasts, and whether the volume or the instance sets
+    it.
 
     Parameters
     ----------
     name
-        A type of the catalogue (aws-gp3), a size that has a name (azure-p10), or a cage of `pagecage cage list`.
+        Volume type (aws-gp3), named size (azure-p10), or cage (see `pagecage cage list`)
     save
-        Write the limits as the cage cgroups/NAME.toml.
+        Write the limits to the cage file cgroups/NAME.toml
     force
-        Write over a cage that is there.
+        Overwrite an existing cage
     """
-    known, providers = definitions(), read_offers(CAGES / "catalogue")
-    if name in known.cage_names():
-        if ordered != VolumeOptions() or save is not None:
-            raise PagecageError(f"{name} is a cage, with its limits settled", f"pagecage cage show {name}")
-        profile = cage_list.cage_profile(known, name)
-        line = bought(profile.volume)
+    defined, providers = definitions(), read_offers(CAGES / "catalogue")
+    if name in defined.cage_names():
+        if volume != VolumeOptions() or save is not None:
+            raise PagecageError(f"{name} is a cage: its limits are fixed", f"pagecage cage show {name}")
+        profile = cage_list.cage_profile(defined, name)
+        description = describe_volume(profile.volume)
     else:
-        profile, line = profile_of_order(providers, name, ordered, known.cage_names())
+        profile, description = profile_for(providers, name, volume, defined.cage_names())
     if save is not None:
-        path = save_profile(profile, line, new_name(save, CAGES, providers, force=force), CAGES)
+        path = save_profile(profile, description, check_new_name(save, CAGES, providers, force=force), CAGES)
         _error.print(f"saved: {path.relative_to(TOP)}", markup=False, soft_wrap=True)
     if as_json:
         print(json.dumps(cage_page.to_json(profile)))
     else:
-        cage_page.show(profile, line)
+        cage_page.show(profile, description)
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""What the user says was bought, and the profile that it makes."""
+"""Options that describe a cloud volume, and the volume's limits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from pagecage.cli.numbers import Positive
+from pagecage.cloud.catalogue import Provider, VolumeType
 from pagecage.cloud.instances import find_instance
-from pagecage.cloud.offers import Provider, VolumeType
 from pagecage.cloud.profile import CageOptions, LimitProfile, profile_of
 from pagecage.cloud.volume_request import VolumeRequest
 from pagecage.errors import PagecageError, nearest
@@ -23,41 +23,42 @@ from pagecage.units import exact_size, page_floor_bytes, parse_exact_bytes, pars
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class VolumeOptions:
-    """What was bought, and how it is to be replayed. None of it goes with a cage file.
+    """Options of a cloud volume. They do not apply to a cage.
 
     Parameters
     ----------
     size
-        Of the volume, as 500GiB.
+        Size of the volume, for example 500GiB
     iops
-        As provisioned, where the type takes it.
+        Provisioned IOPS, for types that have them
     throughput
-        As provisioned: a bare number is in the provider's own unit, or write 250MiB or 250MB.
+        Provisioned throughput: a number in the provider's unit, or with a unit, for example 250MiB
     instance
-        What the volume is attached to, as m7i.large: its caps, its burst and its memory.
+        Instance type that the volume is attached to, for example m7i.large; adds its limits and its
+        memory
     scale
-        Multiplies every limit and bucket, so that bursts last as long; memory stays.
+        Factor for every limit and credit bucket; bursts last as long, memory stays
     start
-        How full the buckets of credits are at first.
+        Fill of the credit buckets at the start
     memory
-        MemoryMax, instead of the instance's nominal memory.
+        Memory limit instead of the instance's memory, for example 2GiB
     latency_us
-        A floor of latency to carry; the catalogue knows one of few types.
+        Least latency of a request in microseconds; the catalogue has it for few types
     """
 
-    size: str | None = None
+    size: Annotated[str | None, Parameter(metavar="SIZE")] = None
     iops: Positive | None = None
-    throughput: str | None = None
-    instance: str | None = None
-    scale: Annotated[float, Parameter(validator=Number(gt=0, lte=1000))] = 1.0
-    start: Literal["full", "half", "drained"] = "full"
-    memory: str | None = None
+    throughput: Annotated[str | None, Parameter(metavar="RATE")] = None
+    instance: Annotated[str | None, Parameter(metavar="TYPE")] = None
+    scale: Annotated[float, Parameter(validator=Number(gt=0, lte=1000), metavar="FACTOR")] = 1.0
+    start: Annotated[Literal["full", "half", "drained"], Parameter(metavar="FILL")] = "full"
+    memory: Annotated[str | None, Parameter(metavar="SIZE")] = None
     latency_us: Positive | None = None
 
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """What a name of the catalogue means: a type, and a size where the name is one's."""
+    """A name of the catalogue: a volume type, with a size if the name is that of a size."""
 
     provider: Provider
     kind: VolumeType
@@ -65,50 +66,56 @@ class CatalogueEntry:
 
 
 def catalogue_names(providers: tuple[Provider, ...]) -> dict[str, CatalogueEntry]:
-    """Every name that is no cage's, in small letters. A size in several types is the first one's."""
+    """Return every name of a volume type or a size in lower case.
+
+    A size that several types have belongs to the first one.
+    """
     kinds = [(provider, kind) for provider in providers for kind in provider.types]
     sizes = {
-        f"{provider.name}-{tier.name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
+        f"{provider.name}-{tier_name}".lower(): CatalogueEntry(provider, kind, tier.size_bytes)
         for provider, kind in reversed(kinds)
-        for tier in kind.tiers
+        for tier_name, tier in kind.tiers.items()
     }
     return {**sizes, **{kind.name: CatalogueEntry(provider, kind, None) for provider, kind in kinds}}
 
 
-def profile_of_order(
-    providers: tuple[Provider, ...], name: str, ordered: VolumeOptions, cages: list[str]
+def profile_for(
+    providers: tuple[Provider, ...], name: str, volume: VolumeOptions, cages: list[str]
 ) -> tuple[LimitProfile, str]:
-    """The profile, and what was bought in a line. Raises PagecageError, for an unknown name with the nearest one."""
+    """Return the limits of a volume, and the volume in one line.
+
+    Raises PagecageError; for an unknown name with the nearest known one.
+    """
     names = catalogue_names(providers)
-    named = names.get(name.lower())
-    if named is None:
+    entry = names.get(name.lower())
+    if entry is None:
         hint = nearest(name, [*cages, *names])
         hint = hint if hint.startswith("did") else "pagecage cage list"
-        raise PagecageError(f"there is no type of volume and no cage {name!r}", hint)
-    kind, size = named.kind, None if ordered.size is None else parse_size_bytes(ordered.size, "--size")
-    if named.size_bytes is not None and size is not None:
-        raise PagecageError(f"{name} is a size already", "leave --size out")
-    order = VolumeRequest(
-        named.size_bytes if size is None else size, Fraction(ordered.iops) if ordered.iops else None,
-        _throughput(ordered.throughput, kind),
+        raise PagecageError(f"there is no volume type and no cage {name!r}", hint)
+    kind, size = entry.kind, None if volume.size is None else parse_size_bytes(volume.size, "--size")
+    if entry.size_bytes is not None and size is not None:
+        raise PagecageError(f"{name} has a fixed size", "remove --size")
+    request = VolumeRequest(
+        entry.size_bytes if size is None else size, Fraction(volume.iops) if volume.iops else None,
+        _parse_throughput(volume.throughput, kind),
     )  # fmt: skip
-    instance = None if ordered.instance is None else find_instance(named.provider, kind, ordered.instance)
-    memory = None if ordered.memory is None else _memory_bytes(ordered.memory)
-    wish = CageOptions(ordered.start, Fraction(str(ordered.scale)), memory, ordered.latency_us)
-    profile = profile_of(named.provider, kind, order, instance, wish)
-    tiers = [tier.name for tier in kind.tiers if tier.size_bytes >= (order.size_bytes or 0)]
-    return profile, bought(profile.volume, tiers[0] if tiers else "")
+    instance = None if volume.instance is None else find_instance(entry.provider, kind, volume.instance)
+    memory = None if volume.memory is None else _parse_memory(volume.memory)
+    cage_options = CageOptions(volume.start, Fraction(str(volume.scale)), memory, volume.latency_us)
+    profile = profile_of(entry.provider, kind, request, instance, cage_options)
+    tiers = [tier_name for tier_name, tier in kind.tiers.items() if tier.size_bytes >= (request.size_bytes or 0)]
+    return profile, describe_volume(profile.volume, tiers[0] if tiers else "")
 
 
-def _memory_bytes(text: str) -> int:
-    """MemoryMax as the kernel stores it: whole pages, and at least one."""
+def _parse_memory(text: str) -> int:
+    """Return --memory in bytes. Raises PagecageError if it is below a page."""
     if page_floor_bytes(size_bytes := parse_size_bytes(text, "--memory")) == 0:
         raise PagecageError(f"--memory: {text} is less than a page", "--memory 64MiB")
     return size_bytes
 
 
-def bought(volume: CloudVolume | None, tier: str = "") -> str:
-    """What was bought, in a line ("P10, 128 GiB, on D2s_v5"); empty where nothing is told."""
+def describe_volume(volume: CloudVolume | None, tier: str = "") -> str:
+    """Return a volume in one line ("P10, 128 GiB, on D2s_v5"); empty for None."""
     if volume is None:
         return ""
     throughput = volume.throughput_bytes_per_second
@@ -123,8 +130,8 @@ def bought(volume: CloudVolume | None, tier: str = "") -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _throughput(text: str | None, kind: VolumeType) -> Fraction | None:
-    """Bytes a second; a bare number means what it means at the provider."""
+def _parse_throughput(text: str | None, kind: VolumeType) -> Fraction | None:
+    """Return bytes per second; a number without a unit is in the provider's unit."""
     if text is None:
         return None
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):

@@ -1,4 +1,4 @@
-"""The page of one profile: a table of speeds and who sets them, what to know besides, where the figures come from."""
+"""The page of one limit profile: limits and who sets them, notes, and sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pagecage.cloud.notes import notes
 from pagecage.cloud.profile import LimitProfile, cage_of
-from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, phases
+from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, rate_periods
 from pagecage.errors import PagecageError
 from pagecage.model.cage import cage_to_json
 from pagecage.units import format_both_rates, format_bytes, format_hours
@@ -23,22 +23,22 @@ _NAMES = {"iops": "IOPS", "bandwidth": "bandwidth"}
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, and never folded where it is a pipe."""
+    """Return a console on standard output, as wide as the terminal, and not wrapped in a pipe."""
     return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 1000)
 
 
 def plain_table(*heads: str) -> Table:
-    """Columns without lines between them."""
+    """Return a table without lines."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
     for head in heads:
         table.add_column(head, overflow="fold")
     return table
 
 
-def show(profile: LimitProfile, bought: str) -> None:
+def show(profile: LimitProfile, description: str) -> None:
     """Print the page."""
     out = console()
-    out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(bought)}' if bought else ''}")
+    out.print(f"[bold]{escape(profile.name)}[/]{f'  {escape(description)}' if description else ''}")
     out.print(f"[dim]{escape(profile.about)}[/]")
     out.print()
     table = plain_table("limit", "rate", "set by", "lasts")
@@ -53,7 +53,7 @@ def show(profile: LimitProfile, bought: str) -> None:
 
 
 def print_table(out: Console, table: Table) -> None:
-    """The table, without the blanks that fill its last column."""
+    """Print a table without trailing spaces."""
     with out.capture() as captured:
         out.print(table)
     for line in captured.get().splitlines():
@@ -87,11 +87,11 @@ def _rows(profile: LimitProfile) -> Iterator[tuple[str, str, str, str]]:
 def _speeds(
     name: str, quantity: str, layers: tuple[LimitLayer, ...], start: str
 ) -> Iterator[tuple[str, str, str, str]]:
-    """A line for each phase, so that a burst stands above what is left after it."""
+    """Yield one row per rate in force: that of a burst, then the one after it."""
     if not layers:
         yield name, "no limit", "", ""
-    for phase in phases(layers, start):
-        yield name, _rate(phase.rate, quantity), phase.by, _lasts(phase, start)
+    for period in rate_periods(layers, start):
+        yield name, _rate(period.rate, quantity), period.by, _lasts(period, start)
         name = ""
 
 
@@ -99,19 +99,22 @@ def _rate(rate: Fraction, quantity: str) -> str:
     return format_both_rates(float(rate)) if quantity == "bandwidth" else f"{float(rate):.6g}"
 
 
-def _lasts(phase: RatePeriod, start: str) -> str:
-    return "for good" if phase.seconds is None else f"{format_hours(float(phase.seconds))} from {start}"
+def _lasts(period: RatePeriod, start: str) -> str:
+    return "indefinitely" if period.seconds is None else f"{format_hours(float(period.seconds))} from {start}"
 
 
 def to_json(profile: LimitProfile) -> dict[str, Any]:
-    """The page as data (docs/FORMAT.md): figures unrounded, `seconds` null for good; `cage` as a plan would hold it."""
+    """Return the page as data (docs/FORMAT.md).
+
+    Figures are not rounded, `seconds` is null for a rate without end, `cage` has the form of plans.
+    """
     return {
         "name": profile.name, "about": profile.about, "start": profile.start,
         "limits": {name: _limit(layers, profile.start) for name, layers in vars(profile.limits).items()},
         "memory_bytes": profile.memory_bytes, "memory_dataset_fraction": profile.memory_share,
-        "published_latency": asdict(profile.published) if profile.published else None,
+        "published_latency": profile.published.model_dump() if profile.published else None,
         "notes": list(notes(profile)), "remarks": list(profile.remarks),
-        "sources": [{"of": cited.of, **asdict(cited.source)} for cited in profile.sources],
+        "sources": [{"of": cited.of, **cited.source.model_dump()} for cited in profile.sources],
         "cage": _cage(profile),
     }  # fmt: skip
 
@@ -120,13 +123,15 @@ def _cage(profile: LimitProfile) -> dict[str, Any] | None:
     try:
         return cage_to_json(cage_of(profile, profile.name, profile.about))
     except PagecageError:
-        return None  # scaled below what the kernel can count
+        return None  # the scale makes a limit smaller than 1
 
 
 def _limit(layers: tuple[LimitLayer, ...], start: str) -> dict[str, Any]:
     return {
         "layers": [{key: _number(value) for key, value in asdict(layer).items()} for layer in layers],
-        "phases": [{key: _number(value) for key, value in asdict(phase).items()} for phase in phases(layers, start)],
+        "phases": [
+            {key: _number(value) for key, value in asdict(phase).items()} for phase in rate_periods(layers, start)
+        ],
     }
 
 

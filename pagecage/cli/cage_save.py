@@ -1,4 +1,4 @@
-"""`--save NAME`: a cage becomes a file of cgroups/."""
+"""Cage files written by `--save NAME`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pagecage.cli.cage_options import catalogue_names
-from pagecage.cloud.offers import Provider
+from pagecage.cloud.catalogue import Provider
 from pagecage.cloud.profile import LimitProfile, cage_of
 from pagecage.definitions.cage_writer import cage_to_toml
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, Cage
 
 
-def new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:
-    """The name, if a cage may have it. Raises PagecageError where it may not, or has it already without `force`."""
+def check_new_name(name: str, folder: Path, providers: tuple[Provider, ...], *, force: bool) -> str:
+    """Return the name if a new cage may have it.
+
+    Raises PagecageError for an invalid name, and, without `force`, for the name of an existing
+    cage.
+    """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or name == UNCAGED:
         hint = "use small letters, digits and dashes, as in --save customer-disk"
-        raise PagecageError(f"{name!r} cannot name a cage", hint)
+        raise PagecageError(f"{name!r} is not a valid name for a cage", hint)
     if name in catalogue_names(providers):
-        raise PagecageError(f"{name!r} is a type of the catalogue", "choose another name")
+        raise PagecageError(f"{name!r} is a volume type of the catalogue", "choose another name")
     if (folder / f"{name}.toml").exists() and not force:
-        raise PagecageError(f"there is a cage {name} already", "choose another name, or add --force")
+        raise PagecageError(f"the cage {name} already exists", "choose another name, or add --force")
     return name
 
 
 def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
-    """Write the cage's file under its name, with the comments at its top, and return its path."""
+    """Write a cage file with comments at its top and return its path."""
     path = folder / f"{cage.name}.toml"
     try:
         path.write_text(cage_to_toml(cage, comments))
@@ -36,7 +40,10 @@ def save(cage: Cage, folder: Path, comments: Sequence[str] = ()) -> Path:
     return path
 
 
-def save_profile(profile: LimitProfile, line: str, name: str, folder: Path) -> Path:
-    """Write what a volume allows, with its sources; `line` is what was bought."""
+def save_profile(profile: LimitProfile, description: str, name: str, folder: Path) -> Path:
+    """Write the limits of a volume as a cage, with their sources as comments, and return the path.
+
+    `description` is the volume in one line.
+    """
     comments = [f"{cited.of}: {cited.source.title}, {cited.source.date or 'undated'}" for cited in profile.sources]
-    return save(cage_of(profile, name, f"{profile.name} ({line}): {profile.about}."), folder, comments)
+    return save(cage_of(profile, name, f"{profile.name} ({description}): {profile.about}."), folder, comments)

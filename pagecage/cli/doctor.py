@@ -1,4 +1,7 @@
-"""What this machine has and lacks for measuring: as host `local`, and for running the vm."""
+"""`pagecage doctor`: requirements that this machine meets or misses.
+
+They are those of host local and of the vm.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,19 @@ from pagecage.model.requirements import MissedRequirement, check_host
 from pagecage.process import find_tool
 
 _VM_TOOLS = {
-    "qemu-system-x86_64": "runs the guest", "mmdebstrap": "makes its root file system", "mke2fs": "makes its disks",
-    "ssh": "reaches it",
+    "qemu-system-x86_64": "runs the guest", "mmdebstrap": "builds the guest's root file system",
+    "mke2fs": "makes the guest's disks", "ssh": "connects to the guest",
 }  # fmt: skip
 _COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "fio")
 
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One line of the diagnosis. `level` is ok, missing (prevents the host) or lesser (a collector less)."""
+    """One line of the diagnosis.
+
+    `level` is ok, missing (the host cannot be used) or lesser (the host works with one collector or
+    figure less).
+    """
 
     host: str
     what: str
@@ -35,7 +42,7 @@ class DoctorFinding:
 
 
 def examine(data_dir: Path | None) -> list[DoctorFinding]:
-    """Everything that matters, in the order it matters."""
+    """Return all findings, the most important first."""
     facts = LocalHost(data_dir).facts()
     return [*_local(facts), *_collectors(facts), *_vm()]
 
@@ -46,10 +53,10 @@ def _local(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         yield DoctorFinding("local", miss.requirement.value, "missing", miss.reason, miss.hint)
     if not missed:
         manager = facts["cgroup"]["manager"]
-        yield DoctorFinding("local", "limits", "ok", f"{manager} can cap memory and I/O on {facts['disk']['node']}")
+        yield DoctorFinding("local", "limits", "ok", f"{manager} can limit memory and I/O on {facts['disk']['node']}")
     if not facts["psi"]:
         hint = "boot with psi=1"
-        yield DoctorFinding("local", "psi", "lesser", "no pressure figures: which limit binds cannot be told", hint)
+        yield DoctorFinding("local", "psi", "lesser", "no pressure counters: the binding limit stays unknown", hint)
     method = "cachestat" if facts["cachestat"] else "mincore"
     yield DoctorFinding("local", "residency", "ok", f"measured by {method}")
 
@@ -60,9 +67,7 @@ def _collectors(facts: dict[str, Any]) -> Iterator[DoctorFinding]:
         if version:
             yield DoctorFinding("local", name, "ok", version)
         else:
-            yield DoctorFinding(
-                "local", name, "lesser", "not installed", "ansible/site.yml installs it, or apt install"
-            )
+            yield DoctorFinding("local", name, "lesser", "not installed", "make provision HOST=local")
 
 
 def _vm() -> Iterator[DoctorFinding]:
@@ -70,25 +75,34 @@ def _vm() -> Iterator[DoctorFinding]:
         if find_tool(tool):
             yield DoctorFinding("vm", tool, "ok", purpose)
         else:
-            yield DoctorFinding("vm", tool, "missing", f"{tool} is not installed, which {purpose}", "make setup")
+            yield DoctorFinding("vm", tool, "missing", f"{tool} is not installed ({purpose})", "make setup")
     kvm = Path("/dev/kvm").exists()
-    detail = "present; a test boot tells whether it works" if kvm else "absent: the guest will be emulated (slow CPU)"
+    detail = "present; a test boot shows whether it works" if kvm else "absent: the guest is emulated (slow CPU)"
     yield DoctorFinding("vm", "/dev/kvm", "ok" if kvm else "lesser", detail)
 
 
 def lines(findings: list[DoctorFinding]) -> Iterator[str]:
-    """The diagnosis for a terminal: a line a finding, its fix beneath where there is one."""
+    """Yield the diagnosis for a terminal: one line per finding, followed by its fix."""
     for finding, following in zip_longest(findings, findings[1:]):
         yield f"{finding.level:<8} {finding.host:<6} {finding.what:<20} {finding.detail}"
         if finding.hint and not (following and following.hint == finding.hint):
             yield f"{'':<36} fix: {finding.hint}"
     for host in ("local", "vm"):
         missing = [f for f in findings if f.host == host and f.level == "missing"]
-        yield f"HOST={host}: {'can serve' if not missing else 'cannot serve: ' + missing[0].detail}"
+        reason = f"cannot be used: {missing[0].detail}" if missing else "can be used"
+        yield f"HOST={host}: {reason}"
 
 
 def doctor(*, data_dir: Folder | None = None, as_json: Json = False) -> int:
-    """Say what this machine has and lacks for measuring, and what fixes it; 3 when no host would work."""
+    """Check what this machine has and lacks for measuring.
+
+    The exit status is 3 if neither host local nor host vm can be used.
+
+    Parameters
+    ----------
+    data_dir
+        Directory on the disk to measure
+    """
     findings = examine(data_dir)
     if as_json:
         print(json.dumps([vars(finding) for finding in findings]))

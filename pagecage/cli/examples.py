@@ -1,4 +1,4 @@
-"""The examples that `pagecage VERB --help` ends with: each verb's own, to be pasted as they stand."""
+"""Examples at the end of `pagecage VERB --help`. Each can be pasted into a shell."""
 
 from __future__ import annotations
 
@@ -160,6 +160,9 @@ _EXAMPLES = {
 
 
 def examples(verb: str, more: str = "") -> str:
-    """Return what stands below a verb's options: its examples, and `more`. A verb of a verb is named after a space."""
+    """Return the text below a verb's options: its examples, then `more`.
+
+    A nested verb is named with a space, as in "host up".
+    """
     shown = textwrap.indent(textwrap.dedent(_EXAMPLES[verb]).strip("\n"), "  ").rstrip()
     return f"Examples:\n\n{shown}" + (f"\n\n{more}" if more else "")

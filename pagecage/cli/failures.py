@@ -1,4 +1,4 @@
-"""The end of a command that fails: a user's mistake in a sentence, a defect of pagecage with its traceback."""
+"""Reports of failed commands: a sentence for invalid input, a traceback for a defect."""
 
 from __future__ import annotations
 
@@ -9,40 +9,43 @@ import traceback
 from cyclopts import CycloptsError, MissingArgumentError, UnknownCommandError, UnusedCliTokensError
 
 from pagecage.checkout import TOP
-from pagecage.cli.output import say
+from pagecage.cli.output import notify
 from pagecage.errors import EXIT_FAILED, PagecageError, nearest
 
 LOG = TOP / "build/log/defect.log"
 SHOW = "PAGECAGE_TRACEBACK"
 """Environment variable: print the traceback of a defect on standard error."""
-# Where cyclopts (exceptions.py) goes on after its first sentence.
+# Endings that cyclopts (exceptions.py) appends to the first sentence of its messages.
 _SUGGESTION = re.compile(r" Did you mean (.+)\?$", re.DOTALL)
 _CHOICES = re.compile(r"\. (Choose from: .+)\.$")
 _BOUND = re.compile(r"\. M(ust be .+?)\.?$")
 
 
 class Defect(Exception):
-    """A defect of a part of pagecage that runs as a program of its own; `told` is the traceback that it printed."""
+    """A defect in a part of pagecage that runs as its own process, with its traceback."""
 
-    def __init__(self, message: str, told: str) -> None:
+    def __init__(self, message: str, traceback: str) -> None:
         super().__init__(message)
-        self.told = told
+        self.traceback = traceback
 
 
-def tell(error: PagecageError) -> int:
-    """Print the sentence and the hint, one line each; return the exit status."""
+def report(error: PagecageError) -> int:
+    """Print the message and the fix, one line each; return the exit status."""
     lines = [f"pagecage: {printable(error.message)}", *([f"  fix: {printable(error.hint)}"] if error.hint else [])]
-    say("\n".join(lines))
+    notify("\n".join(lines))
     return error.exit_code
 
 
 def printable(text: str) -> str:
-    """Return the text in one line that a terminal shows as it is: what a user typed or a file holds may be anything."""
+    """Return the text as one line that a terminal shows literally.
+
+    Input typed by the user or read from a file may contain control characters.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def refusal(error: CycloptsError) -> PagecageError:
-    """Return the error in a command line as a PagecageError."""
+def command_line_error(error: CycloptsError) -> PagecageError:
+    """Return an error of the command line as a PagecageError."""
     chain = ["pagecage", *(error.command_chain or ())]
     hint = f"{' '.join(chain)} --help"
     match error:
@@ -50,40 +53,40 @@ def refusal(error: CycloptsError) -> PagecageError:
             verbs = [name for name in app if not name.startswith("-")]
             return PagecageError(f"{' '.join(chain)} has no verb {word!r}", nearest(word, verbs))
         case UnusedCliTokensError(unused_tokens=[word, *_]):
-            return PagecageError(f"{' '.join(chain)} has no use for {word!r}", hint)
+            return PagecageError(f"{' '.join(chain)} takes no argument {word!r}", hint)
         case MissingArgumentError(argument=argument) if argument and not argument.tokens and not error.keyword:
             name = argument.name.removeprefix("--").upper() if argument.field_info.is_positional else argument.name
-            return PagecageError(f"{' '.join(chain)} lacks {name}", hint)
-    return _in_our_words(str(error).strip(), hint)
+            return PagecageError(f"{' '.join(chain)} requires {name}", hint)
+    return _one_sentence(str(error).strip(), hint)
 
 
-def _in_our_words(said: str, hint: str) -> PagecageError:
+def _one_sentence(message: str, hint: str) -> PagecageError:
     """Return the message of cyclopts as one sentence, with its suggestion as the hint."""
-    if close := _SUGGESTION.search(said):
-        said, hint = said[: close.start()], f"did you mean {close[1]}?"
-    if choices := _CHOICES.search(said):
-        said, hint = said[: choices.start()], hint if close else choices[1][0].lower() + choices[1][1:]
-    return PagecageError(_BOUND.sub(r": m\1", said).removesuffix("."), hint)
+    if close := _SUGGESTION.search(message):
+        message, hint = message[: close.start()], f"did you mean {close[1]}?"
+    if choices := _CHOICES.search(message):
+        message, hint = message[: choices.start()], hint if close else choices[1][0].lower() + choices[1][1:]
+    return PagecageError(_BOUND.sub(r": m\1", message).removesuffix("."), hint)
 
 
-def tell_defect(error: Exception) -> int:
-    """Report a defect of pagecage and keep its traceback; return the exit status.
+def report_defect(error: Exception) -> int:
+    """Report a defect of pagecage and write its traceback to LOG; return the exit status.
 
-    It is no way to tell of a user's mistake: that is a PagecageError, raised where it is known what was mistaken.
+    Mistakes of the user are raised as PagecageError and do not come here.
     """
-    told = error.told if isinstance(error, Defect) else "".join(traceback.format_exception(error))
-    what = f"pagecage: a defect of pagecage itself, not of what you typed: {told.strip().splitlines()[-1]}"
-    if os.environ.get(SHOW) or not _keep(told):
-        say(f"{told}{printable(what)}\n  fix: report it with the traceback above")
+    text = error.traceback if isinstance(error, Defect) else "".join(traceback.format_exception(error))
+    message = f"pagecage: internal error: {text.strip().splitlines()[-1]}"
+    if os.environ.get(SHOW) or not _write_log(text):
+        notify(f"{text}{printable(message)}\n  fix: report this defect with the traceback above")
     else:
-        say(f"{printable(what)}\n  fix: report it with {LOG}, which has the traceback ({SHOW}=1 prints it)")
+        notify(f"{printable(message)}\n  fix: report this defect with {LOG} ({SHOW}=1 prints the traceback)")
     return EXIT_FAILED
 
 
-def _keep(told: str) -> bool:
+def _write_log(text: str) -> bool:
     try:
         LOG.parent.mkdir(parents=True, exist_ok=True)
-        LOG.write_text(told, errors="backslashreplace")
+        LOG.write_text(text, errors="backslashreplace")
     except OSError:
         return False
     return True

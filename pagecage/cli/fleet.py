@@ -1,15 +1,15 @@
-"""`pagecage run NAME --host GROUP`: one experiment on every host of an inventory's group, in one run and one report."""
+"""`pagecage run NAME --host GROUP`: one experiment on every host of a group."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.analyse import report
-from pagecage.cli.execution import refuse_new_wishes, require_same_definition, sets_queue_settings
-from pagecage.cli.output import OutputFormat
+from pagecage.cli.execution import refuse_plan_options, require_same_definition, sets_queue_settings
+from pagecage.cli.output import Notify, OutputFormat
 from pagecage.cli.progress import FleetProgress, expected_seconds
 from pagecage.cli.run_options import HOSTS, FleetOptions, RunOptions, definitions
 from pagecage.cli.run_plan import build_plan, with_cage
@@ -18,34 +18,35 @@ from pagecage.fleet.folder import FleetFolder, FleetRequest, find_fleet
 from pagecage.fleet.host_plans import host_plans
 from pagecage.fleet.host_run import HostRun
 from pagecage.fleet.inventory import FleetHost, find_group
-from pagecage.fleet.playbook import FleetPlaybook, make_stage
-from pagecage.fleet.preflight import Preflight, ReadyHost, look, unlike
+from pagecage.fleet.playbook import FleetPlaybook, make_fleet_playbook
+from pagecage.fleet.preflight import Preflight, ReadyHost, check_hosts, differences
 from pagecage.fleet.rounds import FleetCampaign
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Progress
 from pagecage.planning.plan import Plan, plan_to_json
 from pagecage.process import replay
 from pagecage.runner.campaign import check_memory_floor
 from pagecage.units import format_seconds
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class HostGroup:
-    """A group of hosts in the place of one host, where a plan is made."""
+    """A group of hosts, for choosing a size."""
 
     name: str
-    seen: tuple[ReadyHost, ...]
+    hosts: tuple[ReadyHost, ...]
 
-    def is_emulated(self, progress: Progress) -> bool:  # noqa: ARG002 - facts have told
-        """Whether any of them is, so that the size that is chosen suits all."""
-        return any(one.is_emulated for one in self.seen)
+    def is_emulated(self, progress: Progress) -> bool:  # noqa: ARG002 - the facts are known already
+        """Return whether any of the hosts is emulated."""
+        return any(host.is_emulated for host in self.hosts)
 
 
 @dataclass(frozen=True)
 class ResumeOptions:
-    """Whether a run that is there is gone on with, and whether changing settings of a disk with / was agreed to."""
+    """Options that apply once a plan exists.
+
+    `resume` finishes an existing run. `yes` changes settings of a disk that holds / without asking.
+    """
 
     resume: bool
     yes: bool
@@ -53,16 +54,16 @@ class ResumeOptions:
 
 @dataclass(frozen=True)
 class PreparedFleetRun:
-    """A fleet run with its folder, where it plays, and the hosts that take part."""
+    """A fleet run with its folder, its playbook, and the hosts that take part."""
 
-    stage: FleetPlaybook
+    playbook: FleetPlaybook
     folder: FleetFolder
-    seen: tuple[ReadyHost, ...]
+    hosts: tuple[ReadyHost, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def hosts_of(group: str) -> tuple[FleetHost, ...]:
-    """The hosts of a group. Raises PagecageError for one that no inventory has."""
+    """Return the hosts of a group. Raises PagecageError if no inventory has the group."""
     try:
         return find_group(group)
     except PagecageError as error:
@@ -75,162 +76,193 @@ def hosts_of(group: str) -> tuple[FleetHost, ...]:
         raise PagecageError(f"there is no host {group!r}, and {error.message}", hint) from None
 
 
-def planned(
-    name: str, wishes: RunOptions, own: FleetOptions, command: str, yes: bool, say: Say
+def plan_for(
+    name: str, options: RunOptions, fleet_options: FleetOptions, command: str, yes: bool, notify: Notify
 ) -> tuple[Plan, dict[str, Plan], PreparedFleetRun]:
-    """The whole plan, each host's, and a job whose folder is not made yet; whatever is wrong is found here."""
+    """Return the whole plan, the plan of each host, and the run, whose folder does not exist yet.
+
+    All errors in the input and all unsuitable hosts are found here, before anything starts.
+    """
     experiment = definitions().experiment(name)
-    if wishes.until_ci is not None:
-        raise PagecageError("--until-ci decides while one host runs, and a fleet has many", "use --repeats")
-    if wishes.data_dir is not None:
-        raise PagecageError("--data-dir is for host local", "set pagecage_data_dir in the inventory (docs/HOSTS.md)")
-    hosts = hosts_of(wishes.host)
-    stage = make_stage(TOP, make_kit(TOP), TOP / "build" / "fleet")
-    found = _able(stage, wishes.host, hosts, own.skip_unreachable, say)
-    seen = found.seen
-    if own.fleet == "spread" and not own.mixed and (differing := list(unlike(seen))):
-        raise PagecageError(f"these hosts are not alike: {'; '.join(differing)}", "--fleet replicate, or --mixed")
-    plan = build_plan(wishes, with_cage(experiment, wishes.cage), HostGroup(wishes.host, seen), command, say)
+    if options.until_ci is not None:
+        raise PagecageError("--until-ci does not work on a group of hosts", "use --repeats")
+    if options.data_dir is not None:
+        raise PagecageError(
+            "--data-dir applies only to --host local", "set pagecage_data_dir in the inventory (docs/HOSTS.md)"
+        )
+    group = hosts_of(options.host)
+    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), TOP / "build" / "fleet")
+    preflight = _check_group(playbook, options.host, group, fleet_options.skip_unreachable, notify)
+    hosts = preflight.ready
+    if fleet_options.fleet == "spread" and not fleet_options.mixed and (differing := list(differences(hosts))):
+        raise PagecageError(f"these hosts differ: {'; '.join(differing)}", "--fleet replicate, or --mixed")
+    plan = build_plan(options, with_cage(experiment, options.cage), HostGroup(options.host, hosts), command, notify)
     check_memory_floor(plan)
     if not yes:
-        _refuse_root_disks(plan, seen)
-    plans = host_plans(plan, [one.host.name for one in seen], own.fleet)
-    left_out = {host: error.message for host, error in found.unreachable.items()}
-    return plan, plans, PreparedFleetRun(stage, FleetFolder(RUNS / plan.run_id), seen, left_out)
+        _refuse_root_disks(plan, hosts)
+    plans = host_plans(plan, [ready.host.name for ready in hosts], fleet_options.fleet)
+    left_out = {host: error.message for host, error in preflight.unreachable.items()}
+    return plan, plans, PreparedFleetRun(playbook, FleetFolder(RUNS / plan.run_id), hosts, left_out)
 
 
-def new(name: str, wishes: RunOptions, own: FleetOptions, command: str, yes: bool, say: Say) -> PreparedFleetRun:
-    """A fleet run that starts now."""
-    plan, plans, job = planned(name, wishes, own, command, yes, say)
-    FleetFolder.create(RUNS, plan, FleetRequest(wishes.host, own.fleet, job.left_out), plans)
-    return job
+def new_run(
+    name: str, options: RunOptions, fleet_options: FleetOptions, command: str, yes: bool, notify: Notify
+) -> PreparedFleetRun:
+    """Prepare a new fleet run."""
+    plan, plans, prepared = plan_for(name, options, fleet_options, command, yes, notify)
+    FleetFolder.create(RUNS, plan, FleetRequest(options.host, fleet_options.fleet, prepared.left_out), plans)
+    return prepared
 
 
-def resumed(name: str, wishes: RunOptions, own: FleetOptions, say: Say) -> PreparedFleetRun:
-    """The newest run of an experiment on this group, to be finished on the hosts that lack something."""
-    refuse_new_wishes(wishes)
-    folder = find_fleet(RUNS, f"{name}@{wishes.host}")
+def resume_run(name: str, options: RunOptions, fleet_options: FleetOptions, notify: Notify) -> PreparedFleetRun:
+    """Prepare the newest run of an experiment on this group, to be finished."""
+    refuse_plan_options(options)
+    folder = find_fleet(RUNS, f"{name}@{options.host}")
     if folder is None:
-        raise PagecageError(f"there is no run of {name} on {wishes.host}", f"pagecage run {name} --host {wishes.host}")
+        raise PagecageError(
+            f"there is no run of {name} on {options.host}", f"pagecage run {name} --host {options.host}"
+        )
     folders = folder.host_folders()
     require_same_definition(next(iter(folders.values())).plan())
     open_hosts = {host for host, run in folders.items() if run.remaining(run.plan())}
-    known = {host.name: host for host in hosts_of(wishes.host)}
-    if gone := sorted(open_hosts - set(known)):
-        raise PagecageError(f"{gone[0]} is no more in {wishes.host}", "put it back into the inventory")
-    stage = make_stage(TOP, make_kit(TOP), TOP / "build" / "fleet")
-    wanted = tuple(host for name, host in known.items() if name in open_hosts)
-    left_working = folder.left_working()
-    if not wanted:
-        return PreparedFleetRun(stage, folder, ())
-    return PreparedFleetRun(
-        stage, folder, _able(stage, wishes.host, wanted, own.skip_unreachable, say, left_working).seen
-    )
+    inventory_hosts = {host.name: host for host in hosts_of(options.host)}
+    if missing := sorted(open_hosts - set(inventory_hosts)):
+        raise PagecageError(f"{missing[0]} is no longer in {options.host}", "put it back into the inventory")
+    playbook = make_fleet_playbook(TOP, make_agent_package(TOP), TOP / "build" / "fleet")
+    hosts = tuple(host for name, host in inventory_hosts.items() if name in open_hosts)
+    if not hosts:
+        return PreparedFleetRun(playbook, folder, ())
+    busy = folder.unfetched_hosts()
+    preflight = _check_group(playbook, options.host, hosts, fleet_options.skip_unreachable, notify, busy)
+    return PreparedFleetRun(playbook, folder, preflight.ready)
 
 
-def _able(
-    stage: FleetPlaybook,
+def _check_group(
+    playbook: FleetPlaybook,
     group: str,
     hosts: tuple[FleetHost, ...],
-    skip: bool,
-    say: Say,
-    left_working: Collection[str] = (),
+    skip_unreachable: bool,
+    notify: Notify,
+    busy: Collection[str] = (),
 ) -> Preflight:
-    """The hosts that can serve. Refuses when one cannot, and when one does not answer unless these are skipped."""
+    """Check every host of a group.
+
+    Raises HostError or PagecageError if a host is unsuitable or, unless it is skipped, unreachable.
+    """
     if hosts:
-        say(f"looking at {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
-    found = look(stage, group, hosts, left_working)
-    for error in found.unfit.values():
+        notify(f"checking {len(hosts)} host{'s' if len(hosts) != 1 else ''} of {group} ...")
+    preflight = check_hosts(playbook, group, hosts, busy)
+    for error in preflight.unfit.values():
         raise error
-    for name, error in found.unreachable.items():
-        if not skip:
-            raise HostError(error.message, f"bring {name} back, or leave such hosts out: --skip-unreachable")
-        say(f"left out: {error.message}")
-    if not found.seen:
-        raise HostError(f"no host of {group} answers", "ansible -m ping tells why")
-    return found
+    for name, error in preflight.unreachable.items():
+        if not skip_unreachable:
+            raise HostError(error.message, f"bring {name} back, or leave out such hosts: --skip-unreachable")
+        notify(f"left out: {error.message}")
+    if not preflight.ready:
+        raise HostError(f"no host of {group} answers", f"find out why: ansible -i ansible/inventory {group} -m ping")
+    return preflight
 
 
-def _refuse_root_disks(plan: Plan, seen: tuple[ReadyHost, ...]) -> None:
-    """Nobody can be asked on so many hosts whether a setting of the disk that holds / may be changed."""
-    on_root = [one.host.name for one in seen if one.facts["disk"].get("mount_point") == "/"]
+def _refuse_root_disks(plan: Plan, hosts: tuple[ReadyHost, ...]) -> None:
+    """Raise PagecageError if a run would change settings of a disk that holds /.
+
+    On a group of hosts the user is not asked.
+    """
+    on_root = [ready.host.name for ready in hosts if ready.facts["disk"].get("mount_point") == "/"]
     if on_root and any(map(sets_queue_settings, plan.trials)):
         raise PagecageError(
-            f"settings of the disk that holds / would be changed on {', '.join(on_root)}, for the time of each trial",
-            "add --yes, or name another disk in pagecage_data_device",
+            f"each trial would change settings of the disk that holds / on {', '.join(on_root)}",
+            "add --yes, or set another disk in pagecage_data_device",
         )
 
 
 def run(
-    name: str, wishes: RunOptions, own: FleetOptions, command: str, again: ResumeOptions, form: OutputFormat, say: Say
+    name: str,
+    options: RunOptions,
+    fleet_options: FleetOptions,
+    command: str,
+    resume_options: ResumeOptions,
+    output_format: OutputFormat,
+    notify: Notify,
 ) -> int:
-    """Start or resume a fleet run, carry it out, and show its report."""
-    job = resumed(name, wishes, own, say) if again.resume else new(name, wishes, own, command, again.yes, say)
-    status = carry_out(job, say)
-    if any(run.records() for run in job.folder.host_folders().values()):
-        report(job.folder.path, form.options(), say)
+    """Start or resume a fleet run, execute it, and show its report."""
+    if resume_options.resume:
+        prepared = resume_run(name, options, fleet_options, notify)
+    else:
+        prepared = new_run(name, options, fleet_options, command, resume_options.yes, notify)
+    status = execute(prepared, notify)
+    if any(run.records() for run in prepared.folder.host_folders().values()):
+        report(prepared.folder.path, output_format.options(), notify)
     return status
 
 
-def show_plan(name: str, wishes: RunOptions, own: FleetOptions, command: str, as_json: bool, say: Say) -> int:
-    """Print each host's part, and start nothing."""
-    plan, plans, _ = planned(name, wishes, own, command, True, say)
+def show_plan(
+    name: str, options: RunOptions, fleet_options: FleetOptions, command: str, as_json: bool, notify: Notify
+) -> int:
+    """Print the plan of each host; start nothing."""
+    plan, plans, _ = plan_for(name, options, fleet_options, command, True, notify)
     if as_json:
-        print(json.dumps({host: plan_to_json(one) for host, one in plans.items()}))
+        print(json.dumps({host: plan_to_json(host_plan) for host, host_plan in plans.items()}))
     else:
-        print("\n".join(plan_lines(plan, plans, own.fleet)))
+        print("\n".join(plan_lines(plan, plans, fleet_options.fleet)))
     return EXIT_OK
 
 
 def plan_lines(plan: Plan, plans: dict[str, Plan], mode: str) -> Iterator[str]:
-    """What a fleet run would do: each host with its trials, and how long that takes."""
+    """Yield the plan of a fleet run: each host with its trials and their estimated duration."""
     document = plan.document
     yield f"{document['experiment']} on {document['host']}, {mode}: size {document['size']} ({document['size_reason']})"
     width = max(map(len, plans))
-    for host, own in plans.items():
-        repeats = len({trial.block for trial in own.trials})
-        about = format_seconds(expected_seconds(own.trials))
-        yield f"  {host:<{width}} {len(own.trials):>4} trials, {repeats} repeats of each treatment, about {about}"
+    for host, host_plan in plans.items():
+        repeats = len({trial.block for trial in host_plan.trials})
+        about = format_seconds(expected_seconds(host_plan.trials))
+        yield f"  {host:<{width}} {len(host_plan.trials):>4} trials, {repeats} repeats of each treatment, about {about}"
 
 
-def carry_out(job: PreparedFleetRun, say: Say) -> int:
-    """Run what is lacking on every host that takes part; the exit code tells whether every trial has its answer."""
-    folders = job.folder.host_folders()
-    plans = {one.host.name: folders[one.host.name].plan() for one in job.seen}
-    lacking = {host: folders[host].remaining(plan) for host, plan in plans.items()}
-    counts = {host: (len(plan.trials), len(plan.trials) - len(lacking[host])) for host, plan in plans.items()}
-    guess = max((expected_seconds(trials) for trials in lacking.values()), default=0.0)
-    total = sum(map(len, lacking.values()))
-    say(f"{total} trials to run on {len(plans)} hosts, about {format_seconds(guess)}: {job.folder.path.name}")
-    streams = job.folder.path / "streams"
+def execute(prepared: PreparedFleetRun, notify: Notify) -> int:
+    """Run the remaining trials on every host.
+
+    Returns EXIT_OK if every trial of the plan has a result.
+    """
+    folders = prepared.folder.host_folders()
+    plans = {ready.host.name: folders[ready.host.name].plan() for ready in prepared.hosts}
+    remaining = {host: folders[host].remaining(plan) for host, plan in plans.items()}
+    counts = {host: (len(plan.trials), len(plan.trials) - len(remaining[host])) for host, plan in plans.items()}
+    estimate = max((expected_seconds(trials) for trials in remaining.values()), default=0.0)
+    total = sum(map(len, remaining.values()))
+    notify(
+        f"{total} trials to run on {len(plans)} hosts, about {format_seconds(estimate)}: {prepared.folder.path.name}"
+    )
+    streams = prepared.folder.path / "streams"
     streams.mkdir(exist_ok=True)
-    with FleetProgress(counts, guess / max(1, max(map(len, lacking.values()), default=1))) as progress:
-        lanes = [
-            HostRun(one.place, plans[one.host.name], folders[one.host.name], streams, progress) for one in job.seen
+    with FleetProgress(counts, estimate / max(1, max(map(len, remaining.values()), default=1))) as progress:
+        host_runs = [
+            HostRun(ready.remote, plans[ready.host.name], folders[ready.host.name], streams, progress)
+            for ready in prepared.hosts
         ]
         try:
-            FleetCampaign(job.stage, job.folder, lanes, make_kit(TOP), progress).run()
+            FleetCampaign(prepared.playbook, prepared.folder, host_runs, make_agent_package(TOP), progress).run()
         except KeyboardInterrupt:
-            hint = resume_command(job.folder.document())
-            raise PagecageError("interrupted; what was recorded stays", hint, EXIT_INTERRUPTED) from None
-    return ended(job.folder, say)
+            hint = resume_command(prepared.folder.document())
+            raise PagecageError("interrupted; finished trials are kept", hint, EXIT_INTERRUPTED) from None
+    return report_unfinished(prepared.folder, notify)
 
 
 def resume_command(document: dict[str, object]) -> str:
-    """The command that goes on with a fleet run."""
+    """Return the command that resumes a fleet run."""
     return replay(["pagecage", "run", str(document["experiment"]), "--host", str(document["group"]), "--resume"])
 
 
-def ended(folder: FleetFolder, say: Say) -> int:
-    """Say which hosts lack answers and why; the exit code."""
-    lacking = {host: len(run.remaining(run.plan())) for host, run in folder.host_folders().items()}
-    ends = folder.last_ends()
-    for host, count in lacking.items():
+def report_unfinished(folder: FleetFolder, notify: Notify) -> int:
+    """Print which hosts have trials without a result, and why; return the exit code."""
+    unfinished = {host: len(run.remaining(run.plan())) for host, run in folder.host_folders().items()}
+    results = folder.last_results()
+    for host, count in unfinished.items():
         if count:
-            end = ends.get(host)
-            why = f" ({end.outcome}: {end.because})" if end and end.because else ""
-            say(f"{host}: {count} trials have no answer{why}")
-    if any(lacking.values()):
-        say(f"  fix: {resume_command(folder.document())}")
+            result = results.get(host)
+            reason = f" ({result.outcome}: {result.reason})" if result and result.reason else ""
+            notify(f"{host}: {count} trials have no result{reason}")
+    if any(unfinished.values()):
+        notify(f"  fix: {resume_command(folder.document())}")
         return EXIT_INCOMPLETE
     return EXIT_OK

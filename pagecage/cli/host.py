@@ -1,4 +1,4 @@
-"""`pagecage host ...`: the embedded guest by hand."""
+"""`pagecage host`: provisioning of hosts, and control of the embedded guest."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from cyclopts import App, Parameter
 
 from pagecage.cli.examples import examples
 from pagecage.cli.numbers import whole
-from pagecage.cli.output import say_step
+from pagecage.cli.output import Json, notify, notify_step
 from pagecage.cli.paths import Folder, writing
 from pagecage.cli.provision import provision, unprovision, verify
+from pagecage.cli.run_options import HostName, RunOptions, SizeName
 from pagecage.errors import EXIT_OK
 from pagecage.hosts.vm import guest
-from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, known_caches
+from pagecage.hosts.vm.cache import DEFAULT_NAME, GuestCache, existing_caches
 from pagecage.hosts.vm.machine import CPUS
 from pagecage.hosts.vm.vm_host import GuestOptions
 
-_ABOUT = "Make hosts fit for experiments, and look after the embedded guest."
-app = App(name="host", help=_ABOUT, help_epilogue=examples("host"))
-Vm = Annotated[Literal["vm"], Parameter(help="the only host that can be brought up and down")]
-Called = Annotated[
-    str, Parameter(name="--name", help="which guest, where there are several; HOST=vm is the one called vm")
+app = App(name="host", help="Provision hosts and control the embedded guest.", help_epilogue=examples("host"))
+Vm = Annotated[Literal["vm"], Parameter(help="The embedded guest", show_choices=False)]
+GuestName = Annotated[
+    str, Parameter(name="--name", metavar="NAME", help="Name of the guest; --host vm is the guest vm")
 ]
-Suite = Annotated[Literal["bookworm", "trixie"] | None, Parameter(help="the guest's Debian release")]
-Cpus = Annotated[int, whole(1, 64), Parameter(help="how many processors it has")]
+Suite = Annotated[Literal["bookworm", "trixie"] | None, Parameter(metavar="RELEASE", help="Debian release")]
+Cpus = Annotated[int, whole(1, 64), Parameter(help="Number of processors")]
 
 
 for _verb in (provision, verify, unprovision):
@@ -34,8 +34,14 @@ for _verb in (provision, verify, unprovision):
 
 
 @app.command(help_epilogue=examples("host which"))
-def which(host: str = "auto") -> int:
-    """Print which host HOST means here: local, vm, or group for one of an inventory."""
+def which(host: HostName = "auto") -> int:
+    """Print the kind of a host: local, vm, or group.
+
+    Parameters
+    ----------
+    host
+        Host or group; auto is local if this machine can measure, else vm
+    """
     from pagecage.cli.run_options import is_group
     from pagecage.cli.run_plan import choose_host
 
@@ -47,65 +53,74 @@ def which(host: str = "auto") -> int:
 def prepare(
     host: Vm = "vm",
     *,
-    experiment: Annotated[str | None, Parameter(name="--for", help="the experiment that it is made for")] = None,
-    size: str = "auto",
-    cage: str | None = None,
+    experiment: Annotated[str | None, Parameter(name="--for", metavar="EXPERIMENT")] = None,
+    size: SizeName = "auto",
+    cage: Annotated[str | None, Parameter(metavar="CAGE")] = None,
 ) -> int:
-    """Make what a start of the guest needs, where it is missing: image, saved machine state, data disk.
+    """Make the guest's image, saved state and data disk where missing.
 
-    A run does it too. Beforehand it can be done beside other things. A guest that is in use has all of it.
+    A run does this too. A guest in use has all of them already.
+
+    Parameters
+    ----------
+    experiment
+        Prepare for this experiment, with the memory and the disk that it needs
+    size
+        Size of datasets: auto, full, default, emulated or smoke
+    cage
+        Cage that replaces the experiment's cages
     """
     from pagecage.cli import execution
-    from pagecage.cli.run_options import RunOptions
-    from pagecage.runner.campaign import need_of
+    from pagecage.runner.campaign import resource_needs
 
     if guest.status().running:
-        say_step("the guest is running")
+        notify("the guest is already running")
         return EXIT_OK
     if experiment is None:
-        guest.prepare(say_step)
+        guest.prepare(notify_step)
         return EXIT_OK
-    plan, vm = execution.plan_for(experiment, RunOptions(host=host, size=size, cage=cage), "", say_step)
+    plan, vm = execution.plan_for(experiment, RunOptions(host=host, size=size, cage=cage), "", notify_step)
     try:
-        vm.prepare(need_of(plan), say_step)
+        vm.prepare(resource_needs(plan), notify_step)
     finally:
         vm.stop()
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host up"))
-def up(host: Vm = "vm", *, called: Called = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS) -> int:
-    """Restore the guest and leave it running (make it first, where there is none).
+def up(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME, suite: Suite = None, cpus: Cpus = CPUS) -> int:
+    """Start the guest and leave it running.
 
-    Guests of other names have a disk and an image of their own; the group `guests` of the inventory has all that run.
+    The guest is made first if it does not exist. Guests with other names have their own disk and
+    image; the inventory group `guests` contains all running guests.
     """
-    guest.up(say_step, GuestCache.of_user(called), GuestOptions(suite, cpus))
+    guest.up(notify_step, GuestCache.of_user(guest_name), GuestOptions(suite, cpus))
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host down"))
-def down(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
-    """End the guest that `up` left running."""
-    guest.down(say_step, GuestCache.of_user(called))
+def down(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
+    """Stop the guest that `host up` started."""
+    guest.down(notify_step, GuestCache.of_user(guest_name))
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host shell"))
-def shell(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
-    """A root shell in the guest; it is brought up if it is not."""
-    return guest.shell(say_step, GuestCache.of_user(called))
+def shell(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
+    """Open a root shell in the guest, which is started if needed."""
+    return guest.shell(notify_step, GuestCache.of_user(guest_name))
 
 
 @app.command(help_epilogue=examples("host status"))
 def status(
     host: Vm = "vm",
     *,
-    called: Called = DEFAULT_NAME,
-    json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    guest_name: GuestName = DEFAULT_NAME,
+    as_json: Json = False,
 ) -> int:
-    """Say whether the guest runs, for whom, and what is stored of it."""
-    state = asdict(guest.status(GuestCache.of_user(called)))
-    if json_:
+    """Show whether the guest is running, its user, and its stored files."""
+    state = asdict(guest.status(GuestCache.of_user(guest_name)))
+    if as_json:
         print(json.dumps(state, default=str))
         return EXIT_OK
     for key, value in state.items():
@@ -114,38 +129,42 @@ def status(
 
 
 @app.command(help_epilogue=examples("host rebuild"))
-def rebuild(host: Vm = "vm", *, called: Called = DEFAULT_NAME) -> int:
-    """Throw image and saved state away and make them again; datasets stay."""
-    guest.rebuild(say_step, GuestCache.of_user(called))
+def rebuild(host: Vm = "vm", *, guest_name: GuestName = DEFAULT_NAME) -> int:
+    """Delete the guest's image and saved states and make them again; datasets stay."""
+    guest.rebuild(notify_step, GuestCache.of_user(guest_name))
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host pack"))
 def pack(
-    host: Vm = "vm", *, out: Annotated[Folder, Parameter(help="the folder that becomes build/guest of a copy")]
+    host: Vm = "vm", *, out: Annotated[Folder, Parameter(help="Directory to write; use it as build/guest")]
 ) -> int:
-    """Pack an image of the guest for a copy of this checkout, which then needs no network and no rights to make one.
+    """Pack an image of the guest for another checkout.
 
-    It is made anew, with ssh keys of its own: whoever has the copy can read them.
+    That checkout then starts a guest without network access or privileges. The image is built anew
+    with its own ssh keys; everyone who has the packed image can read them.
     """
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    say_step(f"packed in {guest.pack_image(out, say_step)}")
+    notify(f"packed: {guest.pack_image(out, notify_step)}")
     return EXIT_OK
 
 
 @app.command(help_epilogue=examples("host inventory"))
 def inventory() -> int:
-    """Print the guests that run as an inventory of Ansible's: the group vm has the one of that name, guests has all."""
-    from pagecage.hosts.vm.provision import GUEST, guest_variables, kept_variables
+    """Print the running guests as an Ansible inventory.
+
+    The group vm contains the guest vm, the group guests all running guests.
+    """
+    from pagecage.hosts.vm.provision import GUEST, guest_variables, self_connecting_variables
 
     target = guest.running_target()
-    hosts = {GUEST: guest_variables(target)} if target else {}
-    kept = {
-        f"{GUEST}-{cache.name}": kept_variables(told)
-        for cache in known_caches()
-        if (told := guest.running_target(cache))
+    vm = {GUEST: guest_variables(target)} if target else {}
+    guests = {
+        f"{GUEST}-{cache.name}": self_connecting_variables(target)
+        for cache in existing_caches()
+        if (target := guest.running_target(cache))
     }
-    listed = {"vm": {"hosts": list(hosts)}, "guests": {"hosts": list(kept)}}
-    print(json.dumps({**listed, "_meta": {"hostvars": {**hosts, **kept}}}))
+    groups = {"vm": {"hosts": list(vm)}, "guests": {"hosts": list(guests)}}
+    print(json.dumps({**groups, "_meta": {"hostvars": {**vm, **guests}}}))
     return EXIT_OK

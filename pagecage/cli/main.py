@@ -1,6 +1,7 @@
-"""The command line: a table of verbs. Data goes to standard output, everything else to standard error.
+"""Entry point of the command line, and the table of its verbs.
 
-A verb's module is imported when the verb is called, so that a verb that only prints something starts quickly.
+Data goes to standard output, everything else to standard error. A verb's module is imported when
+the verb is called, so that a verb that only prints something starts quickly.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import io
 import signal
 import sys
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from pagecage.cli import failures
 from pagecage.cli.examples import examples
-from pagecage.cli.output import say
+from pagecage.cli.help_page import HelpPage, shown_default
+from pagecage.cli.output import notify
 from pagecage.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, PagecageError
 from pagecage.version import VERSION
 
-_EPILOGUE = """Examples; `pagecage VERB --help` has each verb's own:
+_EPILOGUE = """Examples:
 
   pagecage list
   pagecage run constrained-random
@@ -27,63 +29,94 @@ _EPILOGUE = """Examples; `pagecage VERB --help` has each verb's own:
   pagecage compare RUN OTHER --fail-if 'read_seconds > +10%'
   pagecage publish
 
-Exit codes: 0 done, 1 a defect, 2 bad input, 3 the host cannot serve, 4 trials
-without an answer, 5 and 6 a gate that failed or could not be decided, 130
-interrupted."""
+Exit status:
+
+  0    success
+  1    internal error in pagecage
+  2    invalid command line, file or definition
+  3    the host cannot run the trials
+  4    some trials have no result
+  5    a --fail-if condition is met
+  6    a --fail-if condition cannot be decided
+  130  interrupted
+
+`pagecage VERB --help` describes one verb."""
+_OPTIONS = Group("Options")
 app = App(
-    name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, default_parameter=Parameter(negative=()),
-    help="Put a workload in a customer's cage and see what its disk reads become.", help_format="plaintext",
-    suppress_keyboard_interrupt=False,
+    name="pagecage", version=VERSION, help_epilogue=_EPILOGUE, help_format="plaintext", help_formatter=HelpPage(),
+    help="Measure what I/O and memory limits cost a program that reads from disk.",
+    default_parameter=Parameter(negative=(), show_default=shown_default),
+    group_arguments=_OPTIONS, group_parameters=_OPTIONS, suppress_keyboard_interrupt=False,
 )  # fmt: skip
 _VERBS = {
-    "answers": "show:answers",
-    "bundle": "bundle:bundle",
-    "cage": "cage:app",
-    "claims": "show:claims",
-    "compare": "show:compare",
-    "doctor": "doctor:doctor",
-    "host": "host:app",
-    "list": "run:list_experiments",
-    "plan": "run:plan",
-    "probe": "probe:probe",
-    "publish": "show:publish",
-    "render": "bundle:render",
-    "replay": "replay:app",
-    "run": "run:run",
-    "schema": "schema:schema",
-    "shell": "shell:app",
-    "show": "show:show",
-    "sweep": "sweep:app",
+    "Experiments": {
+        "list": "run:list_experiments",
+        "plan": "run:plan",
+        "run": "run:run",
+    },
+    "Your own programs": {
+        "replay": "replay:app",
+        "sweep": "sweep:app",
+        "shell": "shell:app",
+    },
+    "Results": {
+        "show": "show:show",
+        "compare": "show:compare",
+        "claims": "show:claims",
+        "answers": "show:answers",
+        "publish": "show:publish",
+        "bundle": "bundle:bundle",
+        "render": "bundle:render",
+    },
+    "Hosts and limits": {
+        "doctor": "doctor:doctor",
+        "host": "host:app",
+        "cage": "cage:app",
+        "probe": "probe:probe",
+        "schema": "schema:schema",
+    },
 }
-for _verb, _function in _VERBS.items():
-    _own = {} if _function.endswith(":app") else {"help_epilogue": examples(_verb)}  # an App has its own
-    app.command(f"pagecage.cli.{_function}", name=_verb, **_own)
+for _title, _verbs in _VERBS.items():
+    _group = Group.create_ordered(_title)
+    for _number, (_verb, _function) in enumerate(_verbs.items()):
+        _own = {} if _function.endswith(":app") else {"help_epilogue": examples(_verb)}  # an App has its own
+        app.command(f"pagecage.cli.{_function}", name=_verb, group=_group, sort_key=_number, **_own)
 app.register_install_completion_command()
+_GENERAL = Group.create_ordered("Options")
+for _flag, _help in {
+    "--help": "Show this help", "--version": "Show the version",
+    "--install-completion": "Install completion of verbs and options for your shell",
+}.items():  # fmt: skip
+    app[_flag].help, app[_flag].group = _help, _GENERAL
 
 
 def main() -> int:
-    """Run the command line; print a user's mistake as one sentence and its fix, without a traceback."""
-    if not set(sys.argv[1:]) & set(_VERBS):  # the overview and the completion script describe every verb
-        for verb in _VERBS:
+    """Run the command line and return its exit status.
+
+    A PagecageError is printed as one sentence and its fix, without a traceback.
+    """
+    verbs = [verb for group in _VERBS.values() for verb in group]
+    if not set(sys.argv[1:]) & set(verbs):  # the overview and the completion script describe every verb
+        for verb in verbs:
             app[verb]
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a name of a file may be no text, and a locale lack a character
+    if isinstance(sys.stdout, io.TextIOWrapper):  # file names may be invalid UTF-8, locales may lack characters
         sys.stdout.reconfigure(errors="backslashreplace")
-    # Leave as cleanly as on Ctrl-C; and Ctrl-C itself, because a shell's `&` and cron start programs that ignore it.
+    # SIGTERM and SIGHUP clean up like Ctrl-C. Programs started by a shell's `&` and by cron ignore SIGINT.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     try:
         return int(app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value") or EXIT_OK)
     except PagecageError as error:
-        return failures.tell(error)
+        return failures.report(error)
     except CycloptsError as error:
-        return failures.tell(failures.refusal(error))
+        return failures.report(failures.command_line_error(error))
     except KeyboardInterrupt:
-        say("interrupted")
+        notify("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return EXIT_FAILED
-    except Exception as error:  # noqa: BLE001 - whatever else comes is a defect of ours, and is told as one
-        return failures.tell_defect(error)
+    except Exception as error:  # noqa: BLE001 - any other exception is a defect of pagecage
+        return failures.report_defect(error)
 
 
 if __name__ == "__main__":

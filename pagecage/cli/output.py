@@ -1,4 +1,4 @@
-"""In which form a verb prints its tables."""
+"""Output formats of the verbs, and messages to the user on standard error."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from cyclopts import Parameter
 
 from pagecage.errors import PagecageError
 
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print data, and data alone, on standard output.")]
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="Print JSON on standard output")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class OutputFormat:
-    """For the terminal unless one of these is asked for.
+    """The output format; the terminal's unless one of these options is given.
 
     Parameters
     ----------
     csv
-        Print the table as CSV.
+        Print the main table as CSV
     markdown
-        Print the tables in Markdown.
+        Print the tables as Markdown
     as_json
-        Print data, and data alone, on standard output.
+        Print JSON on standard output
     """
 
     csv: bool = False
@@ -36,38 +36,41 @@ class OutputFormat:
     as_json: Annotated[bool, Parameter(name="--json")] = False
 
     def options(self) -> list[str]:
-        """What the analysis is told. Raises PagecageError where two forms are asked for."""
-        forms = (("--csv", self.csv), ("--markdown", self.markdown), ("--json", self.as_json))
-        asked = [name for name, is_asked in forms if is_asked]
-        if len(asked) > 1:
-            raise PagecageError(f"{asked[0]} and {asked[1]} are two forms", "ask for one")
-        return asked
+        """Return the option for `python -m analysis`, if any.
+
+        Raises PagecageError if two are given.
+        """
+        formats = (("--csv", self.csv), ("--markdown", self.markdown), ("--json", self.as_json))
+        given = [name for name, is_given in formats if is_given]
+        if len(given) > 1:
+            raise PagecageError(f"{given[0]} and {given[1]} are mutually exclusive", "give one of them")
+        return given
 
 
-Say = Callable[[str], None]
-"""Prints a sentence to the user."""
+Notify = Callable[[str], None]
+"""Prints a message to the user."""
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def say(text: str) -> None:
-    """Print a sentence on standard error, not wrapped."""
+def notify(text: str) -> None:
+    """Print a message on standard error, not wrapped."""
     _console().print(text, soft_wrap=True, markup=False)
 
 
 @cache
 def _console() -> Console:
-    from rich.console import Console  # not at the start: most commands have nothing to say
+    from rich.console import Console  # imported late: most commands print no message
 
     return Console(stderr=True, highlight=False, emoji=False)
 
 
-def say_step(text: str) -> None:
-    """The same of a step that begins and takes a while."""
-    say(f"{text} ...")
+def notify_step(text: str) -> None:
+    """Print that a step begins which takes seconds."""
+    notify(f"{text} ...")
 
 
 def typed_command() -> str:
-    """Return the command line as it was typed, quoted for a shell."""
+    """Return the command line as the user typed it, quoted for a shell."""
     return shlex.join(["pagecage", *sys.argv[1:]])

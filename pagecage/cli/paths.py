@@ -1,4 +1,4 @@
-"""Paths as options take them: what cannot be read, or cannot become what a verb makes there, is refused at once."""
+"""Types of path options, which refuse unsuitable paths while the command line is parsed."""
 
 from __future__ import annotations
 
@@ -15,53 +15,54 @@ from cyclopts import Parameter, Token
 from pagecage.errors import PagecageError
 
 
-def refusal(text: str, *, is_folder: bool | None = None, is_there: bool = False) -> str | None:
-    """Return in a clause why a path cannot serve, or None where it can.
+def refusal(text: str, *, is_folder: bool | None = None, must_exist: bool = False) -> str | None:
+    """Return a clause that says why a path is unsuitable, or None if it is suitable.
 
-    `is_folder`: what stands there must be a folder, or (False) must not be one; None for either. `is_there`: something
-    must stand there. Otherwise it may be made, a folder with those above it, where the nearest that is there lets us.
+    `is_folder` is True if the path must be a directory, False if it must not be one, None for
+    either. With `is_there` something must exist at the path. Otherwise it may be missing, if its
+    nearest existing parent is writable.
     """
     if not text or "\0" in text:
-        return "is not a name of a file"
+        return "is not a valid path"
     try:
-        is_directory = stat.S_ISDIR(os.stat(text).st_mode)  # noqa: PTH116 - Path.is_dir() hides why it cannot tell
+        is_directory = stat.S_ISDIR(os.stat(text).st_mode)  # noqa: PTH116 - Path.is_dir() hides the reason
     except FileNotFoundError:
-        return "is not there" if is_there else _unmakeable(Path(text), is_folder is not False)
-    except OSError as error:  # a name too long, a file in the place of a folder, a loop of links, no permission
+        return "does not exist" if must_exist else _creation_obstacle(Path(text), is_folder is not False)
+    except OSError as error:  # name too long, file instead of a directory, loop of links, no permission
         return f"cannot be used: {error.strerror}"
     if is_folder is None or is_folder is is_directory:
         return None
-    return "is not a folder" if is_folder else "is a folder"
+    return "is not a directory" if is_folder else "is a directory"
 
 
-def _unmakeable(path: Path, is_folder: bool) -> str | None:
+def _creation_obstacle(path: Path, is_folder: bool) -> str | None:
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not is_folder and above != path.absolute().parent:
-        return f"cannot be made: {path.parent} is not there"
-    return None if os.access(above, os.W_OK | os.X_OK) else f"cannot be made: {above} may not be written"
+        return f"cannot be created: {path.parent} does not exist"
+    return None if os.access(above, os.W_OK | os.X_OK) else f"cannot be created: {above} is not writable"
 
 
-def _option(*, is_folder: bool | None, is_there: bool) -> Parameter:
+def _option(*, is_folder: bool | None, must_exist: bool) -> Parameter:
     def converted(_: type[Path], tokens: Sequence[Token]) -> Path:
         text = tokens[0].value
-        if why := refusal(text, is_folder=is_folder, is_there=is_there):
-            raise ValueError(f"{text!r} {why}")
+        if reason := refusal(text, is_folder=is_folder, must_exist=must_exist):
+            raise ValueError(f"{text!r} {reason}")
         return Path(text)
 
-    return Parameter(converter=converted)
+    return Parameter(converter=converted, metavar="DIR" if is_folder else "FILE")
 
 
-Folder = Annotated[Path, _option(is_folder=True, is_there=False)]
-"""A folder that is there, or can be made."""
-FolderThere = Annotated[Path, _option(is_folder=True, is_there=True)]
-FileThere = Annotated[Path, _option(is_folder=False, is_there=True)]
-NewFile = Annotated[Path, _option(is_folder=False, is_there=False)]
+Folder = Annotated[Path, _option(is_folder=True, must_exist=False)]
+"""A directory that exists or can be created."""
+ExistingFolder = Annotated[Path, _option(is_folder=True, must_exist=True)]
+ExistingFile = Annotated[Path, _option(is_folder=False, must_exist=True)]
+NewFile = Annotated[Path, _option(is_folder=False, must_exist=False)]
 """A file to write."""
 
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Raise PagecageError for what the file system refuses to write at a place that the user named."""
+    """Turn an OSError from writing to `target`, which the user named, into a PagecageError."""
     try:
         yield
     except OSError as error:

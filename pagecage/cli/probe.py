@@ -1,4 +1,4 @@
-"""`pagecage probe`: the probe that is carried to a customer's machine, run here, or where its file lies."""
+"""`pagecage probe`: the probe that is copied to a customer's machine, run here or located."""
 
 from __future__ import annotations
 
@@ -10,71 +10,74 @@ from cyclopts import Parameter
 
 from pagecage.checkout import TOP
 from pagecage.cli.numbers import whole
-from pagecage.cli.paths import FolderThere, NewFile
+from pagecage.cli.paths import ExistingFolder, NewFile
 from pagecage.errors import EXIT_FAILED, EXIT_HOST, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, HostError, PagecageError
 from pagecage.process import Process, spawn
 from pagecage.units import GIB, MIB, parse_size_bytes
 
 PROGRAM = TOP / "build/host/bin/pcprobe"
-_CANNOT_HERE = 77
-_LEAST_BYTES, _MOST_BYTES = 16 * MIB, 1024**2 * GIB  # pcprobe's own least (sizes.rs); beyond any file system
+_CANNOT_MEASURE = 77  # the probe's exit status on an unsuitable machine
+_LEAST_BYTES, _MOST_BYTES = 16 * MIB, 1024**2 * GIB  # the least is pcprobe's (sizes.rs)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ProbeOptions:
-    """How to probe.
+    """Options of the probe.
 
     Parameters
     ----------
     yes
-        Begin without asking.
+        Start without asking
     size
-        How large the probe's own file may be, as in 256MiB or 1GiB.
+        Largest size of the probe's own file, for example 256MiB or 1GiB
     seconds
-        How long all of it may take.
+        Longest duration of the whole probe
     out
-        Write the JSON into this file instead of standard output.
+        Write the JSON to this file instead of standard output
     engine
-        What drives the disk; auto is fio where there is one.
+        Program that drives the disk; auto is fio if it is installed
     name_host
-        Let the JSON name the host and the folder.
+        Name the host and the directory in the JSON
     """
 
     yes: bool = False
-    size: str = "1GiB"
-    seconds: Annotated[int, whole(5, 7 * 86400)] = 60
+    size: Annotated[str, Parameter(metavar="SIZE")] = "1GiB"
+    seconds: Annotated[int, whole(5, 7 * 86400), Parameter(metavar="SECONDS")] = 60
     out: NewFile | None = None
-    engine: Literal["auto", "own", "fio", "io_uring", "threads"] = "auto"
+    engine: Annotated[Literal["auto", "own", "fio", "io_uring", "threads"], Parameter(metavar="ENGINE")] = "auto"
     name_host: bool = False
 
     def arguments(self) -> list[str]:
-        """The same as the program takes it. Raises PagecageError for a size that is none, or too small."""
+        """Return the options of the probe program.
+
+        Raises PagecageError for an invalid size, or one out of range.
+        """
         size_bytes = parse_size_bytes(self.size, "--size")
         if not _LEAST_BYTES <= size_bytes <= _MOST_BYTES:
-            raise PagecageError(f"--size: {self.size} is not a size of a probe's file", "--size 1GiB; at least 16MiB")
+            raise PagecageError(f"--size: {self.size} is out of range", "give at least 16MiB, as in --size 1GiB")
         words = ["--size", f"{size_bytes // MIB}MiB", "--seconds", str(self.seconds), "--engine", self.engine]
         words += ["--out", str(self.out)] if self.out else []
         return words + [flag for flag, given in (("--yes", self.yes), ("--name-host", self.name_host)) if given]
 
 
 def probe(
-    directory: FolderThere | None = None,
-    how: ProbeOptions = ProbeOptions(),
+    directory: ExistingFolder | None = None,
+    options: ProbeOptions = ProbeOptions(),
     *,
     print_path: bool = False,
 ) -> int:
-    """Measure what a disk gives under the limits it stands under: bandwidth, IOPS over depth, latency, bursts.
+    """Measure a disk's bandwidth, IOPS, latency and bursts under its present limits.
 
-    The program is one static file that needs neither installing nor root: copy it to a customer's machine, run it
-    there, and read its JSON with `pagecage cage import`.
+    The program is one static file that needs no installation and no root. Copy it to a customer's
+    machine, run it there, and read its JSON with `pagecage cage import`.
 
     Parameters
     ----------
     directory
-        A folder on the disk to be measured.
+        Directory on the disk to measure
     print_path
-        Print where the program lies, and start nothing.
+        Print the path of the program; start nothing
     """
     if not PROGRAM.exists():
         raise HostError("the probe is not built", "make build")
@@ -82,19 +85,22 @@ def probe(
         print(PROGRAM)
         return EXIT_OK
     if directory is None:
-        raise PagecageError("no folder was given", "pagecage probe DIR, or pagecage probe --print-path")
-    return _status(_end_of(spawn([PROGRAM, directory, *how.arguments()], stdin=None, stdout=None, stderr=None)))
+        raise PagecageError("no directory was given", "pagecage probe DIR, or pagecage probe --print-path")
+    return _exit_code(_wait(spawn([PROGRAM, directory, *options.arguments()], stdin=None, stdout=None, stderr=None)))
 
 
-def _end_of(process: Process[bytes]) -> int:
-    """Its exit status. Ctrl-C at a terminal reaches it too, so that it tells what it has; others are passed on."""
+def _wait(process: Process[bytes]) -> int:
+    """Wait for the probe and return its exit status.
+
+    Ctrl-C reaches the probe from the terminal, and it prints its results so far. Other signals are forwarded.
+    """
     signal.signal(signal.SIGINT, lambda *_: None)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: process.send_signal(number))
     return process.wait()
 
 
-def _status(status: int) -> int:
-    """The probe's exit status as one of ours (docs/FORMAT.md)."""
-    known = {0: EXIT_OK, 2: EXIT_USAGE, EXIT_INTERRUPTED: EXIT_INTERRUPTED, _CANNOT_HERE: EXIT_HOST}
+def _exit_code(status: int) -> int:
+    """Return the exit code of pagecage (docs/FORMAT.md) for an exit status of the probe."""
+    known = {0: EXIT_OK, 2: EXIT_USAGE, EXIT_INTERRUPTED: EXIT_INTERRUPTED, _CANNOT_MEASURE: EXIT_HOST}
     return known.get(status, EXIT_FAILED)

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar with the time left where there is a terminal, plain lines elsewhere."""
+"""Progress on standard error: a bar with the time left on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from pagecage.model.record import Record
 from pagecage.model.trial import Trial
 from pagecage.units import format_rate, format_seconds
 
-_OVERHEAD_SECONDS = 4.0  # first guess of what a trial costs besides its measured part
-_MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, as an answer)"}
+_OVERHEAD_SECONDS = 4.0  # first estimate of a trial's duration outside its measured part
+_MARK = {"ok": "[green]ok[/]", "oom_killed": "[green]killed[/] (out of memory, a valid result)"}
 
 
 def expected_seconds(trials: tuple[Trial, ...]) -> float:
-    """A first guess of the time a list of trials takes: only cold random reads in a cage come near `max_seconds`."""
+    """Return a first estimate of the duration of trials.
+
+    Only cold random reads in a cage come near `max_seconds`.
+    """
     return sum(expected_trial_seconds(trial.max_seconds) for trial in trials)
 
 
 def expected_trial_seconds(max_seconds: float | None) -> float:
-    """The same for one trial."""
+    """Return a first estimate of one trial's duration."""
     return _OVERHEAD_SECONDS + 0.2 * (max_seconds or 10.0)
 
 
 class TimeEstimate:
-    """How long the rest takes: by a guess of a trial's time until one has ended, by what they took from then on."""
+    """The time left: first estimated, then from the mean of the finished trials."""
 
     def __init__(self, total: int, done: int, trial_seconds: float) -> None:
         self._total, self._done, self._trial_seconds = total, done, trial_seconds
@@ -38,38 +41,41 @@ class TimeEstimate:
         self._finished = 0
 
     def begin(self) -> None:
-        """A trial begins; the first one starts the clock."""
+        """Note that a trial begins; the first one starts the clock."""
         self._first = self._first or time.monotonic()
 
     def end(self, *, is_final: bool) -> int:
-        """A trial ended, with its answer or to be tried again; gives how many have their answer."""
+        """Note that a trial ended, with a result if `is_final`.
+
+        Returns the number of trials with a result.
+        """
         self._finished += 1
         self._done += int(is_final)
         return self._done
 
     @property
     def number(self) -> str:
-        """How many of all have their answer, as ` 12/36`."""
+        """The trials with a result out of all trials, as ` 12/36`."""
         return f"{self._done:>3}/{self._total}"
 
     @property
     def left(self) -> str:
-        """The time left, in words."""
+        """The remaining time, as in "about 40 s left"."""
         if self._first is not None and self._finished:
             self._trial_seconds = (time.monotonic() - self._first) / self._finished
         return f"about {format_seconds(self._trial_seconds * (self._total - self._done))} left"
 
 
 class RunProgress:
-    """Listens to a campaign and shows it. A context manager, so that the terminal is always left clean."""
+    """A campaign's listener that shows its progress. Use it as a context manager."""
 
-    def __init__(self, total: int, done: int, guess_seconds: float, *, bar: bool = True) -> None:
+    def __init__(self, total: int, done: int, estimate_seconds: float, *, bar: bool = True) -> None:
         self._console = Console(stderr=True, highlight=False, emoji=False)
         self._bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"), console=self._console, disable=not (bar and self._console.is_terminal),
         )  # fmt: skip
-        self._pace = TimeEstimate(total, done, guess_seconds / max(1, total))
+        self._time = TimeEstimate(total, done, estimate_seconds / max(1, total))
         self._task: TaskID = self._bar.add_task("", total=total, completed=done, left="")
 
     def __enter__(self) -> RunProgress:
@@ -80,33 +86,35 @@ class RunProgress:
         self._bar.stop()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Take one event of the campaign."""
+        """Show one event of the campaign."""
         match event["event"]:
             case "step":
-                self._say(event["text"])
+                self._show_step(event["text"])
             case "trial":
-                self._pace.begin()
+                self._time.begin()
                 self._bar.update(self._task, description=event["trial_id"])
             case "record":
                 self._record(event["record"])
             case "swept":
-                self._console.print(f"removed what an earlier run left: {escape(event['unit'])}")
+                self._console.print(f"removed a unit of an earlier run: {escape(event['unit'])}")
             case "agent_ended":
-                self._console.print(f"[yellow]the agent ended with status {event['status']}[/] {escape(event['said'])}")
+                self._console.print(
+                    f"[yellow]the agent ended with status {event['status']}[/] {escape(event['stderr'])}"
+                )
 
-    def _say(self, text: str) -> None:
+    def _show_step(self, text: str) -> None:
         self._bar.update(self._task, description=escape(text))
         if not self._console.is_terminal:
             self._console.print(f"{escape(text)} ...")
 
     def _record(self, record: Record) -> None:
-        done = self._pace.end(is_final=record.is_final)
-        self._bar.update(self._task, completed=done, left=self._pace.left)
-        self._console.print(f"{self._pace.number} {record.trial_id:<32} {describe(record)}", soft_wrap=True)
+        done = self._time.end(is_final=record.is_final)
+        self._bar.update(self._task, completed=done, left=self._time.left)
+        self._console.print(f"{self._time.number} {record.trial_id:<32} {describe(record)}", soft_wrap=True)
 
 
 def describe(record: Record) -> str:
-    """One line about a record: outcome, time, rate, amplification, or the reason there is none."""
+    """Return one line about a record: outcome, time, rate and amplification, or the error."""
     mark = _MARK.get(record.outcome, f"[yellow]{record.outcome}[/]")
     seconds, covered = record.response.get("read_seconds"), record.response.get("covered_fraction")
     seconds = record.response.get("ready_seconds") or seconds
@@ -125,9 +133,10 @@ def describe(record: Record) -> str:
 
 
 class FleetProgress:
-    """Listens to a fleet campaign and shows it; a context manager, so that the terminal is always left clean.
+    """A fleet campaign's listener that shows its progress. Use it as a context manager.
 
-    `hosts` gives by name how many trials a host has and how many have their answer; `trial_seconds` is a first guess.
+    `hosts` maps a host's name to its number of trials and its number of trials with a result.
+    `trial_seconds` is a first estimate of a trial's duration.
     """
 
     def __init__(self, hosts: Mapping[str, tuple[int, int]], trial_seconds: float) -> None:
@@ -142,7 +151,7 @@ class FleetProgress:
             host: self._bar.add_task("", total=total, completed=done, host=f"{host:<{self._width}}", left="")
             for host, (total, done) in hosts.items()
         }
-        self._paces = {host: TimeEstimate(total, done, trial_seconds) for host, (total, done) in hosts.items()}
+        self._times = {host: TimeEstimate(total, done, trial_seconds) for host, (total, done) in hosts.items()}
 
     def __enter__(self) -> FleetProgress:
         self._bar.start()
@@ -152,21 +161,21 @@ class FleetProgress:
         self._bar.stop()
 
     def __call__(self, host: str, event: Mapping[str, Any]) -> None:
-        """Take one event of one host."""
+        """Show one event of a host."""
         match event["event"]:
             case "step":
                 self._console.print(f"{host:<{self._width}} {escape(event['text'])}", soft_wrap=True)
             case "trial":
-                self._paces[host].begin()
+                self._times[host].begin()
                 self._bar.update(self._tasks[host], description=event["trial_id"])
             case "record":
                 self._record(host, event["record"])
             case "swept":
-                self._console.print(f"{host:<{self._width}} removed what an earlier run left: {escape(event['unit'])}")
+                self._console.print(f"{host:<{self._width}} removed a unit of an earlier run: {escape(event['unit'])}")
 
     def _record(self, host: str, record: Record) -> None:
-        pace = self._paces[host]
-        done = pace.end(is_final=record.is_final)
-        self._bar.update(self._tasks[host], completed=done, left=pace.left, description="")
-        line = f"{host:<{self._width}} {pace.number} {record.trial_id:<32} {describe(record)}"
+        time_left = self._times[host]
+        done = time_left.end(is_final=record.is_final)
+        self._bar.update(self._tasks[host], completed=done, left=time_left.left, description="")
+        line = f"{host:<{self._width}} {time_left.number} {record.trial_id:<32} {describe(record)}"
         self._console.print(line, soft_wrap=True)

@@ -1,49 +1,49 @@
-"""The files that a replay's command reads, looked at before anything starts: as a trial would, from as far as here."""
+"""Checks of the files that a replayed command reads, before anything starts."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from pagecage.cli.output import Notify
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import AgentHost
-from pagecage.runner.uploads import UploadedFile, make_carried, on_host
-
-Say = Callable[[str], None]
+from pagecage.runner.uploads import UploadedFile, find_uploads, path_on_host
 
 
 def implied_copies(cold: Sequence[str], copies: Sequence[str], host_name: str) -> tuple[str, ...]:
     """Return the `--cold` paths to copy although no `--copy` names them.
 
-    A relative path means a file here. A command that runs on another host, or among what `--copy` brings, reads a copy.
+    A relative path means a file on this machine. A command that runs on another host, or in the
+    directory of the copies, reads a copy.
     """
     if host_name == "local" and not copies:
         return ()
-    copied = make_carried(copies)
-    here = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
-    return tuple(path for path in here if os.path.lexists(path) and on_host(path, copied, "") is None)
+    uploads = find_uploads(copies)
+    relative = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
+    return tuple(path for path in relative if os.path.lexists(path) and path_on_host(path, uploads, "") is None)
 
 
-def check_cold(cold: Sequence[str], host: AgentHost, carried: Sequence[UploadedFile], say: Say) -> None:
-    """Raise PagecageError for a `--cold` that no trial on this host could find.
+def check_cold(cold: Sequence[str], host: AgentHost, uploads: Sequence[UploadedFile], notify: Notify) -> None:
+    """Raise PagecageError for a `--cold` path that no trial on this host could find.
 
-    Of what is copied, and of what lies on this machine where that is the host, there must be a file. A relative path is
-    meant from where the command runs: here, or among what was copied. An absolute one in a guest is seen by the trial.
+    Copied files, and all files on host local, must exist now. A relative path is relative to the command's working
+    directory. An absolute path in a guest is checked by the trial.
     """
     for path in cold:
         if not path or "\0" in path:
-            raise PagecageError(f"--cold: {path!r} is not a name of a file", "name a file or a directory that is there")
-        is_carried = on_host(path, carried, "") is not None
-        if is_carried or host.name == "local" or not Path(path).is_absolute():
+            raise PagecageError(f"--cold: {path!r} is not a valid path", "name an existing file or directory")
+        is_copied = path_on_host(path, uploads, "") is not None
+        if is_copied or host.name == "local" or not Path(path).is_absolute():
             _require_file(path)
         else:
-            say(f"whether {path} is in the {host.name} host is seen when it runs")
+            notify(f"--cold: {path} is on the {host.name} host, so each trial checks whether it exists")
 
 
 def _require_file(path: str) -> None:
     if not os.path.exists(path):  # noqa: PTH110 - Path.exists() raises for a name that is too long
-        raise PagecageError(f"--cold: there is no {path}", "name a file or a directory that is there")
+        raise PagecageError(f"--cold: {path!r} does not exist", "name an existing file or directory")
     below = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
     if not (Path(path).is_file() or any(file.is_file() and not file.is_symlink() for file in below)):
-        raise PagecageError(f"--cold: there is no file in {path}", "name files, or leave --cold out")
+        raise PagecageError(f"--cold: {path!r} contains no file", "name files, or remove --cold")

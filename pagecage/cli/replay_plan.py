@@ -1,4 +1,4 @@
-"""From what was typed after `pagecage replay` to a plan: everything that can be wrong is found before a start."""
+"""Options of `pagecage replay`, and its plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import random
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,164 +14,182 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from pagecage.cli.numbers import Port, Repeats, Seconds, Seed
+from pagecage.cli.output import Notify
 from pagecage.cli.paths import Folder
 from pagecage.cli.replay_data import check_cold, implied_copies
-from pagecage.cli.run_options import definitions
+from pagecage.cli.run_options import Driver, HostName, definitions
 from pagecage.cli.run_plan import choose_host, harness
 from pagecage.cli.stdio import input_is_file
 from pagecage.errors import PagecageError, nearest
 from pagecage.hosts.host import Host
 from pagecage.model.cage import UNCAGED, Cage
-from pagecage.model.trial import COLLECTORS, CommandSpec, DriverName
+from pagecage.model.trial import COLLECTORS, CommandSpec
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, SIZE_REASON, ReplaySpec, make_experiment
 from pagecage.runner.run_folder import new_run_id
-from pagecage.runner.shared_libraries import carried_program
-from pagecage.runner.uploads import FOLDER, UploadedFile, carried_to_json, make_carried, on_host, size_of, translated
+from pagecage.runner.shared_libraries import program_uploads
+from pagecage.runner.uploads import (
+    FOLDER,
+    UploadedFile,
+    find_uploads,
+    path_on_host,
+    size_of,
+    translate_command,
+    uploads_to_json,
+)
 
-Say = Callable[[str], None]
-Made = Mapping[str, Cage]
 _TIMEOUT_SECONDS = 3600.0
+_Cages = Mapping[str, Cage]
+_Path = Annotated[tuple[str, ...], Parameter(metavar="PATH")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """What the user may choose for a replay.
+    """Options of a replay.
 
     Parameters
     ----------
     others
-        Another cage to compare with; may be given several times.
+        Another cage to compare with; may be given several times
     no_control
-        Leave out the run without limits.
+        Leave out the run without limits
     repeats
-        How often it is run in each cage.
+        Repeats in each cage
     host
-        auto, local or vm.
+        Host to run on: auto, local or vm
     cold
-        A file, or a directory for all files in it, that is out of the page cache when the program starts, measured; its
-        disk is the one that is limited. A relative path is copied to a host that is not this machine, as by --copy. May
-        be given several times.
+        File or directory that is not in the page cache when the program starts, and whose disk
+        is limited. A relative path is copied to the vm, as by --copy. May be given several
+        times
     cache
-        The state that --cold files are brought to: cold, resident, or any for as they are.
+        State of the --cold files in the page cache before each trial; any leaves them as they
+        are
     ready_when
-        Measure until a line of its output matches this regular expression, then end it.
+        Measure until a line of output matches this regular expression, then end the program
     ready_port
-        Measure until it listens on this TCP port, then end it.
+        Measure until the program listens on this TCP port, then end it
     copy
-        Copy a file or directory to the host's data disk and run the command there. May be given several times.
+        Copy a file or directory to the host's data disk and run the program there. May be given
+        several times
     copy_program
-        Copy the program itself with the libraries that it is linked to.
+        Copy the program with its shared libraries
     timeout
-        Seconds after which a trial is ended.
+        Longest duration of a trial
     collectors
-        Comma-separated: iostat, sar, vmtouch, bpftrace; or none. The sampler records ten times a second in any case.
+        Collectors, separated by commas: iostat, sar, vmtouch, bpftrace; or none. The sampler
+        always records
     data_dir
-        Directory on a disk of this machine for what pagecage writes itself (host local).
+        Directory on a disk of this machine for files that pagecage writes (host local)
     seed
-        Of the order within blocks; chosen and written down when not given.
+        Seed of the order of trials; by default chosen at random and recorded
     driver
-        What runs the program in its cage (docs/CONTAINERS.md).
+        Program that applies the cage; see docs/CONTAINERS.md
     """
 
-    others: Annotated[tuple[str, ...], Parameter(name="--cage")] = ()
+    others: Annotated[tuple[str, ...], Parameter(name="--cage", metavar="CAGE")] = ()
     no_control: bool = False
     repeats: Repeats = 1
-    host: str = "auto"
-    cold: tuple[str, ...] = ()
-    cache: Literal["cold", "resident", "any"] = "cold"
-    ready_when: str | None = None
+    host: HostName = "auto"
+    cold: _Path = ()
+    cache: Annotated[Literal["cold", "resident", "any"], Parameter(metavar="STATE")] = "cold"
+    ready_when: Annotated[str | None, Parameter(metavar="REGEX")] = None
     ready_port: Port | None = None
-    copy: tuple[str, ...] = ()
+    copy: _Path = ()
     copy_program: bool = False
     timeout: Seconds = _TIMEOUT_SECONDS
-    collectors: str = "none"
+    collectors: Annotated[str, Parameter(metavar="NAMES")] = "none"
     data_dir: Folder | None = None
     seed: Seed | None = None
-    driver: DriverName | None = None
+    driver: Driver | None = None
 
 
 def plan_for(
-    cage: str, typed: tuple[str, ...], wishes: ReplayOptions, command: str, say: Say, made: Made | None = None
+    cage: str, argv: tuple[str, ...], options: ReplayOptions, command: str, notify: Notify, cages: _Cages | None = None
 ) -> tuple[Plan, Host]:
-    """The plan and its host; everything that can be wrong with the input is found before anything starts.
+    """Return the plan of a replay and its host.
 
-    With `made` it runs in these cages, which stand in no file, and without a control.
+    `argv` is the program with its arguments, `command` the whole command line. With `cages` it runs in these instead of
+    those of cgroups/, and without a control. All errors in the input are found here, before anything starts.
     """
-    cages = tuple(made) if made else _cages(cage, wishes)
-    _check(typed, wishes)
-    make_carried(wishes.copy)  # what is missing is told before a host is looked for
-    program, start = carried_program(typed[0]) if wishes.copy_program else ((), (typed[0],))
-    host = choose_host(wishes.host, wishes.data_dir, say)
+    names = tuple(cages) if cages else _cage_names(cage, options)
+    _check(argv, options)
+    find_uploads(options.copy)  # report missing files before a host is chosen
+    program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
+    host = choose_host(options.host, options.data_dir, notify)
     try:
-        carried = make_carried((*wishes.copy, *implied_copies(wishes.cold, wishes.copy, host.name)))
-        place = _place(host, carried + program)
-        _check_program(typed[0], host, carried + program)
-        check_cold(wishes.cold, host, carried + program, say)
-        words = (*(word.replace("{directory}", place) for word in start), *typed[1:])
+        files = find_uploads((*options.copy, *implied_copies(options.cold, options.copy, host.name)))
+        uploads = files + program
+        directory = _working_directory(host, uploads)
+        _check_program(argv[0], host, uploads)
+        check_cold(options.cold, host, uploads, notify)
+        words = (*(word.replace("{directory}", directory) for word in start), *argv[1:])
         replay = ReplaySpec(
-            typed, translated(words, carried, place), _command(wishes, len(cages), carried, place), cages,
-            wishes.cache if wishes.cold else "any", _collectors(wishes.collectors), wishes.driver,
+            argv, translate_command(words, files, directory), _command(options, len(names), files, directory), names,
+            options.cache if options.cold else "any", _collectors(options.collectors), options.driver,
         )  # fmt: skip
-        more = {"carried": carried_to_json(carried + program), "directory": place}
-        return _plan(replay, wishes, host, command, more, made), host
+        about = {"carried": uploads_to_json(uploads), "directory": directory}
+        return _plan(replay, options, host, command, about, cages), host
     except BaseException:
         host.stop()
         raise
 
 
 def _plan(
-    replay: ReplaySpec, wishes: ReplayOptions, host: Host, command: str, more: dict[str, Any], made: Made | None
+    replay: ReplaySpec, options: ReplayOptions, host: Host, command: str, about: dict[str, Any], cages: _Cages | None
 ) -> Plan:
-    cages = made or {name: definitions().cage(name, data_bytes(wishes)) for name in {*replay.cages, UNCAGED}}
-    seed = wishes.seed if wishes.seed is not None else random.SystemRandom().randrange(2**32)
-    choices = PlanOptions(SIZE, SIZE_REASON, wishes.repeats, seed, host.name, "never")
+    if cages is None:
+        cages = {name: definitions().cage(name, data_bytes(options)) for name in {*replay.cages, UNCAGED}}
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    plan_options = PlanOptions(SIZE, SIZE_REASON, options.repeats, seed, host.name, "never")
     run_id = new_run_id(replay.name, host.name)
-    return make_plan(run_id, make_experiment(replay), cages, choices, command, harness(), more)
+    return make_plan(run_id, make_experiment(replay), cages, plan_options, command, harness(), about)
 
 
-def _cages(cage: str, wishes: ReplayOptions) -> tuple[str, ...]:
-    """Each cage once, the control first."""
-    known = definitions().cage_names()
-    for name in (cage, *wishes.others):
-        if name not in known:
-            raise PagecageError(f"there is no cage {name!r}", nearest(name, known))
-    control = () if wishes.no_control else (UNCAGED,)
-    return tuple(dict.fromkeys((*control, cage, *wishes.others)))
+def _cage_names(cage: str, options: ReplayOptions) -> tuple[str, ...]:
+    """Return each cage once, the control first."""
+    defined = definitions().cage_names()
+    for name in (cage, *options.others):
+        if name not in defined:
+            raise PagecageError(f"there is no cage {name!r}", nearest(name, defined))
+    control = () if options.no_control else (UNCAGED,)
+    return tuple(dict.fromkeys((*control, cage, *options.others)))
 
 
-def _check(typed: tuple[str, ...], wishes: ReplayOptions) -> None:
-    if not typed:
+def _check(argv: tuple[str, ...], options: ReplayOptions) -> None:
+    if not argv:
         raise PagecageError("there is no command to replay", "pagecage replay CAGE -- COMMAND ARGUMENTS")
-    if wishes.ready_when is not None and wishes.ready_port is not None:
-        raise PagecageError("--ready-when and --ready-port are two ends of one time", "leave one of them out")
+    if options.ready_when is not None and options.ready_port is not None:
+        raise PagecageError("--ready-when and --ready-port are mutually exclusive", "give one of them")
     try:
-        re.compile(wishes.ready_when or "")
+        re.compile(options.ready_when or "")
     except (re.error, OverflowError, RecursionError) as error:
-        what = f"--ready-when: {wishes.ready_when!r} is no regular expression: {error}"
-        raise PagecageError(what, "a backslash before a character takes it as it is, as in '\\(ready\\)'") from None
+        message = f"--ready-when: {options.ready_when!r} is not a regular expression: {error}"
+        raise PagecageError(message, "put a backslash before special characters, as in '\\(ready\\)'") from None
 
 
-def _check_program(program: str, host: Host, carried: tuple[UploadedFile, ...]) -> None:
-    """The program as far as the controller can look: a program of this machine, when it is the host."""
-    if host.name == "local" and not carried and shutil.which(program) is None:
-        raise PagecageError(f"there is no program {program!r}", "look whether its name is right and PATH has it")
+def _check_program(program: str, host: Host, uploads: tuple[UploadedFile, ...]) -> None:
+    """Raise PagecageError if the program is missing on the host; checked only for host local."""
+    if host.name == "local" and not uploads and shutil.which(program) is None:
+        raise PagecageError(f"there is no program {program!r}", "check its name and PATH")
 
 
-def _place(host: Host, carried: tuple[UploadedFile, ...]) -> str:
-    """Where the command runs: with what was copied, else where the user is, or in the guest's data directory."""
-    if carried:
+def _working_directory(host: Host, uploads: tuple[UploadedFile, ...]) -> str:
+    """Return the command's working directory.
+
+    It is that of the copies if there are any, else the current directory or the guest's data directory.
+    """
+    if uploads:
         return f"{host.data_dir}/{FOLDER}"
     return str(Path.cwd()) if host.name == "local" else host.data_dir
 
 
-def _command(wishes: ReplayOptions, cages: int, carried: tuple[UploadedFile, ...], place: str) -> CommandSpec:
-    is_single = cages * wishes.repeats == 1
-    paths = (on_host(path, carried, place) or str(Path(place, path)) for path in wishes.cold)
+def _command(options: ReplayOptions, cages: int, uploads: tuple[UploadedFile, ...], directory: str) -> CommandSpec:
+    is_single = cages * options.repeats == 1
+    paths = (path_on_host(path, uploads, directory) or str(Path(directory, path)) for path in options.cold)
     return CommandSpec(
-        data_paths=tuple(paths), ready_when=wishes.ready_when, ready_port=wishes.ready_port,
-        timeout_seconds=wishes.timeout, directory=place, is_literal=True,
+        data_paths=tuple(paths), ready_when=options.ready_when, ready_port=options.ready_port,
+        timeout_seconds=options.timeout, directory=directory, is_literal=True,
         streams_output=is_single, takes_input=is_single or input_is_file(),
     )  # fmt: skip
 
@@ -184,8 +202,11 @@ def _collectors(text: str) -> tuple[str, ...]:
     return names
 
 
-def data_bytes(wishes: ReplayOptions) -> int | None:
-    """Bytes of the data, of which a cage may be a share; None where none are named, or none are here."""
-    paths = [Path(path) for path in wishes.cold or wishes.copy]
-    here = [path for path in paths if os.path.lexists(path)]
-    return sum(map(size_of, here)) if here and len(here) == len(paths) else None
+def data_bytes(options: ReplayOptions) -> int | None:
+    """Return the size of the data, for cages that limit memory to a share of it.
+
+    None if no data is named or some of it is not on this machine.
+    """
+    paths = [Path(path) for path in options.cold or options.copy]
+    existing = [path for path in paths if os.path.lexists(path)]
+    return sum(map(size_of, existing)) if existing and len(existing) == len(paths) else None

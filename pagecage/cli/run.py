@@ -1,23 +1,22 @@
-"""`pagecage list`, `plan` and `run`."""
+"""`pagecage list`, `plan` and `run`: experiments that are defined in files."""
 
 from __future__ import annotations
 
 import json
 
-from pagecage.agent.preview import trial_commands
 from pagecage.cli import execution
 from pagecage.cli.analyse import report
-from pagecage.cli.output import Json, OutputFormat, say, typed_command
+from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.run_options import FleetOptions, RunOptions, definitions, is_group
-from pagecage.cli.run_plan import check_wishes
+from pagecage.cli.run_plan import check_options
 from pagecage.errors import EXIT_OK, PagecageError
 from pagecage.planning.plan import plan_to_json
 
 
 def list_experiments(*, as_json: Json = False) -> int:
-    """Show every experiment: its name, its question, its factors and treatments."""
-    known = definitions()
-    rows = [execution.summary_row(known.experiment(name)) for name in known.experiment_names()]
+    """List the experiments with their questions and treatments."""
+    defined = definitions()
+    rows = [execution.summary_row(defined.experiment(name)) for name in defined.experiment_names()]
     if as_json:
         print(json.dumps(rows))
         return EXIT_OK
@@ -29,68 +28,72 @@ def list_experiments(*, as_json: Json = False) -> int:
 
 def plan(
     name: str,
-    wishes: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    fleet_wishes: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    fleet_options: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
     *,
     as_json: Json = False,
 ) -> int:
-    """Print the trials of a run in order, and the exact commands of each; no trial is started.
+    """Show the trials of a run in order, with the commands of each.
 
-    With --size auto and host vm the guest's image is made now, if it is missing: its kernel tells what runs here.
+    No trial is started. With --size auto and --host vm, the guest's image is built if it is
+    missing: its kernel determines the size.
+
+    Parameters
+    ----------
+    name
+        Experiment (see `pagecage list`)
     """
-    check_wishes(wishes, fleet_wishes)
-    if is_group(wishes.host):
+    check_options(options, fleet_options)
+    if is_group(options.host):
         from pagecage.cli import fleet
 
-        return fleet.show_plan(name, wishes, fleet_wishes, typed_command(), as_json, say)
-    made, host = execution.plan_for(name, wishes, typed_command(), say)
+        return fleet.show_plan(name, options, fleet_options, typed_command(), as_json, notify)
+    new_plan, host = execution.plan_for(name, options, typed_command(), notify)
     host.stop()
     if as_json:
-        print(json.dumps(plan_to_json(made)))
-        return EXIT_OK
-    print("\n".join(execution.plan_lines(made)))
-    for trial in made.trials:
-        print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))
+        print(json.dumps(plan_to_json(new_plan)))
+    else:
+        execution.show_plan(new_plan, host)
     return EXIT_OK
 
 
 def run(
     name: str,
-    wishes: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    fleet_wishes: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    fleet_options: FleetOptions = FleetOptions(),  # noqa: B008 - frozen
     *,
     resume: bool = False,
     dry_run: bool = False,
     yes: bool = False,
     as_json: Json = False,
 ) -> int:
-    """Run an experiment, make its report, and print its table.
+    """Run an experiment, make its report and show its tables.
 
     Parameters
     ----------
     name
-        One of `pagecage list`.
+        Experiment (see `pagecage list`)
     resume
-        Finish the experiment's newest run instead of starting one.
+        Finish the experiment's newest run instead of starting one
     dry_run
-        Print the plan and its commands, and start nothing.
+        Show the plan and its commands; start nothing
     yes
-        Do not ask before changing a setting of the disk that holds /.
+        Do not ask before changing settings of the disk that holds /
     """
     if dry_run and resume:
-        raise PagecageError("--dry-run shows a new plan, and --resume has one", "pagecage show NAME shows what is done")
+        raise PagecageError("--dry-run and --resume are mutually exclusive", "pagecage show NAME lists finished trials")
     if dry_run:
-        return plan(name, wishes, fleet_wishes, as_json=as_json)
-    check_wishes(wishes, fleet_wishes)
-    if is_group(wishes.host):
+        return plan(name, options, fleet_options, as_json=as_json)
+    check_options(options, fleet_options)
+    if is_group(options.host):
         from pagecage.cli import fleet
 
-        again, form = fleet.ResumeOptions(resume, yes), OutputFormat(as_json=as_json)
-        return fleet.run(name, wishes, fleet_wishes, typed_command(), again, form, say)
+        resume_options, output_format = fleet.ResumeOptions(resume, yes), OutputFormat(as_json=as_json)
+        return fleet.run(name, options, fleet_options, typed_command(), resume_options, output_format, notify)
     if resume:
-        job = execution.resumed(name, wishes, yes, say)
+        prepared = execution.resume_run(name, options, yes, notify)
     else:
-        job = execution.new(name, wishes, typed_command(), yes, say)
-    status = execution.carry_out(job, say)
-    report(job.folder.path, OutputFormat(as_json=as_json).options(), say)
-    return execution.exit_code(job, status, say)
+        prepared = execution.new_run(name, options, typed_command(), yes, notify)
+    status = execution.execute(prepared, notify)
+    report(prepared.folder.path, OutputFormat(as_json=as_json).options(), notify)
+    return execution.exit_code(prepared, status, notify)

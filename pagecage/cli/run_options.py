@@ -1,9 +1,9 @@
-"""The options of `run` and `plan`, and what else every verb needs at its start; light to import."""
+"""Options of `run` and `plan`, and the definitions of this checkout. Light to import."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -13,81 +13,89 @@ from pagecage.cli.paths import Folder
 from pagecage.definitions.reader import known_programs
 from pagecage.model.trial import DriverName
 
-if TYPE_CHECKING:  # pydantic, which reads definitions, takes longer to import than most verbs take
+if TYPE_CHECKING:  # importing pydantic takes longer than most verbs
     from pagecage.definitions.reader import Definitions
 
 PROGRAMS = known_programs(TOP)
 HOSTS = ("auto", "local", "vm")
+HostName = Annotated[str, Parameter(metavar="HOST")]
+SizeName = Annotated[str, Parameter(metavar="SIZE")]
+Fresh = Annotated[Literal["never", "run", "block", "trial"], Parameter(metavar="WHEN")]
+Driver = Annotated[DriverName, Parameter(metavar="DRIVER")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the user may choose for a run.
+    """Options of a run on any host.
 
     Parameters
     ----------
     host
-        auto, local, vm, or a group of the inventories in ansible/inventory.
+        Host to measure on: auto, local, vm, or a group of ansible/inventory. auto is local if
+        this machine can measure, else vm
     size
-        auto, full, default, emulated or smoke.
+        Size of datasets: auto, full, default, emulated or smoke
     cage
-        Replaces the experiment's caged levels; the uncaged control stays.
+        Cage that replaces the experiment's cages; the control without limits stays
     repeats
-        How often each treatment is run.
+        Repeats of each treatment
     until_ci
-        Repeat until every treatment's 95 % interval is within this share of its median, as 5%.
+        Repeat until the 95 % interval of every treatment is within this share of its median,
+        for example 5%
     max_repeats
-        The most repeats with --until-ci (30 unless told).
+        Most repeats with --until-ci (default: 30)
     seed
-        Of the order within blocks; chosen and written down when not given.
+        Seed of the order of trials; by default chosen at random and recorded
     fresh
-        How often the host starts from its saved state.
+        When to restore the guest's saved state: never, or before the run, each block, or each
+        trial
     data_dir
-        Directory on the disk to be measured (host local).
+        Directory on the disk to measure (host local)
     driver
-        What runs the workload in its cage (docs/CONTAINERS.md).
+        Program that applies the cage; see docs/CONTAINERS.md
     """
 
-    host: str = "auto"
-    size: str = "auto"
-    cage: str | None = None
+    host: HostName = "auto"
+    size: SizeName = "auto"
+    cage: Annotated[str | None, Parameter(metavar="CAGE")] = None
     repeats: Repeats | None = None
-    until_ci: str | None = None
+    until_ci: Annotated[str | None, Parameter(metavar="PERCENT")] = None
     max_repeats: Bound | None = None
     seed: Seed | None = None
-    fresh: Literal["never", "run", "block", "trial"] | None = None
+    fresh: Fresh | None = None
     data_dir: Folder | None = None
-    driver: DriverName | None = None
+    driver: Driver | None = None
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class FleetOptions:
-    """What the user may choose for a run on a group of hosts.
+    """Options of a run on a group of hosts.
 
     Parameters
     ----------
     fleet
-        replicate: the whole plan on every host. spread: its repeats dealt over hosts that are alike.
+        replicate: run the whole plan on every host. spread: distribute its repeats over similar
+        hosts
     skip_unreachable
-        Leave out the hosts that do not answer, instead of starting nothing.
+        Leave out hosts that do not answer, instead of refusing to start
     mixed
-        Spread even over hosts of different kernels, processors or disks.
+        Spread even over hosts with different kernels, processors or disks
     """
 
-    fleet: Literal["replicate", "spread"] = "replicate"
+    fleet: Annotated[Literal["replicate", "spread"], Parameter(metavar="MODE")] = "replicate"
     skip_unreachable: bool = False
     mixed: bool = False
 
 
 def definitions() -> Definitions:
-    """This checkout's experiments and cages."""
+    """Return the experiments and cages of this checkout."""
     from pagecage.definitions.reader import Definitions
 
     return Definitions(TOP, PROGRAMS)
 
 
 def is_group(host: str) -> bool:
-    """Whether a HOST is none of those that pagecage has by itself."""
+    """Return whether `host` names a group of an inventory instead of auto, local or vm."""
     return host not in HOSTS

@@ -1,4 +1,4 @@
-"""`pagecage schema`: the JSON Schemas of the files that users write."""
+"""`pagecage schema`: JSON Schemas of the files that users write."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from typing import Any
 
 from pagecage.checkout import TOP
 from pagecage.cli.paths import Folder, writing
-from pagecage.cloud.catalogue_tables import ProviderFile
+from pagecage.cloud.catalogue import Provider
 from pagecage.definitions.cage_file import CageFile
 from pagecage.definitions.experiment_file import ExperimentFile
 from pagecage.errors import EXIT_OK
 
 
 def schema(directory: Folder = TOP / "docs/schema") -> int:
-    """Write the JSON Schemas of definitions and cages (an editor completes keys with them).
+    """Write the JSON Schemas of experiments, cages and the catalogue.
+
+    An editor that supports JSON Schema completes and checks the keys of these files.
 
     Parameters
     ----------
     directory
-        Where to; it is made if it is not there.
+        Directory to write to; created if missing
     """
     with writing(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -29,8 +31,8 @@ def schema(directory: Folder = TOP / "docs/schema") -> int:
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """The JSON Schemas of docs/schema/, by file name."""
+    """Return the JSON Schemas of docs/schema/ by file name."""
     return {
         f"{name}.schema.json": {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
-        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", ProviderFile))
+        for name, model in (("experiment", ExperimentFile), ("cage", CageFile), ("catalogue", Provider))
     }

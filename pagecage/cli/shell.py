@@ -1,4 +1,4 @@
-"""`pagecage shell`: a prompt in a cage, as one works by hand."""
+"""`pagecage shell`: an interactive shell in a cage."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from pagecage.agent.protocol.request import ShellRequest, order_to_json
+from pagecage.agent.protocol.request import ShellRequest, shell_request_to_json
 from pagecage.checkout import TOP
 from pagecage.cli.examples import examples
-from pagecage.cli.output import say
-from pagecage.cli.paths import FolderThere
-from pagecage.cli.run_options import definitions
+from pagecage.cli.output import notify
+from pagecage.cli.paths import ExistingFolder
+from pagecage.cli.run_options import HostName, definitions
 from pagecage.cli.run_plan import choose_host
 from pagecage.errors import PagecageError
-from pagecage.hosts.agent_package import agent_path, make_kit
+from pagecage.hosts.agent_package import agent_path, make_agent_package
 from pagecage.hosts.host import Host, ResourceNeeds
 from pagecage.model.cage import Cage
 from pagecage.process import spawn
 from pagecage.units import parse_size_bytes
 
-app = App(name="shell", help_epilogue=examples("shell"))
-_ANY_NEED = ResourceNeeds(0, 0)
+app = App(name="shell", help_epilogue=examples("shell"), usage="pagecage shell [OPTIONS] CAGE")
+_NO_NEEDS = ResourceNeeds(0, 0)
 
 
 @app.default
@@ -33,44 +33,48 @@ def shell(
     cage: str,
     /,
     *,
-    host: str = "auto",
-    data_dir: FolderThere | None = None,
-    data_size: Annotated[str | None, Parameter(name="--data-size")] = None,
+    host: HostName = "auto",
+    data_dir: ExistingFolder | None = None,
+    data_size: Annotated[str | None, Parameter(name="--data-size", metavar="SIZE")] = None,
 ) -> int:
-    """Open a shell in a cage; its limits are read back and shown first, and leaving it removes them.
+    """Open a shell in a cage.
+
+    The limits are read back and shown first. They are removed when the shell ends.
 
     Parameters
     ----------
     cage
-        One of cgroups/.
+        Cage of cgroups/ (see `pagecage cage list`)
     host
-        auto, local or vm.
+        Host to run on: auto, local or vm
     data_dir
-        Where the shell starts; the disk behind it is limited. Otherwise the present directory (host local).
+        Directory to start in, whose disk is limited; by default the current directory (host
+        local)
     data_size
-        Size of the data, as in 1GiB, for a cage that is a share of it.
+        Size of the data, for example 1GiB; for a cage that limits memory to a share of it
     """
     size_bytes = None if data_size is None else parse_size_bytes(data_size, "--data-size")
-    chosen = definitions().cage(cage, size_bytes)
+    limits = definitions().cage(cage, size_bytes)
     if not os.isatty(0):
-        raise PagecageError("a shell needs a terminal", f"pagecage replay {cage} --no-control -- COMMAND")
-    kit, machine = make_kit(TOP), choose_host(host, data_dir or (None if host == "vm" else Path.cwd()), say)
+        raise PagecageError("standard input is not a terminal", f"pagecage replay {cage} --no-control -- COMMAND")
+    package = make_agent_package(TOP)
+    machine = choose_host(host, data_dir or (None if host == "vm" else Path.cwd()), notify)
     try:
-        machine.prepare(_ANY_NEED, say)
+        machine.prepare(_NO_NEEDS, notify)
         machine.start()
-        machine.install(kit)
-        return _run(machine, chosen)
+        machine.install(package)
+        return _run(machine, limits)
     finally:
         machine.stop()
 
 
 def _run(machine: Host, cage: Cage) -> int:
-    """Hand the terminal to the agent, which hands it to the shell; the shell's exit status."""
-    order = json.dumps(order_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user)))
-    argv = machine.interactive(["python3", agent_path(machine.spool_dir), "shell", order])
+    """Hand the terminal to the agent, which starts the shell; return the shell's exit status."""
+    request = json.dumps(shell_request_to_json(ShellRequest(cage, machine.data_dir, machine.spool_dir, machine.user)))
+    argv = machine.interactive(["python3", agent_path(machine.spool_dir), "shell", request])
     process = spawn(argv, stdin=None, stdout=None, stderr=None)
-    before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for what runs in the shell
+    previous = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is meant for the program in the shell
     try:
         return process.wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

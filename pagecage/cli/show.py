@@ -1,124 +1,136 @@
-"""`pagecage show`, `compare`, `claims`, `answers` and `publish`: the verbs that read finished runs."""
+"""`pagecage show`, `compare`, `claims`, `answers` and `publish`: verbs that read finished runs."""
 
 from __future__ import annotations
 
 import os
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.analyse import analyse, publish_site, render, show_answers, show_claims, show_run
-from pagecage.cli.output import Json, OutputFormat, say
+from pagecage.cli.output import Json, OutputFormat, notify
 from pagecage.cli.paths import Folder, NewFile
 from pagecage.errors import EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED, EXIT_OK, PagecageError
 from pagecage.fleet.folder import find_fleet
 from pagecage.runner.run_folder import find_run
 
-_ANSWERS = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
+_GATE_STATUSES = (EXIT_OK, EXIT_GATE_FAILED, EXIT_GATE_UNDECIDED)
+Include = Annotated[list[str] | None, Parameter(metavar="NAME")]
+"""Names of excluded trials, or of verdicts, whose trials are averaged in."""
 
 
 def compare(
     first: str,
     second: str,
     *more: str,
-    fail_if: list[str] | None = None,
-    include: list[str] | None = None,
+    fail_if: Annotated[list[str] | None, Parameter(metavar="CONDITION")] = None,
+    include: Include = None,
     anyway: bool = False,
     html: NewFile | None = None,
-    form: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
+    output_format: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
 ) -> int:
-    """Compare runs with the first: ratios with intervals, the noise beside them, and what else differs.
+    """Compare runs with a first run.
+
+    The tables show ratios with 95 % intervals, the noise, and what else differs between the runs.
 
     Parameters
     ----------
     first
-        A run's id or path, or an experiment's name for its newest run. The others are held against it.
+        Run to compare with: id, path, or an experiment's name for its newest run
     second
-        Another run.
+        Run to compare
     more
-        Further runs.
+        Further runs to compare
     fail_if
-        A change that must not be, as 'read_seconds > +10%': exit status 5 where it is, 6 where the figures cannot tell.
+        Exit with 5 if a response changed so, with 6 if the runs cannot decide it; for example
+        'read_seconds > +10%'
     include
-        An excluded trial to average in after all, by its name, as r3_tenth_random, or B:r3_tenth_random in one run;
-        or a verdict, as host_quiet, for all trials that it alone excludes.
+        Include an excluded trial, by name: r3_tenth_random, or B:r3_tenth_random in the second
+        run only. Or a verdict such as host_quiet, for all trials excluded by it alone
     anyway
-        Compare what is not comparable, and say so.
+        Compare runs that are not comparable, with a warning
     html
-        A page to write, with the tables and a figure of the ratios.
+        Write a page with the tables and a figure of the ratios
     """
     folders = [find_run(RUNS, name).path for name in (first, second, *more)]
-    page = [f"--html={html.resolve()}"] if html else []
-    gates = [f"--fail-if={gate}" for gate in fail_if or ()]
-    names = [f"--include={name}" for name in include or ()]
-    options = [*gates, *names, *(["--anyway"] if anyway else []), *page, *form.options()]
-    done = analyse("compare", *folders, *options, answers=_ANSWERS)
+    options = [f"--fail-if={gate}" for gate in fail_if or ()] + [f"--include={name}" for name in include or ()]
+    options += ["--anyway"] if anyway else []
+    options += [f"--html={html.resolve()}"] if html else []
+    done = analyse("compare", *folders, *options, *output_format.options(), accepted=_GATE_STATUSES)
     print(done.stdout, end="")
     return done.status
 
 
 def show(
     name: str,
-    form: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
+    output_format: OutputFormat = OutputFormat(),  # noqa: B008 - frozen
     *,
-    include: list[str] | None = None,
+    include: Include = None,
     html: bool = False,
 ) -> int:
-    """Print a run's tables, verdicts and claims.
+    """Show a run's tables, verdicts and claims.
 
     Parameters
     ----------
     name
-        A run's id or path, an experiment's name for its newest run, or EXPERIMENT@GROUP for the newest of a group.
+        Run to show: id, path, an experiment's name for its newest run, or EXPERIMENT@GROUP for
+        the newest run on a group
     include
-        An excluded trial to average in after all, by its name, or a verdict (limits, cache_state_reached, host_quiet)
-        for all trials that it alone excludes.
+        Include an excluded trial, by name; or a verdict (limits, cache_state_reached,
+        host_quiet) for all trials excluded by it alone
     html
-        Make the report again from the records, and print its path.
+        Make the HTML report again and print its path
     """
     fleet = find_fleet(RUNS, name)
     path = fleet.path if fleet else find_run(RUNS, name).path
-    if html and form.options():
-        raise PagecageError(f"--html prints the path of a page, and {form.options()[0]} is for tables", "ask for one")
+    formats = output_format.options()
+    if html and formats:
+        raise PagecageError(f"--html and {formats[0]} are mutually exclusive", "give one of them")
     if html:
-        print(render(path, say, include or ()))
+        print(render(path, notify, include or ()))
     else:
-        print(show_run(path, form.options(), include or ()), end="")
+        print(show_run(path, formats, include or ()), end="")
     return EXIT_OK
 
 
-def claims(*, experiment: str | None = None, as_json: Json = False) -> int:
-    """Print every published figure, what the newest runs measured for it, and whether it held.
+def claims(*, experiment: Annotated[str | None, Parameter(metavar="NAME")] = None, as_json: Json = False) -> int:
+    """Compare published figures with the newest runs.
 
     Parameters
     ----------
     experiment
-        Only the figures that this experiment tests.
+        Only the figures that this experiment tests
     """
     print(show_claims(RUNS, experiment, as_json), end="")
     return EXIT_OK
 
 
 def answers(*, markdown: bool = False, as_json: Json = False) -> int:
-    """Print the questions that the articles left open, and what the newest runs say to each.
+    """Show open questions of the articles and the newest runs' findings.
 
     Parameters
     ----------
     markdown
-        As the page docs/answers.md.
+        Print Markdown, as in docs/answers.md
     """
     print(show_answers(RUNS, markdown, as_json), end="")
     return EXIT_OK
 
 
 def publish(*runs: str, out: Folder = TOP / "site") -> int:
-    """Make a static site that opens anywhere, offline: reports, the scorecard, the answers, the documents.
+    """Make a static site of reports, claims and documents.
+
+    The site can be opened offline.
 
     Parameters
     ----------
     runs
-        Runs' ids, paths or experiments' names; the newest of every experiment where none is named.
+        Runs to publish: ids, paths or experiments' names; without any, the newest run of each
+        experiment
     out
-        The folder that becomes the site; one that was there before is replaced when the new one is whole.
+        Directory of the site; replaced once the new site is complete
     """
     chosen = [find_run(RUNS, name).path for name in runs]
-    print(os.path.relpath(publish_site(RUNS, chosen, out, say)))
+    print(os.path.relpath(publish_site(RUNS, chosen, out, notify)))
     return EXIT_OK

@@ -1,4 +1,4 @@
-"""A replayed program's standard streams: what it prints comes out of ours, what it wants to read comes from ours."""
+"""Relay between a replayed program's standard streams and those of pagecage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STDIN, _STDERR = 0, 2
 
 
 def input_is_file() -> bool:
-    """Whether standard input can be read again for every trial: a regular file, not a pipe or a terminal."""
+    """Return whether standard input is a file, which every trial can read from its beginning."""
     try:
         return stat.S_ISREG(os.fstat(_STDIN).st_mode)
     except OSError:
@@ -23,30 +23,30 @@ def input_is_file() -> bool:
 
 
 class StdioRelay:
-    """A campaign's listener before another: it keeps output and input to itself and hands on every other event."""
+    """A campaign's listener that handles output and input, and passes other events on."""
 
     def __init__(self, listener: Listener, stdout: int) -> None:
         self._listener, self._outputs = listener, {"stdout": stdout, "stderr": _STDERR}
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Take one event."""
+        """Handle one event."""
         match event["event"]:
             case "output":
                 self._write(event["stream"], event["piece"])
-            case "input_wanted":  # in a thread, because who sits at a terminal may take his time
-                threading.Thread(target=_give, args=(event["answer"], event["offset"]), daemon=True).start()
+            case "input_wanted":  # in a thread, because reading from a terminal may block
+                threading.Thread(target=_answer, args=(event["answer"], event["offset"]), daemon=True).start()
             case _:
                 self._listener(event)
 
     def _write(self, stream: str, piece: bytes) -> None:
         descriptor = self._outputs[stream]
-        with suppress(BrokenPipeError):  # `| head` has seen enough; the program is still measured to its end
+        with suppress(BrokenPipeError):  # the reader, such as `| head`, has ended; the trial goes on
             while piece:
                 piece = piece[os.write(descriptor, piece) :]
 
 
-def _give(answer: Callable[[bytes], None], offset: int) -> None:
-    """The next piece; of a file the one at this place, so that each trial has all of it."""
+def _answer(answer: Callable[[bytes], None], offset: int) -> None:
+    """Answer with the next piece of standard input; of a file, with the piece at `offset`."""
     try:
         piece = os.pread(_STDIN, _PIECE_BYTES, offset) if input_is_file() else os.read(_STDIN, _PIECE_BYTES)
     except OSError:

@@ -1,4 +1,4 @@
-"""`pagecage sweep`: one limit of a cage varied, what each value costs, where raising it stops to pay."""
+"""`pagecage sweep`: the cost of each value of one limit, and the knee of that curve."""
 
 from __future__ import annotations
 
@@ -10,58 +10,62 @@ from cyclopts import App, Parameter
 from pagecage.checkout import TOP
 from pagecage.cli.analyse import report
 from pagecage.cli.examples import examples
-from pagecage.cli.execution import PreparedRun, begun, carry_out, exit_code, plan_lines
-from pagecage.cli.output import OutputFormat, say, typed_command
+from pagecage.cli.execution import PreparedRun, create_run, execute, exit_code, plan_lines
+from pagecage.cli.output import Json, OutputFormat, notify, typed_command
 from pagecage.cli.replay_plan import ReplayOptions
 from pagecage.cli.sweep_plan import ExperimentOptions, SweepOptions, plan_of_command, plan_of_experiment
 from pagecage.errors import EXIT_OK
-from pagecage.hosts.agent_package import make_kit, require_workloads
+from pagecage.hosts.agent_package import make_agent_package, require_workloads
 
-app = App(name="sweep", help_epilogue=examples("sweep"))
+_USAGE = "pagecage sweep --vary LIMIT=VALUES [OPTIONS] CAGE (EXPERIMENT | -- COMMAND...)"
+app = App(name="sweep", help_epilogue=examples("sweep"), usage=_USAGE)
 
 
 @app.default
 def sweep(
-    base: str,
+    base: Annotated[str, Parameter(name="CAGE")],
     /,
-    *what: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    vary: str,
-    own: ExperimentOptions = ExperimentOptions(),  # noqa: B008 - frozen
-    wishes: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
+    *words: Annotated[str, Parameter(allow_leading_hyphen=True, name="TARGET")],
+    vary: Annotated[str, Parameter(metavar="LIMIT=VALUES")],
+    experiment_options: ExperimentOptions = ExperimentOptions(),  # noqa: B008 - frozen
+    replay_options: ReplayOptions = ReplayOptions(),  # noqa: B008 - frozen
     dry_run: bool = False,
     yes: bool = False,
-    as_json: Annotated[bool, Parameter(name="--json", help="Print data, and data alone, on standard output.")] = False,
+    as_json: Json = False,
 ) -> int:
-    """Run one treatment of an experiment, or any command, under several values of one limit, and find the knee.
+    """Measure an experiment's treatment or a command under several values of one limit.
 
-    The time under each I/O cap is also predicted from the trial under the cage's own value, and both are printed.
+    The report shows the knee, beyond which a higher limit saves little time. For I/O limits it also
+    predicts times from the trial under the cage's own value.
 
     Parameters
     ----------
     base
-        The cage whose limit is varied: one of cgroups/.
-    what
-        One of `pagecage list`; or, after `--`, a program and its arguments.
+        Cage whose limit is varied (see `pagecage cage list`)
+    words
+        Experiment (see `pagecage list`); or, after --, a program and its arguments
     vary
-        The limit and its values, as in IOReadIOPSMax=500,1000,2000 or MemoryMax=64MiB,128MiB; the cage's own is added.
+        Limit and values, for example IOReadIOPSMax=500,1000,2000; the cage's own value is added
     dry_run
-        Print the plan, and start nothing.
+        Show the plan; start nothing
     yes
-        Do not ask before changing a setting of the disk that holds /.
+        Do not ask before changing settings of the disk that holds /
     """
-    if "--" not in sys.argv:
-        require_workloads(make_kit(TOP))
-    typed = typed_command()
-    asked = SweepOptions(base, what, vary, own, wishes)
-    plan, host = (plan_of_command if "--" in sys.argv else plan_of_experiment)(asked, typed, say)
+    options = SweepOptions(base, words, vary, experiment_options, replay_options)
+    if "--" in sys.argv:
+        plan, host = plan_of_command(options, typed_command(), notify)
+    else:
+        require_workloads(make_agent_package(TOP))
+        plan, host = plan_of_experiment(options, typed_command(), notify)
     if not dry_run:
-        return _carried_out(begun(plan, host, yes, say), as_json)
+        return _run(create_run(plan, host, yes, notify), as_json)
     host.stop()
     print("\n".join(plan_lines(plan)))
     return EXIT_OK
 
 
-def _carried_out(job: PreparedRun, as_json: bool) -> int:
-    status = carry_out(job, say)
-    report(job.folder.path, OutputFormat(as_json=as_json).options(), say)
-    return exit_code(job, status, say)
+def _run(prepared: PreparedRun, as_json: bool) -> int:
+    """Execute the run, make its report, and return the exit code."""
+    status = execute(prepared, notify)
+    report(prepared.folder.path, OutputFormat(as_json=as_json).options(), notify)
+    return exit_code(prepared, status, notify)

@@ -1,51 +1,231 @@
-"""Reads the catalogue of cloud volumes and instances, cgroups/catalogue/*.toml."""
+"""The catalogue of cloud volumes and instances, read from cgroups/catalogue/*.toml."""
 
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
-from pagecage.cloud.catalogue_tables import (
-    BurstRuleTable,
-    InstancesTable,
-    MachineCapsTable,
-    MachinesTable,
-    ProviderFile,
-    TypeTable,
-)
-from pagecage.cloud.formulas import Formula, SizeStep, SizeSteps, formula_of, greatest
-from pagecage.cloud.offers import (
-    BurstRule,
-    InstanceCaps,
-    InstanceType,
-    MachineFamily,
-    Provider,
-    PublishedLatency,
-    SizeBounds,
-    Tier,
-    VcpuCaps,
-    VolumeSource,
-    VolumeType,
-)
+from pagecage.cloud.formulas import Bytes, ExactTable, Formula, FormulaTable, Number, StepsFormula
+from pagecage.cloud.instance_tables import InstancesTable, InstanceType, MachineFamily
+from pagecage.cloud.sources import OfferTable, Seconds, SourceTable
+from pagecage.definitions.fields import SizeBytes, StrictTable
 from pagecage.errors import PagecageError
 from pagecage.model.cage import IoAccounting
 from pagecage.units import MIB
 
+Microseconds = Annotated[int, Field(gt=0)]
 _UNIT_BYTES = {"MiB": MIB, "MB": 1000**2}
 
 
+class SizeBoundsTable(StrictTable):
+    """The sizes of a volume that are sold."""
+
+    least_bytes: Annotated[SizeBytes, Field(alias="least")]
+    most_bytes: Annotated[SizeBytes, Field(alias="most")]
+    step_bytes: Annotated[SizeBytes, Field(alias="step")]
+
+
+class VolumeBurstTable(ExactTable):
+    """Rates above the base, with the bucket or the time that bounds them."""
+
+    iops: FormulaTable[Number] | None = None
+    iops_credits: FormulaTable[Number] | None = None
+    throughput: FormulaTable[Bytes] | None = None
+    throughput_credits: FormulaTable[Bytes] | None = None
+    seconds: Seconds | None = None
+
+
+@dataclass(frozen=True)
+class BurstRule:
+    """A rate above the base, for as long as a bucket of `credits` or a time of `seconds` allows.
+
+    A time amounts to a bucket of (rate - base) * seconds. Without either, the burst lasts without
+    limit.
+    """
+
+    rate: Formula
+    credits: Formula | None = None
+    seconds: int | None = None
+
+
+class TierTable(ExactTable):
+    """A size with a name of its own, such as P10, and its figures."""
+
+    size_bytes: Annotated[SizeBytes, Field(alias="size")]
+    iops: Number
+    throughput: Bytes
+    burst_iops: Number | None = None
+    burst_throughput: Bytes | None = None
+
+
+class CountingTable(StrictTable):
+    """The provider's way of counting I/Os; a missing key is unknown."""
+
+    io_size: SizeBytes | None = None
+    merged: bool | None = None
+    combined: bool | None = None
+
+
+class PublishedLatencyTable(StrictTable):
+    """The provider's statement on latency, and its figures in microseconds.
+
+    `from` is the least latency, which a cage can impose. Most I/Os stay below `below`, which says
+    nothing about the least.
+    """
+
+    says: str
+    read_from_us: Microseconds | None = None
+    read_below_us: Microseconds | None = None
+    write_from_us: Microseconds | None = None
+    write_below_us: Microseconds | None = None
+
+
+class VolumeType(OfferTable):
+    """One type of volume.
+
+    Formulas apply to reads and writes alike, or to one direction. A table of tiers may replace
+    them.
+    """
+
+    type: str
+    about: str
+    size: SizeBoundsTable | None = Field(None, description="absent if the limits do not depend on it")
+    throughput_unit: Literal["MiB", "MB"]
+    both_iops: FormulaTable[Number] | None = Field(None, alias="iops")
+    own_read_iops: FormulaTable[Number] | None = Field(None, alias="read_iops")
+    own_write_iops: FormulaTable[Number] | None = Field(None, alias="write_iops")
+    both_throughput: FormulaTable[Bytes] | None = Field(None, alias="throughput")
+    own_read_throughput: FormulaTable[Bytes] | None = Field(None, alias="read_throughput")
+    own_write_throughput: FormulaTable[Bytes] | None = Field(None, alias="write_throughput")
+    burst: VolumeBurstTable | None = None
+    tiers: dict[str, TierTable] = {}
+    tier_burst_seconds: Seconds | None = Field(None, description="without it, the burst of a tier has no end")
+    counting: CountingTable = Field(CountingTable(), alias="accounting")
+    latency: PublishedLatencyTable | None = None
+
+    @model_validator(mode="after")
+    def _check_figures(self) -> VolumeType:
+        """Refuse two formulas for one quantity, and tiers in the wrong order."""
+        for quantity, both, *own in (
+            ("iops", self.both_iops, self.own_read_iops, self.own_write_iops),
+            ("throughput", self.both_throughput, self.own_read_throughput, self.own_write_throughput),
+        ):
+            if both and any(own):
+                raise ValueError(f"{quantity} excludes read_{quantity} and write_{quantity}")
+            if self.tiers and (both or any(own) or self.burst):
+                raise ValueError(f"tiers exclude {quantity} and burst")
+        sizes = [tier.size_bytes for tier in self.tiers.values()]
+        if sizes != sorted(set(sizes)):
+            raise ValueError("tiers must go from the smallest to the largest")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The name on the command line: provider-type."""
+        return f"{self.provider}-{self.type}"
+
+    @property
+    def throughput_unit_bytes(self) -> int:
+        """Bytes in the unit of the provider's figures."""
+        return _UNIT_BYTES[self.throughput_unit]
+
+    @property
+    def read_iops(self) -> Formula | None:
+        """IOPS of reads; None if the instance alone limits them."""
+        return self._formula("iops", self.own_read_iops or self.both_iops)
+
+    @property
+    def write_iops(self) -> Formula | None:
+        """IOPS of writes; None if the instance alone limits them."""
+        return self._formula("iops", self.own_write_iops or self.both_iops)
+
+    @property
+    def read_throughput(self) -> Formula | None:
+        """Throughput of reads; None if the instance alone limits it."""
+        return self._formula("throughput", self.own_read_throughput or self.both_throughput)
+
+    @property
+    def write_throughput(self) -> Formula | None:
+        """Throughput of writes; None if the instance alone limits it."""
+        return self._formula("throughput", self.own_write_throughput or self.both_throughput)
+
+    @property
+    def iops_burst(self) -> BurstRule | None:
+        """The burst of IOPS; None without one."""
+        return self._burst("iops")
+
+    @property
+    def throughput_burst(self) -> BurstRule | None:
+        """The burst of the throughput; None without one."""
+        return self._burst("throughput")
+
+    @property
+    def accounting(self) -> IoAccounting:
+        """The provider's way of counting I/Os."""
+        return IoAccounting(self.counting.io_size, self.counting.merged, self.counting.combined)
+
+    def _formula(self, figure: str, table: FormulaTable[Fraction] | None) -> Formula | None:
+        if self.tiers:
+            return StepsFormula(tuple((tier.size_bytes, getattr(tier, figure)) for tier in self.tiers.values()))
+        return table.formula if table else None
+
+    def _burst(self, quantity: str) -> BurstRule | None:
+        if self.tiers:
+            rate = self._formula(f"burst_{quantity}", None)
+            return BurstRule(rate, None, self.tier_burst_seconds) if rate and rate.greatest else None
+        rates: FormulaTable[Fraction] | None = getattr(self.burst, quantity, None)
+        credits_table: FormulaTable[Fraction] | None = getattr(self.burst, f"{quantity}_credits", None)
+        if self.burst is None or rates is None:
+            return None
+        return BurstRule(rates.formula, credits_table.formula if credits_table else None, self.burst.seconds)
+
+
+class Provider(ExactTable):
+    """One file of cgroups/catalogue/. The file's name is the provider's name."""
+
+    name: SkipJsonSchema[str]
+    title: str
+    sources: dict[str, SourceTable]
+    types: list[VolumeType]
+    instance_tables: list[InstancesTable] = Field([], alias="instances")
+    machines: list[MachineFamily] = []
+
+    @model_validator(mode="after")
+    def _connect(self) -> Provider:
+        for offer in (*self.types, *self.instance_tables, *self.machines):
+            offer.connect(self.name, self.sources)
+        types = [kind.type for kind in self.types]
+        if len(set(types)) < len(types):
+            raise ValueError("types: two have the same name")
+        if unknown := {kind for family in self.machines for kind in family.caps} - set(types):
+            raise ValueError(f"machines: there is no type {min(unknown)!r}")
+        return self
+
+    @property
+    def instances(self) -> list[InstanceType]:
+        """All instances with caps of their own."""
+        return [instance for table in self.instance_tables for instance in table.instances()]
+
+
 def read_offers(folder: Path) -> tuple[Provider, ...]:
-    """Every provider of the catalogue, in order of their names. Raises PagecageError naming file and key."""
-    return tuple(_provider(path) for path in sorted(folder.glob("*.toml")))
+    """Read every provider of the catalogue, sorted by name.
+
+    Raises PagecageError naming file and key.
+    """
+    return tuple(_read_provider(path) for path in sorted(folder.glob("*.toml")))
 
 
-def _provider(path: Path) -> Provider:
+def _read_provider(path: Path) -> Provider:
     try:
-        # Decimal, because 0.75 IOPS a GiB is meant exactly.
-        table = ProviderFile.model_validate(tomllib.loads(path.read_text(), parse_float=Decimal))
+        # Decimal, because 0.75 IOPS per GiB must be exact.
+        return Provider.model_validate({**tomllib.loads(path.read_text(), parse_float=Decimal), "name": path.stem})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PagecageError(f"{path.name}: {error}", f"edit {path}; https://toml.io describes the syntax") from None
     except ValidationError as error:
@@ -53,74 +233,3 @@ def _provider(path: Path) -> Provider:
         key = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         raise PagecageError(f"{path.name}: {key or 'file'}: {message}", f"edit {path}") from None
-    known = {name: VolumeSource(told.title, told.url, told.date) for name, told in table.sources.items()}
-    return Provider(
-        path.stem, table.title,
-        tuple(_type(path.stem, told, known) for told in table.types),
-        tuple(made for told in table.instances for made in _instances(told, known)),
-        tuple(_machines(told, known) for told in table.machines),
-    )  # fmt: skip
-
-
-def _type(provider: str, table: TypeTable, known: dict[str, VolumeSource]) -> VolumeType:
-    iops, throughput = formula_of(table.iops), formula_of(table.throughput)
-    iops_burst, throughput_burst = _bursts(table.burst)
-    if table.tiers:
-        iops, throughput, iops_burst, throughput_burst = _tiers(table)
-    count, size, latency = table.accounting, table.size, table.latency
-    return VolumeType(
-        provider, table.type, table.about, _named(table.sources, known),
-        SizeBounds(size.least, size.most, size.step) if size else None, _UNIT_BYTES[table.throughput_unit],
-        formula_of(table.read_iops) or iops, formula_of(table.write_iops) or iops,
-        formula_of(table.read_throughput) or throughput, formula_of(table.write_throughput) or throughput,
-        iops_burst, throughput_burst, tuple(Tier(name, tier.size) for name, tier in table.tiers.items()),
-        IoAccounting(count.io_size, count.merged, count.combined),
-        PublishedLatency(**latency.model_dump()) if latency else None, table.remark,
-    )  # fmt: skip
-
-
-def _named(names: list[str], known: dict[str, VolumeSource]) -> tuple[VolumeSource, ...]:
-    return tuple(known[name] for name in names)
-
-
-def _bursts(table: BurstRuleTable | None) -> tuple[BurstRule | None, BurstRule | None]:
-    if table is None:
-        return None, None
-    iops, throughput = formula_of(table.iops), formula_of(table.throughput)
-    return (
-        BurstRule(iops, formula_of(table.iops_credits), table.seconds) if iops else None,
-        BurstRule(throughput, formula_of(table.throughput_credits), table.seconds) if throughput else None,
-    )
-
-
-def _tiers(table: TypeTable) -> tuple[Formula, Formula, BurstRule | None, BurstRule | None]:
-    """A table of tiers is four steps over the size; where no tier bursts there is no rule."""
-    iops, throughput, burst_iops, burst_throughput = (
-        SizeSteps(tuple(SizeStep(tier.size, getattr(tier, figure)) for tier in table.tiers.values()))
-        for figure in ("iops", "throughput", "burst_iops", "burst_throughput")
-    )
-    return iops, throughput, _tier_burst(burst_iops, table), _tier_burst(burst_throughput, table)
-
-
-def _tier_burst(rate: SizeSteps, table: TypeTable) -> BurstRule | None:
-    return None if greatest(rate) is None else BurstRule(rate, None, table.tier_burst_seconds)
-
-
-def _instances(table: InstancesTable, known: dict[str, VolumeSource]) -> list[InstanceType]:
-    made = []
-    for name, told in table.sizes.items():
-        caps = InstanceCaps(
-            told.iops, told.iops, told.throughput, told.throughput, told.burst_iops or table.burst_iops,
-            told.burst_throughput or table.burst_throughput, table.burst_seconds,
-        )  # fmt: skip
-        made.append(InstanceType(name, told.memory, caps, _named(table.sources, known), table.remark))
-    return made
-
-
-def _machines(table: MachinesTable, known: dict[str, VolumeSource]) -> MachineFamily:
-    caps = {kind: tuple(VcpuCaps(row.vcpus, _caps(row)) for row in rows) for kind, rows in table.caps.items()}
-    return MachineFamily(table.family, caps, _named(table.sources, known), table.remark)
-
-
-def _caps(row: MachineCapsTable) -> InstanceCaps:
-    return InstanceCaps(row.read_iops, row.write_iops, row.read_throughput, row.write_throughput)

@@ -1,16 +1,21 @@
-"""The instance that a volume is attached to: its caps, and the least of both."""
+"""The instance that a volume is attached to, and the combination of their limits."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from pagecage.cloud.offers import InstanceCaps, InstanceType, Provider, VolumeType
+from pagecage.cloud.catalogue import Provider, VolumeType
+from pagecage.cloud.instance_tables import InstanceCaps, InstanceType
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.errors import PagecageError, nearest
 
 
 def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceType:
-    """The instance by its name, as the provider or its API writes it. Raises PagecageError with the nearest name."""
+    """Return an instance by its name, as the provider or its API writes it.
+
+    Raises PagecageError with the nearest name if there is none, or if the catalogue has no limits
+    of it for this type of volume.
+    """
     plain = name.lower().removeprefix("standard_")
     for instance in provider.instances:
         if instance.name.lower() == plain:
@@ -20,33 +25,33 @@ def find_instance(provider: Provider, kind: VolumeType, name: str) -> InstanceTy
         if vcpus is not None:
             fitting = [row.caps for row in family.caps.get(kind.type, ()) if row.least_vcpus <= vcpus]
             if not fitting:
-                raise PagecageError(f"the catalogue has no limits of {name} for {kind.name}", "leave --instance out")
+                raise PagecageError(f"the catalogue has no limits of {name} for {kind.name}", "leave out --instance")
             return InstanceType(plain, None, fitting[-1], family.sources, family.remark)
-    raise PagecageError(f"{provider.title} has no instance {name!r} in the catalogue", _known(provider, plain))
+    raise PagecageError(f"{provider.title} has no instance {name!r} in the catalogue", _hint(provider, plain))
 
 
 def instance_names(provider: Provider) -> list[str]:
-    """What --instance takes; of machines that are counted by their vCPUs one stands for all (n2-standard-8)."""
+    """Return the names that --instance accepts, with one example per family (n2-standard-8)."""
     families = [family.family for family in provider.machines]
-    counted = [family if "-" in family else f"{family}-standard-8" for family in families]
-    return [*(instance.name for instance in provider.instances), *counted]
+    examples = [family if "-" in family else f"{family}-standard-8" for family in families]
+    return [*(instance.name for instance in provider.instances), *examples]
 
 
 def example_instance(provider: Provider, kind: VolumeType) -> str:
-    """An instance that the catalogue knows the caps of for this type of volume; empty where it knows none."""
+    """Return an instance with caps for this type of volume; "" if the catalogue has none."""
     for family in provider.machines:
         if kind.type in family.caps:
             return f"{family.family}-standard-{family.caps[kind.type][0].least_vcpus}"
-    return provider.instances[0].name if provider.instances else ""
+    return next((instance.name for instance in provider.instances), "")
 
 
-def _known(provider: Provider, name: str) -> str:
+def _hint(provider: Provider, name: str) -> str:
     hint = nearest(name, instance_names(provider))
     return hint if hint.startswith("did") else f"pagecage cage list --provider {provider.name}"
 
 
 def attached(volume: VolumeLimits, instance: InstanceType) -> VolumeLimits:
-    """The volume's layers and the instance's upon them."""
+    """Return the layers of the volume followed by those of the instance."""
     caps, name = instance.caps, instance.name
     iops, throughput = caps.burst_iops, caps.burst_throughput
     return VolumeLimits(

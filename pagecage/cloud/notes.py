@@ -1,4 +1,4 @@
-"""What a reader of limits must know besides: what the kernel counts otherwise, and what a replay cannot carry."""
+"""Notes on a profile: differences in counting between provider and kernel, and gaps of a replay."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from pagecage.cloud.profile import LimitProfile
-from pagecage.cloud.volume_limits import LimitLayer, phases, reachable
-from pagecage.model.cage import let_through
+from pagecage.cloud.volume_limits import LimitLayer, rate_periods, reachable
+from pagecage.model.cage import enforced_limit
 from pagecage.units import KIB, format_both_rates, format_bytes, format_hours
 
-# The kernel's default read-ahead window (VM_READAHEAD_PAGES), in whose steps a plain sequential reader reads.
 _READ_AHEAD_BYTES = 128 * KIB
-
+"""Length of a sequential read: the default read-ahead window (VM_READAHEAD_PAGES)."""
 WORTH_A_NOTE = 0.97
-"""Less than this share of the IOPS is said; what is lost above it is within what a limit is held to."""
+"""A note is made if the kernel allows less than this share of the IOPS."""
 
 
 def notes(profile: LimitProfile) -> tuple[str, ...]:
-    """Sentences, each about one thing, in the order in which they matter."""
-    told = (_layers, _later, _combined, _counting, _grain, _latency)
-    return tuple(sentence for each in told for sentence in each(profile))
+    """Return sentences about one thing each, the most important first."""
+    parts = (_layers, _second_bucket, _combined, _counting, _whole_ios, _latency)
+    return tuple(sentence for part in parts for sentence in part(profile))
 
 
 def _layers(profile: LimitProfile) -> Iterator[str]:
-    """What each of volume and instance would allow alone, where there are two."""
+    """Yield the limits of volume and instance alone if there are both."""
     limits = profile.limits
     reads, writes = ((limits.read_iops, limits.read_bandwidth), (limits.write_iops, limits.write_bandwidth))
-    sides = {"": reads} if reads == writes else {", reads": reads, ", writes": writes}
-    for side, (iops, bandwidth) in sides.items():
+    directions = {"": reads} if reads == writes else {", reads": reads, ", writes": writes}
+    for direction, (iops, bandwidth) in directions.items():
         names = dict.fromkeys(layer.by for layer in (*iops, *bandwidth))
         for name in names if len(names) > 1 else ():
             parts = [_alone(iops, name, _iops), _alone(bandwidth, name, _rate)]
             lasting = ", ".join(base for base, _ in parts if base)
             burst = ", ".join(rate for _, rate in parts if rate)
-            yield f"{name} alone{side}: {lasting}{f'; in a burst {burst}' if burst else ''}."
+            yield f"{name} alone{direction}: {lasting}{f'; in a burst {burst}' if burst else ''}."
 
 
-def _alone(layers: tuple[LimitLayer, ...], name: str, text: Callable[[Fraction], str]) -> tuple[str, str]:
-    """What one layer allows, and in a burst; empty where it sets no limit, or has no burst."""
+def _alone(layers: tuple[LimitLayer, ...], name: str, format_rate: Callable[[Fraction], str]) -> tuple[str, str]:
+    """Return the base and the burst of one layer as text; "" without a limit or a burst."""
     for layer in layers:
         if layer.by == name:
-            return text(layer.base), text(layer.burst) if layer.burst is not None and layer.bursts else ""
+            burst = format_rate(layer.burst) if layer.burst is not None and layer.bursts else ""
+            return format_rate(layer.base), burst
     return "", ""
 
 
@@ -57,55 +57,54 @@ def _count(value: Fraction) -> str:
     return f"{float(value):.6g}"
 
 
-def _later(profile: LimitProfile) -> Iterator[str]:
-    """Two buckets one after the other are more than a cage carries."""
+def _second_bucket(profile: LimitProfile) -> Iterator[str]:
+    """Yield a note if two buckets drain in turn, because a cage has only the first."""
     for quantity in ("read_iops", "read_bandwidth"):
-        found = phases(getattr(profile.limits, quantity), profile.start)
-        if len(found) > 2:
-            seconds = sum((phase.seconds or Fraction(0) for phase in found[:-1]), Fraction(0))
-            what = "IOPS" if quantity == "read_iops" else "bandwidth"
-            yield f"A cage carries one bucket for {what}: the drop after {format_hours(float(seconds))} is not in it."
+        periods = rate_periods(getattr(profile.limits, quantity), profile.start)
+        if len(periods) > 2:
+            seconds = sum((period.seconds or Fraction(0) for period in periods[:-1]), Fraction(0))
+            name = "IOPS" if quantity == "read_iops" else "bandwidth"
+            yield f"A cage has one bucket for {name}: it lacks the drop after {format_hours(float(seconds))}."
 
 
 def _combined(profile: LimitProfile) -> Iterator[str]:
     combined = profile.accounting.combined if profile.accounting else None
     if combined:
         yield (
-            "Reads and writes share each limit at the provider. In a replay it is divided between them by what each "
-            "uses; alone either has all of it."
+            "Reads and writes share each limit at the provider. A replay divides it between them by their use; "
+            "reads or writes alone have all of it."
         )
     elif combined is None and profile.published:
-        yield "Whether reads and writes share a limit the provider does not say."
+        yield "The provider does not state whether reads and writes share a limit."
 
 
 def _counting(profile: LimitProfile) -> Iterator[str]:
-    """The provider counts by size and after merging; io.max counts what it is given, before merging."""
+    """Yield notes on counting: the provider counts after merging, io.max before."""
     accounting, limits = profile.accounting, profile.limits
     if accounting is None or accounting.io_size_bytes is None or not (limits.read_iops and limits.read_bandwidth):
         return
     size = accounting.io_size_bytes
-    yield f"An I/O above {format_bytes(size)} counts as several at the provider, as one for the kernel."
-    iops, bandwidth = phases(limits.read_iops)[-1].rate, phases(limits.read_bandwidth)[-1].rate
-    there = reachable(bandwidth, iops, size)
-    if there < bandwidth:
-        most = _rate(there)
-        yield f"{_count(iops)} I/Os a second of {format_bytes(size)} are {most}, and no more."
-    here = min(bandwidth, iops * _READ_AHEAD_BYTES)
-    if accounting.merged and here < there:
+    yield f"An I/O above {format_bytes(size)} counts as several at the provider and as one for the kernel."
+    iops, bandwidth = rate_periods(limits.read_iops)[-1].rate, rate_periods(limits.read_bandwidth)[-1].rate
+    at_provider = reachable(bandwidth, iops, size)
+    if at_provider < bandwidth:
+        yield f"{_count(iops)} I/Os per second of {format_bytes(size)} are at most {_rate(at_provider)}."
+    in_cage = min(bandwidth, iops * _READ_AHEAD_BYTES)
+    if accounting.merged and in_cage < at_provider:
         yield (
-            f"The provider counts after merging, the kernel before: a sequential reader in steps of "
-            f"{format_bytes(_READ_AHEAD_BYTES)} gets {_rate(here)} in the cage, where the provider "
-            f"allows {_rate(there)}."
+            f"The provider counts after merging, the kernel before. A sequential reader in steps of "
+            f"{format_bytes(_READ_AHEAD_BYTES)} gets {_rate(in_cage)} in the cage; the provider "
+            f"allows {_rate(at_provider)}."
         )
 
 
-def _grain(profile: LimitProfile) -> Iterator[str]:
-    """Whole I/Os in slices of 100 ms: much of few I/Os a second, nothing of thousands."""
+def _whole_ios(profile: LimitProfile) -> Iterator[str]:
+    """Yield a note if much is lost because the kernel allows whole I/Os in slices of 100 ms."""
     layers = profile.limits.read_iops
-    base = int(phases(layers)[-1].rate) if layers else 0
-    kept = let_through("IOReadIOPSMax", base)
+    base = int(rate_periods(layers)[-1].rate) if layers else 0
+    kept = enforced_limit("IOReadIOPSMax", base)
     if kept < WORTH_A_NOTE * base:
-        yield f"The kernel lets whole I/Os through ten times a second: {base} a second are {kept:.0f} in the cage."
+        yield f"The kernel allows whole I/Os ten times per second: {base} per second are {kept:.0f} in the cage."
 
 
 def _latency(profile: LimitProfile) -> Iterator[str]:
@@ -113,7 +112,7 @@ def _latency(profile: LimitProfile) -> Iterator[str]:
     if published:
         yield f"Latency at the provider: {published.says}."
     if floor is None:
-        yield "No latency is carried: within its limits an I/O is as fast as the disk below it."
+        yield "The cage imposes no latency: within its limits, an I/O is as fast as the disk below."
     else:
-        times = [f"{us} us for a {what}" for what, us in (("read", floor.read_us), ("write", floor.write_us)) if us]
-        yield f"The floor of latency that is carried: {' and '.join(times)}."
+        times = [f"{us} us for a {name}" for name, us in (("read", floor.read_us), ("write", floor.write_us)) if us]
+        yield f"The cage imposes a least latency of {' and '.join(times)}."

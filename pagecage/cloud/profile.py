@@ -1,18 +1,20 @@
-"""A volume on its instance, or a cage, as one reads it: limits with who sets them, and what a replay would carry."""
+"""The profile of a volume on its instance, or of a cage: limits, sources, resulting cage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
 
+from pagecage.cloud.catalogue import Provider, PublishedLatencyTable, VolumeType
+from pagecage.cloud.instance_tables import InstanceType
 from pagecage.cloud.instances import attached, example_instance
-from pagecage.cloud.offers import InstanceType, Provider, PublishedLatency, VolumeSource, VolumeType
-from pagecage.cloud.volume_limits import LimitLayer, RatePeriod, VolumeLimits, phases
+from pagecage.cloud.sources import SourceTable
+from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError
 from pagecage.model.cage import BurstCredits, Cage, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
 
-# The limits of a profile -> systemd's property.
+# Limits of a profile and the systemd properties of a cage.
 PROPERTY = {
     "read_bandwidth": "IOReadBandwidthMax", "read_iops": "IOReadIOPSMax",
     "write_bandwidth": "IOWriteBandwidthMax", "write_iops": "IOWriteIOPSMax",
@@ -21,18 +23,19 @@ PROPERTY = {
 
 @dataclass(frozen=True)
 class LabelledSource:
-    """A source, and what it is the source of."""
+    """A source, and the name of the volume, instance or cage to which it belongs."""
 
     of: str
-    source: VolumeSource
+    source: SourceTable
 
 
 @dataclass(frozen=True)
 class LimitProfile:
-    """Everything that is known of one volume on its instance, or of one cage.
+    """The known properties of one volume on its instance, or of one cage.
 
-    `memory_share` is a limit that is a share of some dataset. `latency` is the floor that is carried, `published` what
-    the provider says; `remarks` are the catalogue's.
+    `memory_share` is set if MemoryMax is a share of the dataset. `latency` is the least latency
+    that the cage imposes, `published` the provider's statement. `remarks` are those of the
+    catalogue.
     """
 
     name: str
@@ -45,14 +48,18 @@ class LimitProfile:
     memory_share: float | None = None
     accounting: IoAccounting | None = None
     latency: LatencyFloor | None = None
-    published: PublishedLatency | None = None
+    published: PublishedLatencyTable | None = None
     sources: tuple[LabelledSource, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class CageOptions:
-    """What is chosen besides the volume: how full its buckets are, at what speed, with how much memory and latency."""
+    """Options of a cage besides the volume.
+
+    `start` is how full the buckets are at first, `scale` a factor for all rates. `memory_bytes`
+    replaces the instance's memory. `latency_us` is the least latency to impose.
+    """
 
     start: str = "full"
     scale: Fraction = Fraction(1)
@@ -61,75 +68,86 @@ class CageOptions:
 
 
 def profile_of(
-    provider: Provider, kind: VolumeType, order: VolumeRequest, instance: InstanceType | None, wish: CageOptions
+    provider: Provider, kind: VolumeType, request: VolumeRequest, instance: InstanceType | None, options: CageOptions
 ) -> LimitProfile:
-    """The volume on the instance. Raises PagecageError for what the provider does not sell, or the instance decides."""
-    limits = volume_limits(kind, order)
+    """Return the profile of a volume on an instance.
+
+    Raises PagecageError if the provider does not sell the volume, or if its limits depend on the
+    instance and none is given.
+    """
+    limits = volume_limits(kind, request)
     limits = attached(limits, instance) if instance else limits
     if not all(vars(limits).values()):
-        said = f"the limits of {kind.name} depend on the instance, and none is given"
-        raise PagecageError(said, f"--instance {example_instance(provider, kind)}")
-    memory_bytes, memory_by = wish.memory_bytes, "--memory" if wish.memory_bytes is not None else ""
+        message = f"the limits of {kind.name} depend on the instance, and none is given"
+        raise PagecageError(message, f"--instance {example_instance(provider, kind)}")
+    memory_bytes, memory_by = options.memory_bytes, "--memory" if options.memory_bytes is not None else ""
     if instance and memory_bytes is None:
         memory_bytes, memory_by = instance.memory_bytes, instance.name
     offers = [(kind.name, kind.sources, kind.remark)]
     offers += [(instance.name, instance.sources, instance.remark)] if instance else []
     return LimitProfile(
-        kind.name, kind.about, limits.scaled(wish.scale), wish.start, volume=_volume(kind, order, instance, wish),
+        kind.name, kind.about, limits.scaled(options.scale), options.start,
+        volume=_volume(kind, request, instance, options),
         memory_bytes=memory_bytes, memory_by=memory_by,
         accounting=kind.accounting if kind.accounting != IoAccounting() else None,
-        latency=_floor(kind.latency, wish.latency_us), published=kind.latency,
+        latency=_latency_floor(kind.latency, options.latency_us), published=kind.latency,
         sources=tuple(LabelledSource(name, source) for name, sources, _ in offers for source in sources),
         remarks=tuple(f"{name}: {remark}" for name, _, remark in offers if remark),
     )  # fmt: skip
 
 
 def profile_of_cage(cage: Cage, memory_share: float | None) -> LimitProfile:
-    """A cage as a profile: each limit is one layer, the cage itself."""
+    """Return the profile of a cage. Each limit is one layer, named after the cage."""
     burst = cage.burst or BurstCredits("full")
     layers = {
         quantity: _cage_layer(cage, name, burst.iops if "iops" in quantity else burst.bandwidth)
         for quantity, name in PROPERTY.items()
     }
-    told = dict(cage.provenance.get("source") or {})
-    source = VolumeSource(told.get("title", ""), told.get("url", ""), told.get("date") or None)
+    cited = dict(cage.provenance.get("source") or {})
+    source = SourceTable(title=cited.get("title", ""), url=cited.get("url", ""), date=cited.get("date") or None)
     return LimitProfile(
         cage.name, str(cage.provenance.get("about", "")), VolumeLimits(**layers), burst.start, volume=cage.volume,
         memory_bytes=cage.properties.get("MemoryMax"), memory_by=cage.name, memory_share=memory_share,
-        accounting=cage.accounting, latency=cage.latency, sources=(LabelledSource(cage.name, source),) if told else (),
+        accounting=cage.accounting, latency=cage.latency, sources=(LabelledSource(cage.name, source),) if cited else (),
     )  # fmt: skip
 
 
 def cage_of(profile: LimitProfile, name: str, about: str) -> Cage:
-    """The cage that carries the profile: whole I/Os and bytes a second, rounded down.
+    """Return the cage of a profile, with whole I/Os and bytes per second, rounded down.
 
-    Raises PagecageError where less than one is left of a limit. A cage has one bucket a quantity; where volume and
-    instance both burst it is that of the first drop in speed.
+    A cage has one bucket per quantity. If volume and instance both burst, it is the bucket of the
+    first drop in rate. Raises PagecageError if less than one I/O or byte per second is left.
     """
-    carried = {quantity: _carried(layers, profile.start) for quantity, layers in vars(profile.limits).items() if layers}
+    bases = {quantity: _base_and_bucket(layers, profile.start) for quantity, layers in vars(profile.limits).items()
+             if layers}  # fmt: skip
     memory = {} if profile.memory_bytes is None else {"MemoryMax": profile.memory_bytes}
-    properties = {PROPERTY[quantity]: _whole(quantity, base) for quantity, (base, _) in carried.items()}
-    buckets = [carried[name][1] if name in carried else None for name in ("read_iops", "read_bandwidth")]
+    properties = {PROPERTY[quantity]: _whole(quantity, base) for quantity, (base, _) in bases.items()}
+    buckets = [bases[name][1] if name in bases else None for name in ("read_iops", "read_bandwidth")]
     source = profile.sources[0].source if profile.sources else None
-    provenance = {"about": about, "source": {**vars(source), "author": ""}} if source else {"about": about}
+    provenance = {"about": about, "source": {**source.model_dump(), "author": ""}} if source else {"about": about}
     return Cage(
         name, {**memory, **properties, "MemorySwapMax": 0}, provenance, profile.volume,
         BurstCredits(profile.start, *buckets) if any(buckets) else None, profile.accounting, profile.latency,
     )  # fmt: skip
 
 
-def _volume(kind: VolumeType, order: VolumeRequest, instance: InstanceType | None, wish: CageOptions) -> CloudVolume:
-    iops, throughput = order.iops, order.throughput
+def _volume(
+    kind: VolumeType, request: VolumeRequest, instance: InstanceType | None, options: CageOptions
+) -> CloudVolume:
+    iops, throughput = request.iops, request.throughput
     return CloudVolume(
-        kind.provider, kind.type, order.size_bytes, None if iops is None else int(iops),
-        None if throughput is None else int(throughput), instance.name if instance else None, float(wish.scale),
+        kind.provider, kind.type, request.size_bytes, None if iops is None else int(iops),
+        None if throughput is None else int(throughput), instance.name if instance else None, float(options.scale),
     )  # fmt: skip
 
 
-def _floor(published: PublishedLatency | None, asked_us: int | None) -> LatencyFloor | None:
-    """What was asked for, or a least time that the provider states. That most I/Os stay below a time is no floor."""
-    if asked_us is not None:
-        return LatencyFloor(asked_us, asked_us)
+def _latency_floor(published: PublishedLatencyTable | None, requested_us: int | None) -> LatencyFloor | None:
+    """Return the requested latency, or the least latency that the provider states.
+
+    A time that most I/Os stay below is not a least latency.
+    """
+    if requested_us is not None:
+        return LatencyFloor(requested_us, requested_us)
     if published is None or (published.read_from_us is None and published.write_from_us is None):
         return None
     return LatencyFloor(published.read_from_us, published.write_from_us)
@@ -143,19 +161,23 @@ def _cage_layer(cage: Cage, name: str, bucket: CreditBucket | None) -> tuple[Lim
     return (LimitLayer(cage.name, Fraction(base), *burst),)
 
 
-def _carried(layers: tuple[LimitLayer, ...], start: str) -> tuple[Fraction, CreditBucket | None]:
-    """The limit that lasts, and the bucket over it. Drained buckets refill, so that they are carried too."""
-    whole: tuple[RatePeriod, ...] = phases(layers)
-    first = whole[0]
+def _base_and_bucket(layers: tuple[LimitLayer, ...], start: str) -> tuple[Fraction, CreditBucket | None]:
+    """Return the lasting limit and the bucket above it.
+
+    A drained bucket is kept, because it refills.
+    """
+    periods = rate_periods(layers)
+    first = periods[0]
     if first.seconds is None:
         return first.rate, None
-    base = whole[-1].rate if start == "drained" else whole[1].rate
-    bucket = CreditBucket(int(first.rate), int(first.seconds * (first.rate - whole[1].rate)))
+    base = periods[-1].rate if start == "drained" else periods[1].rate
+    bucket = CreditBucket(int(first.rate), int(first.seconds * (first.rate - periods[1].rate)))
     return base, bucket if bucket.credits and bucket.rate > int(base) else None
 
 
 def _whole(quantity: str, value: Fraction) -> int:
     if value < 1:
-        what = "bytes" if "bandwidth" in quantity else "I/Os"
-        raise PagecageError(f"{float(value):g} {what} a second are less than the kernel can count", "a larger --scale")
+        unit = "bytes" if "bandwidth" in quantity else "I/Os"
+        message = f"{float(value):g} {unit} per second are less than the kernel can count"
+        raise PagecageError(message, "use a larger --scale")
     return int(value)

@@ -1,4 +1,4 @@
-"""What a customer ordered, held against what the provider sells: the limits of that volume, or why there is none."""
+"""The limits of a requested volume, or the reason why the provider does not sell it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from pagecage.cloud.formulas import Formula, FormulaInput, PerThroughput, Provisioned, bounds, evaluate
-from pagecage.cloud.offers import BurstRule, VolumeType
+from pagecage.cloud.catalogue import BurstRule, VolumeType
+from pagecage.cloud.formulas import Formula, FormulaInput, PerThroughputFormula, ProvisionedFormula
 from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits
 from pagecage.errors import PagecageError
 from pagecage.units import GIB, MIB, exact_size
@@ -15,7 +15,10 @@ from pagecage.units import GIB, MIB, exact_size
 
 @dataclass(frozen=True)
 class VolumeRequest:
-    """A volume as it was bought; None where nothing was said. Throughput is in bytes a second."""
+    """A volume as the customer bought it; None means not given.
+
+    Throughput is in bytes per second.
+    """
 
     size_bytes: int | None = None
     iops: Fraction | None = None
@@ -23,19 +26,22 @@ class VolumeRequest:
 
 
 @dataclass(frozen=True)
-class _Quantities:
-    """IOPS and throughput of one side, reads or writes; None where the volume sets no limit of its own."""
+class _Rates:
+    """IOPS and throughput of one direction; None if the volume sets no limit of its own."""
 
     iops: Fraction | None
     throughput: Fraction | None
 
 
-def volume_limits(kind: VolumeType, order: VolumeRequest) -> VolumeLimits:
-    """The layers that the volume itself sets. Raises PagecageError for what the provider would not sell."""
-    size = _size(kind, order)
-    _refuse_what_it_does_not_take(kind, order)
-    reads = _side(kind, order, size, kind.read_iops, kind.read_throughput)
-    writes = _side(kind, order, size, kind.write_iops, kind.write_throughput)
+def volume_limits(kind: VolumeType, request: VolumeRequest) -> VolumeLimits:
+    """Return the volume's own layers.
+
+    Raises PagecageError if the provider does not sell the volume.
+    """
+    size = _checked_size(kind, request)
+    _refuse_options_without_effect(kind, request)
+    reads = _rates(kind, request, size, kind.read_iops, kind.read_throughput)
+    writes = _rates(kind, request, size, kind.write_iops, kind.write_throughput)
     return VolumeLimits(
         _layers(kind, reads, size, "iops"), _layers(kind, writes, size, "iops"),
         _layers(kind, reads, size, "throughput"), _layers(kind, writes, size, "throughput"),
@@ -43,118 +49,119 @@ def volume_limits(kind: VolumeType, order: VolumeRequest) -> VolumeLimits:
 
 
 def in_unit(bytes_per_second: Fraction, unit_bytes: int) -> str:
-    """A throughput as the provider would say it ("250 MiB/s")."""
+    """Format a throughput in the provider's unit ("250 MiB/s")."""
     return f"{float(bytes_per_second / unit_bytes):g} {'MiB/s' if unit_bytes == MIB else 'MB/s'}"
 
 
-def _size(kind: VolumeType, order: VolumeRequest) -> int:
+def _checked_size(kind: VolumeType, request: VolumeRequest) -> int:
     if kind.size is None:
-        return order.size_bytes or 0
-    if order.size_bytes is None:
+        return request.size_bytes or 0
+    if request.size_bytes is None:
         raise PagecageError(f"the limits of {kind.name} depend on its size, and none is given", "--size 500GiB")
-    least, most, asked = kind.size.least_bytes, kind.size.most_bytes, order.size_bytes
-    if not least <= asked <= most:
+    least, most, size = kind.size.least_bytes, kind.size.most_bytes, request.size_bytes
+    if not least <= size <= most:
         raise PagecageError(
-            f"{kind.name} is sold from {_spaced(least)} to {_spaced(most)}, and {_spaced(asked)} were asked for",
-            f"--size {exact_size(least if asked < least else most)}",
+            f"{kind.name} is sold from {_format_size(least)} to {_format_size(most)}, not with {_format_size(size)}",
+            f"--size {exact_size(least if size < least else most)}",
         )
-    if asked % kind.size.step_bytes:
-        below = asked // kind.size.step_bytes * kind.size.step_bytes
-        said = f"{kind.name} is sold in steps of {_spaced(kind.size.step_bytes)}"
+    if size % kind.size.step_bytes:
+        below = size // kind.size.step_bytes * kind.size.step_bytes
+        steps = f"{kind.name} is sold in steps of {_format_size(kind.size.step_bytes)}"
         raise PagecageError(
-            f"{said}, and {_spaced(asked)} are {asked / GIB:.2f} GiB",
+            f"{steps}, and {_format_size(size)} are {size / GIB:.2f} GiB",
             f"--size {below // GIB}GiB, or {below // GIB + 1}GiB",
         )
-    return asked
+    return size
 
 
-def _spaced(count: int) -> str:
+def _format_size(count: int) -> str:
     return exact_size(count, " ")
 
 
-def _refuse_what_it_does_not_take(kind: VolumeType, order: VolumeRequest) -> None:
-    for option, asked, formula in (
-        ("--iops", order.iops, kind.read_iops), ("--throughput", order.throughput, kind.read_throughput),
+def _refuse_options_without_effect(kind: VolumeType, request: VolumeRequest) -> None:
+    """Raise PagecageError if a value is given that this type does not sell separately."""
+    for option, value, formula in (
+        ("--iops", request.iops, kind.read_iops), ("--throughput", request.throughput, kind.read_throughput),
     ):  # fmt: skip
-        if asked is not None and not isinstance(formula, Provisioned):
-            why = "the instance sets" if formula is None else "its size and type set"
-            raise PagecageError(f"{kind.name} takes no {option}: {why} what it has", f"leave {option} out")
+        if value is not None and not isinstance(formula, ProvisionedFormula):
+            reason = "the instance decides" if formula is None else "its size and type decide"
+            raise PagecageError(f"{kind.name} does not take {option}, because {reason}", f"leave out {option}")
 
 
-def _side(
-    kind: VolumeType, order: VolumeRequest, size: int, iops: Formula | None, throughput: Formula | None
-) -> _Quantities:
-    """One of them may follow from the other, so that other comes first."""
-    if isinstance(iops, PerThroughput):
-        second = _throughput(kind, order, size, throughput, None)
-        return _Quantities(evaluate(iops, FormulaInput(size, None, second)), second)
-    first = _iops(kind, order, size, iops)
-    return _Quantities(first, _throughput(kind, order, size, throughput, first))
+def _rates(
+    kind: VolumeType, request: VolumeRequest, size: int, iops: Formula | None, throughput: Formula | None
+) -> _Rates:
+    """Return both rates. One may follow from the other, which is then computed first."""
+    if isinstance(iops, PerThroughputFormula):
+        bandwidth = _throughput(kind, request, size, throughput, None)
+        return _Rates(iops.evaluate(FormulaInput(size, None, bandwidth)), bandwidth)
+    ios = _iops(kind, request, size, iops)
+    return _Rates(ios, _throughput(kind, request, size, throughput, ios))
 
 
-def _iops(kind: VolumeType, order: VolumeRequest, size: int, formula: Formula | None) -> Fraction | None:
-    if isinstance(formula, Provisioned):
-        least, most = bounds(formula, FormulaInput(size))
-        asked = order.iops if order.iops is not None else formula.included
-        if asked is None:
-            raise PagecageError(f"{kind.name} has the IOPS that were bought, and none are given", f"--iops {int(most)}")
-        if not least <= asked <= most:
-            said = f"{kind.name} of {_spaced(size)} may have {math.ceil(least)} to {int(most)} IOPS"
-            hint = f"--iops {math.ceil(least) if asked < least else int(most)}{_or_larger(kind, formula, asked)}"
-            raise PagecageError(f"{said}, and {int(asked)} were asked for", hint)
-    return None if formula is None else evaluate(formula, FormulaInput(size, order.iops))
+def _iops(kind: VolumeType, request: VolumeRequest, size: int, formula: Formula | None) -> Fraction | None:
+    if isinstance(formula, ProvisionedFormula):
+        least, most = formula.bounds(FormulaInput(size))
+        value = request.iops if request.iops is not None else formula.included
+        if value is None:
+            raise PagecageError(f"{kind.name} needs its provisioned IOPS, and none are given", f"--iops {int(most)}")
+        if not least <= value <= most:
+            allowed = f"{kind.name} of {_format_size(size)} may have {math.ceil(least)} to {int(most)} IOPS"
+            hint = f"--iops {math.ceil(least) if value < least else int(most)}{_or_larger(kind, formula, value)}"
+            raise PagecageError(f"{allowed}, not {int(value)}", hint)
+    return None if formula is None else formula.evaluate(FormulaInput(size, request.iops))
 
 
-def _or_larger(kind: VolumeType, formula: Provisioned, asked: Fraction) -> str:
-    """The size that would allow the IOPS asked for, where there is one."""
-    if kind.size is None or formula.most_per_gib is None or not formula.least <= asked <= formula.most:
+def _or_larger(kind: VolumeType, formula: ProvisionedFormula[Fraction], iops: Fraction) -> str:
+    """Return the hint with the size that would allow these IOPS; "" if there is none."""
+    if kind.size is None or formula.most_per_gib is None or not (formula.least or 0) <= iops <= formula.most:
         return ""
-    size_gib = max(math.ceil(asked / formula.most_per_gib), kind.size.least_bytes // GIB)
+    size_gib = max(math.ceil(iops / formula.most_per_gib), kind.size.least_bytes // GIB)
     return f", or --size {size_gib}GiB" if size_gib * GIB <= kind.size.most_bytes else ""
 
 
 def _throughput(
-    kind: VolumeType, order: VolumeRequest, size: int, formula: Formula | None, iops: Fraction | None
+    kind: VolumeType, request: VolumeRequest, size: int, formula: Formula | None, iops: Fraction | None
 ) -> Fraction | None:
-    if isinstance(formula, Provisioned):
-        least, most = bounds(formula, FormulaInput(size, None, iops))
-        asked, unit = order.throughput, kind.throughput_unit_bytes
-        asked = formula.included if asked is None else asked
-        if asked is None:
-            said = f"{kind.name} has the throughput that was bought, and none is given"
-            raise PagecageError(said, f"--throughput {float(most / unit):g}")
-        if not least <= asked <= most:
-            with_ = f" with {int(iops)} IOPS" if iops is not None and formula.most_per_iops else ""
-            said = f"{kind.name}{with_} may have {float(least / unit):g} to {in_unit(most, unit)}"
-            hint = f"--throughput {float((least if asked < least else most) / unit):g}"
-            more = _or_more_iops(kind, formula, size, asked)
-            raise PagecageError(f"{said}, and {in_unit(asked, unit)} were asked for", hint + more)
-    return None if formula is None else evaluate(formula, FormulaInput(size, order.throughput, iops))
+    if isinstance(formula, ProvisionedFormula):
+        least, most = formula.bounds(FormulaInput(size, None, iops))
+        unit = kind.throughput_unit_bytes
+        value = request.throughput if request.throughput is not None else formula.included
+        if value is None:
+            message = f"{kind.name} needs its provisioned throughput, and none is given"
+            raise PagecageError(message, f"--throughput {float(most / unit):g}")
+        if not least <= value <= most:
+            with_iops = f" with {int(iops)} IOPS" if iops is not None and formula.most_per_iops else ""
+            allowed = f"{kind.name}{with_iops} may have {float(least / unit):g} to {in_unit(most, unit)}"
+            hint = f"--throughput {float((least if value < least else most) / unit):g}"
+            hint += _or_more_iops(kind, formula, size, value)
+            raise PagecageError(f"{allowed}, not {in_unit(value, unit)}", hint)
+    return None if formula is None else formula.evaluate(FormulaInput(size, request.throughput, iops))
 
 
-def _or_more_iops(kind: VolumeType, formula: Provisioned, size: int, asked: Fraction) -> str:
-    """The IOPS that would allow the throughput asked for, where this size may have them."""
-    if not (
-        formula.most_per_iops and isinstance(kind.read_iops, Provisioned) and formula.least <= asked <= formula.most
-    ):
+def _or_more_iops(kind: VolumeType, formula: ProvisionedFormula[Fraction], size: int, throughput: Fraction) -> str:
+    """Return the hint with the IOPS that would allow this throughput; "" if there are none."""
+    iops_formula = kind.read_iops
+    is_sold = (formula.least or 0) <= throughput <= formula.most
+    if not formula.most_per_iops or not isinstance(iops_formula, ProvisionedFormula) or not is_sold:
         return ""
-    wanted = math.ceil(asked / formula.most_per_iops)
-    return f", or --iops {wanted}" if wanted <= bounds(kind.read_iops, FormulaInput(size))[1] else ""
+    iops = math.ceil(throughput / formula.most_per_iops)
+    return f", or --iops {iops}" if iops <= iops_formula.bounds(FormulaInput(size))[1] else ""
 
 
-def _layers(kind: VolumeType, side: _Quantities, size: int, quantity: str) -> tuple[LimitLayer, ...]:
-    base = side.iops if quantity == "iops" else side.throughput
+def _layers(kind: VolumeType, rates: _Rates, size: int, quantity: str) -> tuple[LimitLayer, ...]:
+    base = rates.iops if quantity == "iops" else rates.throughput
     if base is None:
         return ()
     rule = kind.iops_burst if quantity == "iops" else kind.throughput_burst
     return (_layer(kind.name, base, rule, FormulaInput(size)),)
 
 
-def _layer(by: str, base: Fraction, rule: BurstRule | None, known: FormulaInput) -> LimitLayer:
-    """With its bucket, where it has one and the burst is faster than the base."""
-    rate = evaluate(rule.rate, known) if rule else None
+def _layer(by: str, base: Fraction, rule: BurstRule | None, given: FormulaInput) -> LimitLayer:
+    """Return the layer, with its burst if that is faster than the base."""
+    rate = rule.rate.evaluate(given) if rule else None
     if rule is None or rate is None or rate <= base:
         return LimitLayer(by, base)
     if rule.seconds is not None:
         return LimitLayer(by, base, rate, (rate - base) * rule.seconds)
-    return LimitLayer(by, base, rate, evaluate(rule.credits, known) if rule.credits else None)
+    return LimitLayer(by, base, rate, rule.credits.evaluate(given) if rule.credits else None)

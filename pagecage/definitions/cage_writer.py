@@ -1,4 +1,4 @@
-"""A cage as a file of cgroups/, such that the file reads back as the same cage."""
+"""The writer of cage files; a written file reads back as the same cage."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _COUNTS = {"IOReadIOPSMax", "IOWriteIOPSMax", "CPUQuota"}
 
 
 def cage_to_toml(cage: Cage, comments: Sequence[str] = ()) -> str:
-    """The file's text, `comments` at its top: sizes with the unit that says them exactly, nothing that the cage lacks.
+    """Return the text of a file of cgroups/, with `comments` at its top.
 
-    Swap is closed where a file is silent, so that only an open one is written.
+    Sizes have the unit that states them exactly. A file without MemorySwapMax turns swap off, so
+    only another value is written.
     """
     about = str(cage.provenance.get("about", cage.name))
     lines = ["#:schema ../docs/schema/cage.schema.json", *(f"# {comment}" for comment in comments)]
@@ -82,7 +83,10 @@ def _size(count: int | None) -> str | None:
 
 
 def _assignments(table: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of a table; None is not written. JSON's text, numbers and booleans are TOML's, its objects are not."""
+    """Yield the lines of a table, without keys whose value is None.
+
+    Strings, numbers and booleans are written alike in JSON and TOML; objects are not.
+    """
     for key, value in table.items():
         if isinstance(value, Mapping):
             inner = ", ".join(_assignments(value))

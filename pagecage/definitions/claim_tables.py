@@ -1,4 +1,4 @@
-"""The tables of an experiment that hold it against what was published: claims, and findings of its own."""
+"""The tables of an experiment for its report: claims, findings, and further tables."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _DECODED = ("vm_flags", "fault_flags", "ra_pages", "page_cache_ra_order")
 class ClaimTable(StrictTable):
     """A published figure and the rule by which it counts as reproduced.
 
-    `says`, `published`, `unit` and `remark` come from the row of experiments/articles/*.csv with this id unless they
-    are given here. `over` is the other side of a ratio or an ordering; `key` what of the definition `config` compares.
-    `ordering_of_ratios` compares where / over with than / than_over.
+    `says`, `published`, `unit` and `remark` default to the row of experiments/articles/*.csv with
+    this id. `over` selects the other side of a ratio or an ordering. `key` names the part of the
+    definition that the rule `config` compares. The rule `ordering_of_ratios` compares where / over
+    with than / than_over.
     """
 
     id: str
@@ -41,7 +42,7 @@ class ClaimTable(StrictTable):
     than: dict[str, str] | None = None
     than_over: dict[str, str] | None = None
     with_wrong_answers: bool = Field(
-        False, description="judge the figures of trials whose answer was wrong as well; the reason says what was wrong"
+        False, description="include trials whose answer was wrong; the reason then states what was wrong"
     )
     tolerance_factor: Annotated[float, Field(ge=1)] = 2.0
     needs: Literal["published_size", "any_size"] = "any_size"
@@ -50,33 +51,34 @@ class ClaimTable(StrictTable):
     @model_validator(mode="after")
     def _whole(self) -> ClaimTable:
         if self.rule in ("ratio", "ordering", "ordering_of_ratios") and self.over is None:
-            raise ValueError(f"rule {self.rule!r} compares two sides and has no over")
+            raise ValueError(f"rule {self.rule!r} needs `over`, the other side of the comparison")
         if (self.rule == "ordering_of_ratios") != (self.than is not None and self.than_over is not None):
-            raise ValueError("than and than_over go with rule 'ordering_of_ratios', and it with them")
+            raise ValueError("rule 'ordering_of_ratios' needs than and than_over, and no other rule has them")
         if self.rule == "config" and self.key is None:
-            raise ValueError("rule 'config' needs the key of the definition that it compares")
+            raise ValueError("rule 'config' needs `key`, the part of the definition that it compares")
         if self.rule not in ("config", "outcome") and self.response is None:
             raise ValueError(f"rule {self.rule!r} needs a response")
         if self.rule == "decoded" and self.response not in _DECODED:
-            raise ValueError(f"response of rule 'decoded' is one of {', '.join(_DECODED)}")
+            raise ValueError(f"the response of rule 'decoded' must be one of {', '.join(_DECODED)}")
         return self
 
 
 class FindingTable(StrictTable):
-    """A sentence of our own, with {value} for the measured figure, its unit and interval; `over` makes it a ratio."""
+    """A sentence with {value} for a measured figure and its interval; `over` makes it a ratio."""
 
-    question: str = Field("", description="Q01 to Q38, or nothing")
+    question: str = Field("", description="an open question, Q01 to Q38; empty for none")
     says: str
     response: str
     where: dict[str, str] = {}
     over: dict[str, str] | None = None
-    with_wrong_answers: bool = Field(False, description="take trials whose answer was wrong as well, and say so")
+    with_wrong_answers: bool = Field(False, description="include trials whose answer was wrong, and say so")
 
 
 class ReportTable(StrictTable):
-    """A further table of the report: the treatments of `where` down, published beside measured across.
+    """A further table of the report, with one row per treatment of `where`.
 
-    `columns` are responses by their headings; title and `about` may hold the size's own {places}.
+    It shows published beside measured figures. `columns` maps headings to responses. `title` and
+    `about` may contain placeholders of the size.
     """
 
     title: str
@@ -86,7 +88,7 @@ class ReportTable(StrictTable):
 
 
 def wrong_published(rule: str, published: Any) -> str | None:
-    """Why a figure does not fit its rule, or None."""
+    """Return the kind of figure that the rule needs if `published` is not one; else None."""
     if rule in ("absolute", "ratio", "at_most", "at_least"):
         return None if _is_number(published) else "a number"
     if rule == "range":
@@ -104,15 +106,18 @@ def _is_number(value: Any) -> bool:
 
 
 def complete_claim(claim: ClaimTable, rows: Mapping[str, PublishedFigureRow] | None, experiment: str) -> dict[str, Any]:
-    """The claim with everything that its row says and it does not. Raises PagecageError naming the key."""
+    """Return the claim, completed from its row.
+
+    Raises PagecageError naming the key that is wrong.
+    """
     row = _row_of(claim, rows, experiment)
     whole = claim.model_dump()
-    told = _told(row) if row else {"remark": ""}
-    whole |= {key: told.get(key) for key in ("says", "published", "unit", "remark") if whole[key] is None}
+    defaults = _defaults(row) if row else {"remark": ""}
+    whole |= {key: defaults.get(key) for key in ("says", "published", "unit", "remark") if whole[key] is None}
     for key in ("says", "published", "unit"):
         if whole[key] is None:
             raise PagecageError(
-                f"claims.{claim.id}.{key} is missing", "give it here, or its row in experiments/articles"
+                f"claims.{claim.id}.{key} is missing", "add it here, or add the row to experiments/articles"
             )
     if wanted := wrong_published(claim.rule, whole["published"]):
         published = whole["published"]
@@ -128,15 +133,15 @@ def _row_of(
         return None
     row = rows.get(claim.id)
     if row is None:
-        raise PagecageError(f"claims: no article has a row {claim.id!r}", "look into experiments/articles/*.csv")
+        raise PagecageError(f"claims: no article has a row {claim.id!r}", "see experiments/articles/*.csv")
     if experiment not in row["experiment"].split():
         raise PagecageError(f"claims.{claim.id} belongs to {row['experiment']}", "move the claim there")
     if row["untestable"]:
-        raise PagecageError(f"claims.{claim.id} has a rule, and its row says that it is untestable", "keep one of both")
+        raise PagecageError(f"claims.{claim.id} has a rule, but its row is marked untestable", "remove one of the two")
     return row
 
 
-def _told(row: PublishedFigureRow) -> dict[str, Any]:
+def _defaults(row: PublishedFigureRow) -> dict[str, Any]:
     return {
         "says": f"{row['condition']}: {row['metric']}", "published": number_or_text(row["published"]),
         "unit": row["unit"], "remark": row["remark"],
@@ -144,7 +149,7 @@ def _told(row: PublishedFigureRow) -> dict[str, Any]:
 
 
 def check_config_key(claim: Mapping[str, Any], definition: Mapping[str, Any]) -> None:
-    """Raise PagecageError where a `config` claim names what the definition has not."""
+    """Raise PagecageError if a `config` claim names a key that the definition does not have."""
     value: Any = definition
     for part in (claim["key"] or "").split(".") if claim["rule"] == "config" else ():
         if not isinstance(value, Mapping) or part not in value:

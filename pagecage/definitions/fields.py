@@ -1,4 +1,4 @@
-"""A size with its unit, as every table of ours writes it."""
+"""Field types and base classes of the TOML tables."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SizeBytes = Annotated[
 
 
 class StrictTable(BaseModel):
-    """A table in which a key that nobody knows is a mistake."""
+    """A table that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Source(StrictTable):
-    """Where a question or a figure comes from."""
+class Citation(StrictTable):
+    """The source of a question or a figure."""
 
     title: str = ""
     author: str = ""

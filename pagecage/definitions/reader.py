@@ -1,4 +1,4 @@
-"""Reads a checkout's experiments and cages: what leaves here is checked and plain."""
+"""The reader of a checkout's experiments and cages, which it returns checked and as plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagecage.definitions.cage_file import TABLES as CAGE_TABLES
 from pagecage.definitions.cage_file import CageFile, DatasetFraction, resolve_cage
 from pagecage.definitions.claim_tables import ClaimTable, FindingTable, ReportTable, check_config_key, complete_claim
 from pagecage.definitions.experiment_file import ExperimentFile, LevelTable, SizeTable, WorkloadTable
-from pagecage.definitions.fields import Source
+from pagecage.definitions.fields import Citation
 from pagecage.errors import PagecageError, nearest, why_unreadable
 from pagecage.model.cage import Cage
 from pagecage.model.experiment import Experiment, Level, Size
@@ -28,25 +28,26 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise PagecageError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
     except (ValueError, RecursionError) as error:
-        why = why_unreadable(error)
-        raise PagecageError(f"{path.name}: {why}", f"edit {path}; https://toml.io describes the syntax") from None
-    if _holds_nul(data):
-        raise PagecageError(f"{path.name}: a text in it holds a NUL, which no program can be given", f"edit {path}")
+        reason = why_unreadable(error)
+        raise PagecageError(f"{path.name}: {reason}", f"edit {path}; https://toml.io describes the syntax") from None
+    if _contains_nul(data):
+        raise PagecageError(
+            f"{path.name}: a string contains a NUL byte, which cannot be passed to a program", f"edit {path}"
+        )
     return data
 
 
-def _holds_nul(tree: Any) -> bool:
+def _contains_nul(tree: Any) -> bool:
     if isinstance(tree, str):
         return "\0" in tree
-    within = [*tree, *tree.values()] if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    return any(map(_holds_nul, within))
+    values = [*tree, *tree.values()] if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return any(map(_contains_nul, values))
 
 
-def _complain(path: Path, error: ValidationError) -> PagecageError:
-    """The first mistake, naming file and key; a union's other branches are left out."""
-    first = min(
-        error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden"
-    )  # a misspelling explains others
+def _first_error(path: Path, error: ValidationError) -> PagecageError:
+    """Return the first error with file and key, without the names of a union's branches."""
+    # A misspelt key comes first, because it explains other errors.
+    first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
     key = ".".join(
         str(part) for part in first["loc"] if not str(part).startswith(("function-", "literal[", "Fraction"))
     )
@@ -58,10 +59,10 @@ def _complain(path: Path, error: ValidationError) -> PagecageError:
 
 
 def _keys_hint(path: Path, key: str) -> str:
-    """The nearest key of the same table; docs/schema/ has them all."""
+    """Return a hint with the nearest key of the same table (docs/schema/ has all keys)."""
     tables: dict[str, type[BaseModel]] = {
         "workload": WorkloadTable, "sizes": SizeTable, "levels": LevelTable, "claims": ClaimTable,
-        "findings": FindingTable, "tables": ReportTable, "source": Source, **CAGE_TABLES,
+        "findings": FindingTable, "tables": ReportTable, "source": Citation, **CAGE_TABLES,
     }  # fmt: skip
     head, _, rest = key.partition(".")
     whole: type[BaseModel] = CageFile if path.parent.name == "cgroups" else ExperimentFile
@@ -73,7 +74,7 @@ def _cage_file(path: Path) -> CageFile:
     try:
         return CageFile.model_validate(_read_toml(path))
     except ValidationError as error:
-        raise _complain(path, error) from None
+        raise _first_error(path, error) from None
 
 
 class Definitions:
@@ -83,33 +84,40 @@ class Definitions:
         self._experiments, self._cages, self._programs = top / "experiments", top / "cgroups", programs
 
     def experiment_names(self) -> list[str]:
-        """Names that `make experiment NAME=` takes."""
+        """Return the names of all experiments."""
         return sorted(path.stem for path in self._experiments.glob("*.toml"))
 
     def cage_names(self) -> list[str]:
-        """Names that a cage factor and `CAGE=` take."""
+        """Return the names of all cages."""
         return sorted(path.stem for path in self._cages.glob("*.toml"))
 
     def experiment(self, name: str) -> Experiment:
-        """One experiment, checked. Raises PagecageError naming file and key, or the nearest name."""
+        """Return one experiment, checked.
+
+        Raises PagecageError with file and key, or with the nearest name if there is no such
+        experiment.
+        """
         path = self._path(self._experiments, name, "experiment", self.experiment_names())
         data = _read_toml(path)
         try:
             table = ExperimentFile.model_validate(data)
         except ValidationError as error:
-            raise _complain(path, error) from None
+            raise _first_error(path, error) from None
         data |= {"claims": self._claims(name, table, data, path)} if table.claims else {}
         experiment = _experiment(name, table, data, path)
         self._check_names(path, experiment)
         return experiment
 
     def cage(self, name: str, dataset_bytes: int | None, where: str = "CAGE") -> Cage:
-        """One cage with every value resolved against the dataset's size."""
+        """Return one cage with its limits resolved against the dataset's size."""
         path = self._path(self._cages, name, "cage", self.cage_names(), where)
         return resolve_cage(name, _cage_file(path), dataset_bytes, path)
 
     def cage_without_dataset(self, name: str) -> tuple[Cage, float | None]:
-        """The same where there is no dataset: a MemoryMax that is a share stays one, and is left out of the cage."""
+        """Return one cage without a dataset, and the share of the dataset that MemoryMax is.
+
+        The cage then lacks MemoryMax. The share is None if MemoryMax is a size or missing.
+        """
         path = self._path(self._cages, name, "cage", self.cage_names())
         table = _cage_file(path)
         if not isinstance(table.MemoryMax, DatasetFraction):
@@ -119,29 +127,29 @@ class Definitions:
 
     def _path(self, folder: Path, name: str, kind: str, known: list[str], where: str = "") -> Path:
         if name not in known:
-            place = f"{where}: " if where else ""
-            raise PagecageError(f"{place}there is no {kind} {name!r}", nearest(name, known))
+            prefix = f"{where}: " if where else ""
+            raise PagecageError(f"{prefix}there is no {kind} {name!r}", nearest(name, known))
         return folder / f"{name}.toml"
 
     @cached_property
     def _articles(self) -> dict[str, PublishedFigureRow] | None:
-        """The published figures: read once, however many experiments are."""
+        """The published figures, read once for all experiments."""
         return read_articles(self._experiments / "articles")
 
     def _claims(self, name: str, table: ExperimentFile, data: dict[str, Any], path: Path) -> list[dict[str, Any]]:
-        """Its claims, whole: a plan that holds them needs no other file to be judged."""
+        """Return the claims, completed so that a plan needs no other file for their verdicts."""
         try:
-            whole = [complete_claim(claim, self._articles, name) for claim in table.claims]
-            for claim in whole:
+            claims = [complete_claim(claim, self._articles, name) for claim in table.claims]
+            for claim in claims:
                 check_config_key(claim, data)
         except PagecageError as error:
             raise PagecageError(f"{path.name}: {error.message}", error.hint) from None
-        return whole
+        return claims
 
     def _check_names(self, path: Path, experiment: Experiment) -> None:
         for program in sorted(experiment.programs() - set(self._programs)):
             known = nearest(program, self._programs)
-            raise PagecageError(f"{path.name}: workload.program: no workload {program!r}", known)
+            raise PagecageError(f"{path.name}: workload.program: there is no workload {program!r}", known)
         for cage in sorted(experiment.cage_names()):
             self._path(self._cages, cage, "cage", self.cage_names(), f"{path.name}: factors.cage")
 
@@ -161,10 +169,10 @@ def _experiment(name: str, table: ExperimentFile, data: dict[str, Any], path: Pa
 
 
 def _size(name: str, table: SizeTable) -> Size:
-    """A smoke run shows every level once, and no more, unless its table says otherwise."""
-    chosen = table.treatments or ("covering" if name == "smoke" else "all")
+    """Return a size. By default a smoke run uses few treatments that contain every level."""
+    treatments = table.treatments or ("covering" if name == "smoke" else "all")
     places = {place: str(value) for place, value in table.places.items()}
-    return Size(table.dataset, table.max_seconds, table.repeats, table.files, chosen, places, table.writes or 0)
+    return Size(table.dataset, table.max_seconds, table.repeats, table.files, treatments, places, table.writes or 0)
 
 
 def _level(table: LevelTable) -> Level:
@@ -192,9 +200,10 @@ def _command(table: WorkloadTable) -> CommandSpec | None:
 
 
 def known_programs(top: Path) -> list[str]:
-    """Names of what tools/build-workloads makes: crates as they are, twins with their language after a dash.
+    """Return the names of the programs that tools/build-workloads makes.
 
-    A program in C is a folder with a main.c; where a crate has its name it is that crate's twin.
+    A Rust crate has its own name. A port to another language has the language appended
+    (`pcscan-python`). A C program is a folder with a main.c. It is a port if a crate has its name.
     """
     folder = top / "workloads"
     rust = {path.name for path in folder.glob("pc*") if (path / "src/main.rs").exists()}

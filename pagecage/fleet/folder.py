@@ -1,4 +1,4 @@
-"""The folder of a fleet run: what was asked, one ordinary run folder a host, and how each round ended on each host."""
+"""The folder of a fleet run: the request, one run folder per host, and the result of each round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 from pagecage.planning.plan import Plan
-from pagecage.runner.run_folder import RunFolder, is_there, point_latest
+from pagecage.runner.run_folder import RunFolder, path_exists, point_latest
 
 FLEET_VERSION = 1
 DOCUMENT = "fleet.json"
@@ -20,22 +20,23 @@ DOCUMENT = "fleet.json"
 
 @dataclass(frozen=True)
 class RoundResult:
-    """How one round ended on one host. `outcome` is `done lost refused incomplete interrupted`, `because` says why.
+    """The result of one round on one host.
 
-    `seconds` is from the round's first task to its last on that host.
+    `outcome` is `done lost refused incomplete interrupted`, `reason` explains it. `seconds` is the
+    time from the round's first task to its last on that host.
     """
 
     host: str
     round: int
     outcome: str
-    because: str
+    reason: str
     unix_seconds: float
     seconds: float
 
 
 @dataclass(frozen=True)
 class FleetRequest:
-    """What was asked for: which group, in which way (`replicate spread`), and who was left out, by name why."""
+    """The group, the mode (`replicate spread`), and the hosts left out, each with the reason."""
 
     group: str
     mode: str
@@ -43,73 +44,82 @@ class FleetRequest:
 
 
 class FleetFolder:
-    """One fleet run in runs/. Like a run's it is only ever added to."""
+    """A fleet run in runs/. Like a run folder it is only appended to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._ends_path = path / "rounds.jsonl"
+        self._results_path = path / "rounds.jsonl"
 
     @classmethod
-    def create(cls, runs: Path, whole: Plan, asked: FleetRequest, plans: Mapping[str, Plan]) -> FleetFolder:
-        """Make it, with a run folder for each host, and point latest-<experiment>@<group> at it."""
+    def create(cls, runs: Path, whole: Plan, request: FleetRequest, plans: Mapping[str, Plan]) -> FleetFolder:
+        """Create it with a run folder for each host, and point latest-EXPERIMENT@GROUP at it."""
         folder = cls(runs / whole.run_id)
         for host, plan in plans.items():
             RunFolder.make(folder.host_path(host), plan)
         document = {
             "fleet_version": FLEET_VERSION, "run_id": whole.run_id, "experiment": whole.document["experiment"],
-            **asdict(asked), "command": whole.document["command"],
+            **asdict(request), "command": whole.document["command"],
             "hosts": {host: plan.sha256 for host, plan in plans.items()},
         }  # fmt: skip
         (folder.path / DOCUMENT).write_text(json.dumps(document, indent=1) + "\n")
-        point_latest(runs, f"{document['experiment']}@{asked.group}", whole.run_id)
+        point_latest(runs, f"{document['experiment']}@{request.group}", whole.run_id)
         return folder
 
     def document(self) -> dict[str, Any]:
-        """fleet.json. Raises PagecageError when it cannot be read or is newer than this pagecage."""
+        """Return fleet.json. Raises PagecageError if it is unreadable or of a newer format."""
         try:
-            told: dict[str, Any] = json.loads((self.path / DOCUMENT).read_text())
-            version, _ = told["fleet_version"], told["hosts"].items()
+            document: dict[str, Any] = json.loads((self.path / DOCUMENT).read_text())
+            version, _ = document["fleet_version"], document["hosts"].items()
         except UNREADABLE as error:
-            why = why_unreadable(error)
-            raise PagecageError(f"{self.path} holds no readable {DOCUMENT} ({why})", "ls runs/") from None
+            reason = why_unreadable(error)
+            raise PagecageError(f"{self.path}/{DOCUMENT} cannot be read: {reason}", "ls runs/") from None
         if version > FLEET_VERSION:
             raise PagecageError(f"{self.path}/{DOCUMENT} has format version {version}", "use a newer pagecage")
-        return told
+        return document
 
     def host_path(self, host: str) -> Path:
-        """The run folder of one host."""
+        """Return the run folder of one host."""
         return self.path / "hosts" / host
 
     def host_folders(self) -> dict[str, RunFolder]:
-        """The run folder of each host, by name, in the order in which they were named."""
+        """Return the run folders of the hosts by name, in the order of fleet.json."""
         return {host: RunFolder(self.host_path(host)) for host in self.document()["hosts"]}
 
-    def left_working(self) -> set[str]:
-        """Hosts with a round that was not fetched to its end, whose agent may still work at it."""
+    def unfetched_hosts(self) -> set[str]:
+        """Return the hosts with an incomplete stream, whose agents may still be running."""
         return {path.stem for path in (self.path / "streams").glob("*")}
 
-    def add(self, end: RoundResult) -> None:
-        """Note how a round ended, forced to the disk."""
-        with self._ends_path.open("a") as file:
-            file.write(json.dumps(asdict(end)) + "\n")
+    def add(self, result: RoundResult) -> None:
+        """Append the result of a round and force it to disk."""
+        with self._results_path.open("a") as file:
+            file.write(json.dumps(_result_to_json(result)) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def last_ends(self) -> dict[str, RoundResult]:
-        """How the last round of each host ended; nothing of one that has had none."""
-        lines = self._ends_path.read_text().splitlines() if self._ends_path.exists() else []
-        ends = [RoundResult(**json.loads(line)) for line in lines if line.endswith("}")]
-        return {end.host: end for end in ends}
+    def last_results(self) -> dict[str, RoundResult]:
+        """Return the result of each host's last round."""
+        lines = self._results_path.read_text().splitlines() if self._results_path.exists() else []
+        results = [_result_from_json(json.loads(line)) for line in lines if line.endswith("}")]
+        return {result.host: result for result in results}
 
 
-def round_end(host: str, number: int, outcome: str, because: str, began: float) -> RoundResult:
-    """How a round that began at `began` (time.monotonic) ended now."""
-    return RoundResult(host, number, outcome, because, time.time(), round(time.monotonic() - began, 3))
+def _result_to_json(result: RoundResult) -> dict[str, Any]:
+    """Return a line of rounds.jsonl, where the reason is called `because`."""
+    return {"because" if name == "reason" else name: value for name, value in asdict(result).items()}
+
+
+def _result_from_json(line: Mapping[str, Any]) -> RoundResult:
+    return RoundResult(**{"reason" if name == "because" else name: value for name, value in line.items()})
+
+
+def round_result(host: str, number: int, outcome: str, reason: str, began: float) -> RoundResult:
+    """Return the result of a round that ends now; `began` is its start (time.monotonic)."""
+    return RoundResult(host, number, outcome, reason, time.time(), round(time.monotonic() - began, 3))
 
 
 def find_fleet(runs: Path, name: str) -> FleetFolder | None:
-    """A fleet run by its id, its path, or EXPERIMENT@GROUP (its newest); None when it names none."""
+    """Return a fleet run by its id, its path, or EXPERIMENT@GROUP (the newest), or None."""
     for path in (runs / name, runs / f"latest-{name}", Path(name)):
-        if is_there(path / DOCUMENT):
+        if path_exists(path / DOCUMENT):
             return FleetFolder(path.resolve())
     return None

@@ -1,4 +1,4 @@
-"""One host's part of a fleet run: what it still lacks, what it is asked for, and what comes of it, frame by frame."""
+"""One host's part of a fleet run: its remaining trials, its requests, and its results."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from pagecage.fleet.playbook import RoundRequest
 from pagecage.hosts.host import MachineState
 from pagecage.model.trial import Trial
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import TRIES, request_for
+from pagecage.runner.campaign import ATTEMPTS, request_for
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder
 
 Listener = Callable[[str, Mapping[str, Any]], None]
-"""Called with a host's name and an event, as campaigns tell them."""
+"""Called with a host's name and an event of its campaign."""
 
 
 @dataclass(frozen=True)
 class RemoteHost:
-    """A host as one run sees it: its name, where it measures and works, whether its instructions are translated."""
+    """A host of a group during a run. `emulated` tells that its instructions are translated."""
 
     name: str
     data_dir: str
@@ -35,83 +35,90 @@ class RemoteHost:
 
     @property
     def user(self) -> bool:
-        """An agent of a fleet makes its units by the system's own systemd."""
+        """Always False: the agent creates units with the system's systemd."""
         return False
 
     def outer_sample(self) -> None:
-        """What is around a host of a fleet is not known."""
+        """Return None: the machine around a remote host is unknown."""
 
     def throttle(self, _limits: Mapping[str, int]) -> dict[str, int]:
-        """Nor can it be told to do anything. Raises HostError."""
-        raise HostError(f"what is around {self.name} is not known, nor told what to do", "use HOST=vm")
+        """Raise HostError: the machine around a remote host is unknown."""
+        raise HostError(f"the disk of {self.name} cannot be throttled from outside", "use HOST=vm")
 
 
 class HostRun:
-    """A host with its plan and its run folder. `refusal` is what its agent said when it could not work at all."""
+    """A host with its plan and its run folder.
 
-    def __init__(self, place: RemoteHost, plan: Plan, folder: RunFolder, streams: Path, listener: Listener) -> None:
-        self.place, self.plan, self.folder = place, plan, folder
+    `refusal` is the agent's error if it could not work.
+    """
+
+    def __init__(self, remote: RemoteHost, plan: Plan, folder: RunFolder, streams: Path, listener: Listener) -> None:
+        self.remote, self.plan, self.folder = remote, plan, folder
         self.refusal: HostError | None = None
         self._streams, self._listener = streams, listener
-        self._tried: Counter[str] = Counter()
-        self._intake: FrameReceiver | None = None
+        self._attempts: Counter[str] = Counter()
+        self._receiver: FrameReceiver | None = None
         self._descriptor = -1
 
     @property
     def name(self) -> str:
         """The host's name."""
-        return self.place.name
+        return self.remote.name
 
-    def lacking(self) -> tuple[Trial, ...]:
-        """Trials without an answer."""
+    def remaining(self) -> tuple[Trial, ...]:
+        """Return the trials without a result."""
         return self.folder.remaining(self.plan)
 
-    def worth_trying(self) -> tuple[Trial, ...]:
-        """Those of them that were not tried too often."""
-        return () if self.refusal else tuple(t for t in self.lacking() if self._tried[t.trial_id] < TRIES)
+    def runnable_trials(self) -> tuple[Trial, ...]:
+        """Return the trials without a result that have attempts left."""
+        return () if self.refusal else tuple(t for t in self.remaining() if self._attempts[t.trial_id] < ATTEMPTS)
 
     def unfinished_round(self) -> int | None:
-        """The round whose frames an earlier pagecage did not fetch to their end."""
+        """Return the number of a round whose stream was not fetched completely, or None."""
         found = [int(path.suffix[1:]) for path in self._streams.glob(f"{self.name}.*") if path.stem == self.name]
         return max(found, default=None)
 
     def begin(self, number: int, request: Path | None) -> RoundRequest:
-        """Open a round's stream; what was fetched of it before is taken in anew, and adds nothing twice."""
+        """Open a round's stream and return its request.
+
+        A stream that was fetched in part is read again from its beginning, which adds no record twice.
+        """
         stream = self._streams / f"{self.name}.{number}"
         self._descriptor = os.open(stream, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        state = MachineState(None, None, self.place.emulated, {})
+        state = MachineState(None, None, self.remote.emulated, {})
         frames = FrameReader(self._descriptor)
-        self._intake = FrameReceiver(frames, None, self.folder, self.place, state, self._tell)
+        self._receiver = FrameReceiver(frames, None, self.folder, self.remote, state, self._forward)
         return RoundRequest(self.plan.run_id, number, str(request) if request else "", str(stream))
 
     def write_request(self, path: Path, agent_sha256: str) -> None:
-        """What the agent is asked for: every trial that is worth trying."""
-        state = MachineState(None, None, self.place.emulated, {})
-        request = request_for(self.plan, self.folder, self.place, state, self.worth_trying(), agent_sha256)
+        """Write the agent's request for all runnable trials."""
+        state = MachineState(None, None, self.remote.emulated, {})
+        request = request_for(self.plan, self.folder, self.remote, state, self.runnable_trials(), agent_sha256)
         path.write_text(json.dumps(request_to_json(request)))
 
-    def take(self) -> None:
-        """Take in what has come since."""
-        if self._intake is not None and self.refusal is None:
+    def receive(self) -> None:
+        """Receive the frames that have arrived."""
+        if self._receiver is not None and self.refusal is None:
             try:
-                self._intake.take_all()
+                self._receiver.receive_all()
             except HostError as error:
                 self.refusal = error
 
-    def end(self, number: int, why: str | None) -> None:
-        """Close the round. `why` tells that the agent is no more, so that a trial it left open gets its record.
+    def end(self, number: int, reason: str | None) -> None:
+        """Close a round.
 
-        None tells that the host is out of reach: the agent may still work, so its stream stays, to be gone on with.
+        `reason` says how the agent ended; a trial that it left unfinished is recorded with it. With None the host is
+        unreachable and its agent may still be running, so the stream is kept to be resumed.
         """
-        self.take()
-        intake, self._intake = self._intake, None
+        self.receive()
+        receiver, self._receiver = self._receiver, None
         os.close(self._descriptor)
-        assert intake is not None
-        self._tried.update(intake.tried)
-        if why is None:
+        assert receiver is not None
+        self._attempts.update(receiver.attempted)
+        if reason is None:
             return
-        intake.abandon(self.plan, why)
+        receiver.record_interrupted(self.plan, reason)
         (self._streams / f"{self.name}.{number}").unlink()
 
-    def _tell(self, event: Mapping[str, Any]) -> None:
+    def _forward(self, event: Mapping[str, Any]) -> None:
         self._listener(self.name, event)

@@ -1,4 +1,4 @@
-"""Which hosts a group means: Ansible's inventories in ansible/inventory, as Ansible itself reads them."""
+"""Groups and hosts of the inventories in ansible/inventory, as Ansible reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMPLIED = ("all", "ungrouped")
 
 @dataclass(frozen=True)
 class FleetHost:
-    """A host of an inventory: its name there, where it is reached (`ansible_host`, else the name), its variables."""
+    """A host of an inventory: name, address (`ansible_host`, else the name), and variables."""
 
     name: str
     address: str
@@ -24,14 +24,15 @@ class FleetHost:
 
 
 def inventory_dir(project_dir: Path = TOP) -> Path:
-    """The folder whose files are the inventories; Ansible takes it as one."""
+    """Return the folder of the inventories, which Ansible reads as one."""
     return project_dir / "ansible" / "inventory"
 
 
 def groups(project_dir: Path = TOP) -> Mapping[str, tuple[FleetHost, ...]]:
-    """Every group by name with its hosts in the inventory's order, those of its children among them.
+    """Return every group with its hosts and those of its child groups, in the inventory's order.
 
-    A group without hosts is there too (`vm` while no guest runs). Raises HostError when Ansible refuses an inventory.
+    Groups without hosts are included (`vm` while no guest runs). Raises HostError if Ansible
+    rejects an inventory.
     """
     listed = inventory_of(project_dir, inventory_dir(project_dir))
     variables = listed.get("_meta", {}).get("hostvars", {})
@@ -42,18 +43,21 @@ def groups(project_dir: Path = TOP) -> Mapping[str, tuple[FleetHost, ...]]:
 
 
 def find_group(name: str, project_dir: Path = TOP) -> tuple[FleetHost, ...]:
-    """The hosts that a group's name means, or the one host of that name. Raises PagecageError for any other name."""
-    known = groups(project_dir)
-    if name in known:
-        return known[name]
-    alone = {host.name: host for hosts in known.values() for host in hosts}
-    if name in alone:
-        return (alone[name],)
-    raise PagecageError(f"no inventory has a group {name!r}", f"{nearest(name, sorted(known))} (docs/HOSTS.md)")
+    """Return the hosts of a group, or the single host of that name.
+
+    Raises PagecageError for any other name.
+    """
+    by_name = groups(project_dir)
+    if name in by_name:
+        return by_name[name]
+    single = {host.name: host for hosts in by_name.values() for host in hosts}
+    if name in single:
+        return (single[name],)
+    raise PagecageError(f"no inventory has a group {name!r}", f"{nearest(name, sorted(by_name))} (docs/HOSTS.md)")
 
 
 def _group_names(listed: Mapping[str, Any]) -> list[str]:
-    """Ansible lists a group where it stands and among its parent's children; an empty one only there."""
+    """Return the names of all groups; an empty group is listed only among its parent's children."""
     children = [child for table in listed.values() for child in table.get("children", [])]
     return [name for name in dict.fromkeys([*children, *listed]) if name not in (*_IMPLIED, "_meta")]
 

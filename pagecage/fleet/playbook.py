@@ -1,4 +1,4 @@
-"""The playbook of fleet runs: what it is told, and its tags `preflight`, `run` and `stop`."""
+"""The playbook of fleet runs, its variables, and its tags `preflight`, `run` and `stop`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, inventory_dir
 from pagecage.hosts.agent_package import AgentPackage
 
-_KIT = "kit"
-"""The file beside the agent by which a host knows what it has."""
+_MARKER = "package.sha256"
+"""The file beside the agent with the hash of the installed package."""
 
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """What one host is to do in one round (ansible/roles/campaign/README.md): files are the controller's."""
+    """The request to one host for one round; `request` and `stream` are files of the controller.
+
+    See ansible/roles/campaign/README.md.
+    """
 
     run_id: str
     round: int
@@ -31,7 +34,7 @@ class RoundRequest:
 
 @dataclass(frozen=True)
 class FleetPlaybook:
-    """Where fleet runs play: the checkout, the inventory, the archive with agent and workloads, and who takes part."""
+    """The playbook of fleet runs with its checkout, its inventory and the agent package."""
 
     project_dir: Path
     inventory: Path
@@ -40,59 +43,61 @@ class FleetPlaybook:
     archive_sha256: str
     words: tuple[str, ...] = field(default=())
 
-    def playbook(self, tag: str, hosts: Iterable[str], **told: object) -> Playbook:
-        """fleet.yml limited to these hosts, with its variables in a file of the scratch folder."""
-        settings = {
-            "campaign_package": str(self.archive), "campaign_package_sha256": self.archive_sha256,
-            **told,
-        }  # fmt: skip
+    def playbook(self, tag: str, hosts: Iterable[str], **variables: object) -> Playbook:
+        """Return fleet.yml limited to these hosts, with its variables in a file below `scratch`."""
+        package = {"campaign_package": str(self.archive), "campaign_package_sha256": self.archive_sha256}
         scratch = self.scratch / tag
         scratch.mkdir(parents=True, exist_ok=True)
-        variables = scratch / "variables.json"
-        variables.write_text(json.dumps(settings))
-        words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables}", *self.words)
+        variables_file = scratch / "variables.json"
+        variables_file.write_text(json.dumps({**package, **variables}))
+        words = ("--tags", tag, "--limit", ",".join(hosts), "--extra-vars", f"@{variables_file}", *self.words)
         return Playbook(self.project_dir, "fleet.yml", self.inventory, scratch, words)
 
-    def look(self, hosts: Iterable[str], left_working: Iterable[str]) -> PlaybookRun:
-        """Ask hosts what they are; those `left_working` may be busy with an earlier round of ours."""
-        return PlaybookRun(self.playbook("preflight", hosts, campaign_left_working=list(left_working)), apart=True)
+    def read_facts(self, hosts: Iterable[str], busy: Iterable[str]) -> PlaybookRun:
+        """Start reading the facts of hosts. `busy` ones may still run a round of this fleet."""
+        return PlaybookRun(self.playbook("preflight", hosts, campaign_left_working=list(busy)), detached=True)
 
-    def begin(self, tag: str, orders: Mapping[str, RoundRequest]) -> PlaybookRun:
-        """Have hosts `run` what they are ordered, or `stop` it; apart from our terminal."""
-        told = {host: asdict(order) for host, order in orders.items()}
-        return PlaybookRun(self.playbook(tag, orders, campaign_requests=told), apart=True)
+    def begin(self, tag: str, requests: Mapping[str, RoundRequest]) -> PlaybookRun:
+        """Start to `run` or `stop` the requests of hosts, detached from the terminal."""
+        variables = {host: asdict(request) for host, request in requests.items()}
+        return PlaybookRun(self.playbook(tag, requests, campaign_requests=variables), detached=True)
 
 
-def make_stage(project_dir: Path, kit: AgentPackage, scratch: Path, inventory: Path | None = None) -> FleetPlaybook:
-    """The stage of a checkout, with the kit packed into one archive whose name is its hash."""
-    content = _archive(kit)
+def make_fleet_playbook(
+    project_dir: Path, package: AgentPackage, scratch: Path, inventory: Path | None = None
+) -> FleetPlaybook:
+    """Return the playbook of a checkout, with the package in one archive named by its hash."""
+    content = _archive(package)
     sha256 = hashlib.sha256(content).hexdigest()
     scratch.mkdir(parents=True, exist_ok=True)
-    archive = scratch / f"kit-{sha256[:16]}.tar"
+    archive = scratch / f"agent-{sha256[:16]}.tar"
     if not archive.exists():
-        aside = archive.with_suffix(".part")
-        aside.write_bytes(_with_mark(content, sha256))
-        aside.replace(archive)
+        part = archive.with_suffix(".part")
+        part.write_bytes(_with_marker(content, sha256))
+        part.replace(archive)
     return FleetPlaybook(project_dir, inventory or inventory_dir(project_dir), scratch, archive, sha256)
 
 
-def _archive(kit: AgentPackage) -> bytes:
-    """Agent and workloads as tar members; equal files make equal bytes."""
+def _archive(package: AgentPackage) -> bytes:
+    """Return the agent and the workloads as a tar archive; equal files give equal bytes."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for path, name in [
-            (kit.agent, kit.agent.name),
-            *((program, f"bin/{program.name}") for program in kit.programs),
+            (package.agent, package.agent.name),
+            *((program, f"bin/{program.name}") for program in package.programs),
         ]:
             _add(tar, name, path.read_bytes())
     return out.getvalue()
 
 
-def _with_mark(content: bytes, sha256: str) -> bytes:
-    """The archive with a last member that holds its hash: unpacked last, it tells that all of it is there."""
+def _with_marker(content: bytes, sha256: str) -> bytes:
+    """Return the archive with its hash as the last member.
+
+    A host that has this file has unpacked all others.
+    """
     out = io.BytesIO(content)
     with tarfile.open(fileobj=out, mode="a") as tar:
-        _add(tar, _KIT, f"{sha256}\n".encode())
+        _add(tar, _MARKER, f"{sha256}\n".encode())
     return out.getvalue()
 
 
@@ -103,10 +108,10 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def check_names(hosts: Iterable[FleetHost]) -> None:
-    """Refuse a host whose name cannot be a folder's."""
+    """Raise PagecageError for a host whose name cannot be that of a folder."""
     for host in hosts:
         if not host.name.replace("-", "").replace(".", "").replace("_", "").isalnum() or host.name.startswith("."):
             raise PagecageError(
-                f"{host.name!r} cannot be the name of a run's folder",
-                "give the host a plain name in the inventory, and its address in ansible_host",
+                f"the host name {host.name!r} cannot name a run folder",
+                "give the host a plain name in the inventory, and set its address in ansible_host",
             )

@@ -1,4 +1,4 @@
-"""Making the hosts of a group fit, looking whether they are, putting them back: a playbook, a sentence a host."""
+"""Playbooks that provision, verify and unprovision the hosts of a group."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pagecage.ansible import FIX, HostResult, Playbook, TaskEvent, play
+from pagecage.ansible import FIX, HostResult, Playbook, TaskEvent, run_to_end
 from pagecage.checkout import TOP
 from pagecage.errors import PagecageError
 from pagecage.fleet.inventory import FleetHost, find_group, inventory_dir
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Progress
 from pagecage.hosts.vm import guest
 
 VM = "vm"
 _PASSWORD = ("sudo password", "become password", "password is required")
-"""What Ansible says where sudo asks and nobody answers, or answers wrongly."""
+"""Parts of Ansible's messages when sudo's password is missing or wrong."""
 
 
 @dataclass(frozen=True)
 class ProvisionRequest:
-    """Which playbook for which group. `device` replaces pagecage_data_device, which is one host's.
+    """A playbook and a group. `device` replaces pagecage_data_device of a single host.
 
-    `ask_password`: Ansible asks for sudo's password; `password_file` holds it. `erase`: unprovisioning destroys data.
+    `ask_password` makes Ansible ask for sudo's password, `password_file` contains it. `erase` makes
+    unprovisioning destroy data.
     """
 
     group: str
@@ -37,51 +38,52 @@ class ProvisionRequest:
     erase: bool = False
 
     def words(self) -> tuple[str, ...]:
-        """The words for ansible-playbook(1)."""
+        """Return the arguments for ansible-playbook(1)."""
         settings = {"pagecage_data_device": self.device, "pagecage_erase_data": self.erase or None}
-        given = {name: value for name, value in settings.items() if value is not None}
-        words = ["--limit", self.group, *(["--extra-vars", json.dumps(given)] if given else [])]
+        variables = {name: value for name, value in settings.items() if value is not None}
+        words = ["--limit", self.group, *(["--extra-vars", json.dumps(variables)] if variables else [])]
         if self.password_file is not None:
             words += ["--become-password-file", str(self.password_file)]
         return (*words, *(["--ask-become-pass"] if self.ask_password else []))
 
 
-def carry_out(
-    order: ProvisionRequest,
+def run_playbook(
+    request: ProvisionRequest,
     scratch: Path,
     progress: Progress,
-    tell: Callable[[TaskEvent], None],
+    listener: Callable[[TaskEvent], None],
     project_dir: Path = TOP,
 ) -> Mapping[str, HostResult]:
-    """Run the playbook on every host of the group; how it ended on each. The guest is brought up if it is not.
+    """Run the playbook on every host of the group and return the results by host.
 
-    Raises PagecageError for a group that is unknown or empty and for a device that cannot be every host's, HostError
-    when the agent is not built or Ansible could not begin.
+    The guest is started if needed. Raises PagecageError for an unknown or empty group, and for one device on several
+    hosts; HostError if the agent is not built or Ansible could not start.
     """
-    hosts = find_group(order.group, project_dir)
-    _refuse(order, hosts)
-    if order.playbook == "site.yml":
-        make_kit(project_dir)
-    playbook = Playbook(project_dir, order.playbook, inventory_dir(project_dir), scratch, order.words())
-    with _reached(order.group, progress):
-        ends = play(playbook, tell)
+    hosts = find_group(request.group, project_dir)
+    _check(request, hosts)
+    if request.playbook == "site.yml":
+        make_agent_package(project_dir)
+    playbook = Playbook(project_dir, request.playbook, inventory_dir(project_dir), scratch, request.words())
+    with _connected(request.group, progress):
+        results = run_to_end(playbook, listener)
     by_name = {host.name: host for host in hosts}
-    return {name: _with_hint(end, by_name.get(name)) for name, end in ends.items()}
+    return {name: _with_hint(result, by_name.get(name)) for name, result in results.items()}
 
 
-def _refuse(order: ProvisionRequest, hosts: Sequence[FleetHost]) -> None:
-    if not hosts and order.group != VM:
-        raise PagecageError(f"the group {order.group!r} has no hosts", "name them in ansible/inventory (docs/HOSTS.md)")
-    if order.device is not None and len(hosts) > 1:
+def _check(request: ProvisionRequest, hosts: Sequence[FleetHost]) -> None:
+    if not hosts and request.group != VM:
+        message = f"the group {request.group!r} has no hosts"
+        raise PagecageError(message, "name them in ansible/inventory (docs/HOSTS.md)")
+    if request.device is not None and len(hosts) > 1:
         raise PagecageError(
-            f"{order.device} would be taken on each of {len(hosts)} hosts",
+            f"--device {request.device} would apply to {len(hosts)} hosts",
             "set pagecage_data_device for each host in ansible/inventory, or name one host",
         )
 
 
 @contextmanager
-def _reached(group: str, progress: Progress) -> Iterator[None]:
-    """The guest is no machine that waits: it is restored, and one connection to it is kept open meanwhile."""
+def _connected(group: str, progress: Progress) -> Iterator[None]:
+    """Start the guest if it is the group, and keep a shared connection to it open."""
     if group != VM:
         yield
         return
@@ -90,18 +92,18 @@ def _reached(group: str, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _with_hint(end: HostResult, host: FleetHost | None) -> HostResult:
-    """Ansible's own messages end without a fix; two of them we know."""
-    event = end.stopped_by
+def _with_hint(result: HostResult, host: FleetHost | None) -> HostResult:
+    """Add a fix to two frequent messages of Ansible: a missing password and an unreachable host."""
+    event = result.stopped_by
     if event is None or host is None or FIX in event.message:
-        return end
+        return result
     if any(words in event.message for words in _PASSWORD):
-        message = f"{event.message}{FIX}repeat with ASK=1 (--ask-password), and sudo's password for {_account(host)}"
+        message = f"{event.message}{FIX}repeat with ASK=1 (--ask-password) and sudo's password for {_account(host)}"
     elif event.outcome == "unreachable":
-        message = f"it cannot be reached ({event.message}){FIX}{shlex.join(_ssh(host))} must work without a question"
+        message = f"the host is unreachable ({event.message}){FIX}make `{shlex.join(_ssh(host))}` work without a prompt"
     else:
-        return end
-    return replace(end, stopped_by=replace(event, message=message))
+        return result
+    return replace(result, stopped_by=replace(event, message=message))
 
 
 def _account(host: FleetHost) -> str:

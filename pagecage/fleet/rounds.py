@@ -1,7 +1,7 @@
-"""Runs what a fleet still lacks, in rounds: Ansible starts an agent on every host and fetches what comes of it.
+"""Execution of a fleet run in rounds: Ansible starts an agent on every host and fetches its frames.
 
-A round ends on each host by itself. A host that is lost keeps its part, and its agent may go on without us: when the
-fleet is run again, what it did is fetched before it is asked for more.
+A round ends on each host independently. When the connection to a host is lost, its agent may
+continue. The next run fetches its results before it sends a new request.
 """
 
 from __future__ import annotations
@@ -13,123 +13,131 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pagecage.ansible import HostResult, TaskEvent
-from pagecage.fleet.folder import FleetFolder, round_end
+from pagecage.fleet.folder import FleetFolder, round_result
 from pagecage.fleet.host_run import HostRun, Listener
 from pagecage.fleet.playbook import FleetPlaybook, RoundRequest
 from pagecage.hosts.agent_package import AgentPackage
 
 _ROUNDS = 3
-_LOOK_SECONDS = 0.2
-_FOLLOWED = "campaign : Follow the agent"
-Ends = Mapping[str, HostResult]
+_POLL_SECONDS = 0.2
+_FOLLOW_TASK = "campaign : Follow the agent"
+Results = Mapping[str, HostResult]
 
 
 @dataclass(frozen=True)
 class _Round:
-    """A round under way: who takes part, by name, with which order, since when (time.monotonic)."""
+    """A running round: its hosts and their requests by name, and its start (time.monotonic)."""
 
-    lanes: Mapping[str, HostRun]
-    orders: Mapping[str, RoundRequest]
+    hosts: Mapping[str, HostRun]
+    requests: Mapping[str, RoundRequest]
     began: float
 
 
 class FleetCampaign:
-    """One run of a fleet. `run` may be called for one that is already partly done."""
+    """One execution of a fleet run. Trials that have a result already are not run again."""
 
     def __init__(
-        self, stage: FleetPlaybook, folder: FleetFolder, lanes: Sequence[HostRun], kit: AgentPackage, listener: Listener
+        self,
+        playbook: FleetPlaybook,
+        folder: FleetFolder,
+        hosts: Sequence[HostRun],
+        package: AgentPackage,
+        listener: Listener,
     ) -> None:
-        self._stage, self._folder, self._lanes, self._kit = stage, folder, lanes, kit
+        self._playbook, self._folder, self._hosts, self._package = playbook, folder, hosts, package
         self._listener = listener
         self._events: queue.SimpleQueue[TaskEvent] = queue.SimpleQueue()
-        self._said: dict[str, str] = {}
-        self._gone: set[str] = set()
+        self._agent_output: dict[str, str] = {}
+        self._failed: set[str] = set()
 
     def run(self) -> None:
-        """Fetch what an earlier run left, then run what is lacking; a trial is tried three times at most.
+        """Fetch the results that an earlier run left behind, then run the remaining trials.
 
-        KeyboardInterrupt ends the agents in good order and fetches what they have done before it is raised again.
+        A trial is attempted at most three times. On KeyboardInterrupt the agents are stopped and
+        their results fetched before the exception is raised again.
         """
-        unfinished = {lane.name: number for lane in self._lanes if (number := lane.unfinished_round()) is not None}
+        unfinished = {host.name: number for host in self._hosts if (number := host.unfinished_round()) is not None}
         if unfinished:
-            lanes = {lane.name: lane for lane in self._lanes if lane.name in unfinished}
-            self._play(lanes, {name: lane.begin(unfinished[name], None) for name, lane in lanes.items()})
+            hosts = {host.name: host for host in self._hosts if host.name in unfinished}
+            self._run_round(hosts, {name: host.begin(unfinished[name], None) for name, host in hosts.items()})
         for _ in range(_ROUNDS):
-            lanes = {lane.name: lane for lane in self._lanes if lane.name not in self._gone and lane.worth_trying()}
-            if not lanes:
+            hosts = {
+                host.name: host for host in self._hosts if host.name not in self._failed and host.runnable_trials()
+            }
+            if not hosts:
                 return
-            self._play(lanes, {name: self._order(lane) for name, lane in lanes.items()})
+            self._run_round(hosts, {name: self._request(host) for name, host in hosts.items()})
 
-    def _order(self, lane: HostRun) -> RoundRequest:
-        last = self._folder.last_ends().get(lane.name)
+    def _request(self, host: HostRun) -> RoundRequest:
+        last = self._folder.last_results().get(host.name)
         number = last.round + 1 if last else 1
-        request = self._stage.scratch / f"request-{lane.name}.json"
-        lane.write_request(request, self._kit.agent_sha256)
-        return lane.begin(number, request)
+        request = self._playbook.scratch / f"request-{host.name}.json"
+        host.write_request(request, self._package.agent_sha256)
+        return host.begin(number, request)
 
-    def _play(self, lanes: Mapping[str, HostRun], orders: Mapping[str, RoundRequest]) -> None:
-        """One round. Ansible plays in a thread, because frames are taken in while it waits."""
-        this = _Round(lanes, orders, time.monotonic())
+    def _run_round(self, hosts: Mapping[str, HostRun], requests: Mapping[str, RoundRequest]) -> None:
+        """Run one round. Ansible is followed in a thread, so that frames are received meanwhile."""
+        this = _Round(hosts, requests, time.monotonic())
         interrupted = False
         with ThreadPoolExecutor(1) as pool:
-            playing = self._stage.begin("run", orders)
+            running = self._playbook.begin("run", requests)
             try:
-                ends = pool.submit(playing.follow, self._events.put)
+                results = pool.submit(running.follow, self._events.put)
                 try:
-                    self._watch(ends, lanes)
+                    self._receive_until_done(results, hosts)
                 except KeyboardInterrupt:
                     interrupted = True
                     self._stop(this)
-                    self._watch(ends, lanes)
+                    self._receive_until_done(results, hosts)
             finally:
-                playing.end()
-                self._settle(this, ends.result() if ends.done() and not ends.exception() else {}, interrupted)
+                running.end()
+                self._record(this, results.result() if results.done() and not results.exception() else {}, interrupted)
         if interrupted:
             raise KeyboardInterrupt
-        ends.result()
+        results.result()
 
-    def _watch(self, ends: Future[Ends], lanes: Mapping[str, HostRun]) -> None:
-        while not ends.done():
-            time.sleep(_LOOK_SECONDS)
-            self._hear()
-            for lane in lanes.values():
-                lane.take()
-        self._hear()
+    def _receive_until_done(self, results: Future[Results], hosts: Mapping[str, HostRun]) -> None:
+        while not results.done():
+            time.sleep(_POLL_SECONDS)
+            self._handle_events()
+            for host in hosts.values():
+                host.receive()
+        self._handle_events()
 
-    def _hear(self) -> None:
+    def _handle_events(self) -> None:
         while not self._events.empty():
             event = self._events.get()
-            if event.task == _FOLLOWED:
-                self._said[event.host] = event.stdout
+            if event.task == _FOLLOW_TASK:
+                self._agent_output[event.host] = event.stdout
             if event.outcome != "ok":
                 self._listener(event.host, {"event": "step", "text": event.message})
 
     def _stop(self, this: _Round) -> None:
-        for name in this.lanes:
-            self._listener(name, {"event": "step", "text": "ending the trial at hand"})
-        self._stage.begin("stop", this.orders).follow()
+        for name in this.hosts:
+            self._listener(name, {"event": "step", "text": "stopping the current trial"})
+        self._playbook.begin("stop", this.requests).follow()
 
-    def _settle(self, this: _Round, ends: Ends, interrupted: bool) -> None:
-        """Note how the round ended on each host; one that did not end in order is not asked again in this run."""
-        for name, lane in this.lanes.items():
-            lane.take()
-            outcome, because = _outcome(lane, ends.get(name))
-            said = because or self._said.get(name) or "its agent ended"
-            lane.end(this.orders[name].round, None if outcome == "lost" else said)
-            if outcome == "done" and lane.lacking():
-                outcome, because = ("interrupted", "ended from outside") if interrupted else ("incomplete", said)
-            self._folder.add(round_end(name, this.orders[name].round, outcome, because, this.began))
+    def _record(self, this: _Round, results: Results, interrupted: bool) -> None:
+        """Record each host's result. A host whose round failed gets no further request."""
+        for name, host in this.hosts.items():
+            host.receive()
+            outcome, reason = _outcome(host, results.get(name))
+            agent_end = reason or self._agent_output.get(name) or "its agent ended"
+            host.end(this.requests[name].round, None if outcome == "lost" else agent_end)
+            if outcome == "done" and host.remaining():
+                outcome, reason = ("interrupted", "stopped by the user") if interrupted else ("incomplete", agent_end)
+            self._folder.add(round_result(name, this.requests[name].round, outcome, reason, this.began))
             if outcome not in ("done", "incomplete"):
-                self._gone.add(name)
+                self._failed.add(name)
 
 
-def _outcome(lane: HostRun, end: HostResult | None) -> tuple[str, str]:
-    """How a round ended on one host, and why where it did not end in order."""
-    if lane.refusal is not None:
-        return "refused", lane.refusal.message
-    if end is None:
-        return "lost", "pagecage was ended before its frames were fetched"
-    if end.stopped_by is None:
+def _outcome(host: HostRun, result: HostResult | None) -> tuple[str, str]:
+    """Return the outcome of a round on one host, and the reason unless it is `done`."""
+    if host.refusal is not None:
+        return "refused", host.refusal.message
+    if result is None:
+        return "lost", "pagecage ended before all frames were fetched"
+    if result.stopped_by is None:
         return "done", ""
-    never_began = end.stopped_by.outcome == "failed" and end.stopped_by.task != _FOLLOWED
-    return "refused" if never_began else "lost", end.stopped_by.message
+    never_began = result.stopped_by.outcome == "failed" and result.stopped_by.task != _FOLLOW_TASK
+    return "refused" if never_began else "lost", result.stopped_by.message

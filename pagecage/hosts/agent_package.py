@@ -1,4 +1,4 @@
-"""What travels to a host: the agent as one zipapp, and the workload binaries."""
+"""Files that are copied to a host: the agent as one zipapp, and the workload binaries."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Protocol
 from pagecage.errors import HostError
 from pagecage.model.trial import Trial
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE_DIR = Path(__file__).resolve().parent.parent
 _PARTS = ("__init__.py", "errors.py", "units.py", "process.py", "model", "agent")
-"""What the agent may import (tests/test_imports.py); nothing else of pagecage is on a host."""
+"""All modules that the agent may import (tests/test_imports.py). No others are copied to a host."""
 _MAIN = b"import sys\nfrom pagecage.agent.main import main\nsys.exit(main(sys.argv[1:]))\n"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # equal sources make an equal file, so its hash names it
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that equal sources give an equal hash
 
 
 @dataclass(frozen=True)
 class AgentPackage:
-    """Files for a host; `agent_sha256` stands in every record."""
+    """The agent and the workloads. Every record contains `agent_sha256`."""
 
     agent: Path
     programs: tuple[Path, ...]
@@ -30,23 +30,26 @@ class AgentPackage:
 
     @property
     def sha256(self) -> str:
-        """Changes when the agent or any program does."""
+        """A hash of the agent and all programs."""
         digest = hashlib.sha256(self.agent_sha256.encode())
         for program in self.programs:
             digest.update(f"\0{program.name}\0".encode() + program.read_bytes())
         return digest.hexdigest()
 
 
-def require_workloads(kit: AgentPackage) -> None:
-    """Raise HostError when no workload was compiled: before a plan is made, which takes longer."""
-    if not kit.programs:
+def require_workloads(package: AgentPackage) -> None:
+    """Raise HostError if no workload is compiled.
+
+    Called before a plan is made, which takes longer.
+    """
+    if not package.programs:
         raise HostError("the workload binaries are not built", "make build")
 
 
-def require_programs(kit: AgentPackage, trials: Iterable[Trial]) -> None:
-    """Raise HostError naming the workloads that these trials start and that were not compiled."""
+def require_programs(package: AgentPackage, trials: Iterable[Trial]) -> None:
+    """Raise HostError naming the workloads that these trials start and that are not compiled."""
     wanted = {name for trial in trials for name in _programs_of(trial)}
-    missing = sorted(wanted - {path.name for path in kit.programs})
+    missing = sorted(wanted - {path.name for path in package.programs})
     if missing:
         verb = "is" if len(missing) == 1 else "are"
         raise HostError(f"{', '.join(missing)} {verb} not built", "make build")
@@ -58,49 +61,52 @@ def _programs_of(trial: Trial) -> Iterator[str]:
     if trial.before is not None:
         yield trial.before.program
     if trial.datasets or (trial.workload.kind == "command" and trial.cage.limits_io):
-        yield "pcgen"  # makes datasets, and what a command's I/O limits are driven against
+        yield "pcgen"  # makes datasets, and the file that a command's I/O limits are tested against
 
 
-class Receiving(Protocol):
-    """A host that files can be copied to."""
+class CopyTarget(Protocol):
+    """A host to which files can be copied."""
 
     spool_dir: str
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
-        """Copy files into a directory on the host (made if missing), keeping names and the executable bit."""
+        """Copy files to a directory on the host, created if missing; names and modes are kept."""
 
 
-def push_kit(host: Receiving, kit: AgentPackage) -> None:
-    """Copy the agent and the workloads to where agent_argv() and the requests expect them."""
-    host.push([kit.agent], host.spool_dir)
-    host.push(kit.programs, f"{host.spool_dir}/bin")
+def push_agent_package(host: CopyTarget, package: AgentPackage) -> None:
+    """Copy the agent and the workloads to the paths that agent_argv() and requests use."""
+    host.push([package.agent], host.spool_dir)
+    host.push(package.programs, f"{host.spool_dir}/bin")
 
 
 def agent_path(spool_dir: str) -> str:
-    """Path on the host to which push_kit() copies the agent."""
+    """Return the path of the agent on the host."""
     return f"{spool_dir}/agent.pyz"
 
 
 def agent_argv(spool_dir: str) -> list[str]:
-    """The command, on the host, that starts the agent."""
+    """Return the command that starts the agent on the host."""
     return ["python3", agent_path(spool_dir), "run"]
 
 
-def agent_bytes(package: Path = PACKAGE) -> bytes:
-    """The agent's zipapp: runs with any Python 3.11 or newer, needs nothing installed."""
-    paths = [package / part for part in _PARTS]
+def agent_bytes(package_dir: Path = PACKAGE_DIR) -> bytes:
+    """Return the agent's zipapp, which needs only Python 3.11 or newer."""
+    paths = [package_dir / part for part in _PARTS]
     sources = sorted(source for path in paths for source in (path.rglob("*.py") if path.is_dir() else [path]))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
         for source in sources:
-            name = source.relative_to(package.parent).as_posix()
+            name = source.relative_to(package_dir.parent).as_posix()
             file.writestr(zipfile.ZipInfo(name, _EPOCH), source.read_bytes(), zipfile.ZIP_DEFLATED)
     return archive.getvalue()
 
 
-def make_kit(top: Path) -> AgentPackage:
-    """Write the agent to build/host/ and find the workloads there; `require_programs` tells which are missing."""
+def make_agent_package(top: Path) -> AgentPackage:
+    """Write the agent to build/host/ and return it with the workloads there.
+
+    Workloads may be missing; see require_programs().
+    """
     build = top / "build/host"
     programs = tuple(sorted(path for path in (build / "bin").glob("*") if path.is_file()))
     content = agent_bytes()

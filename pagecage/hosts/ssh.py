@@ -1,4 +1,4 @@
-"""Reaching a host by OpenSSH: the options, the argv that runs a command there, and copying files in."""
+"""Connections by OpenSSH: options, commands on the host, and copies of files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pagecage.process import PIPE, replay, spawn
 
 @dataclass(frozen=True)
 class SshTarget:
-    """An account on a host, the key that opens it and the file that knows the host's key.
+    """An account on a host, its private key, and the file with the host's public key.
 
-    `host_key_alias` is the name in `known_hosts` (ssh_config(5), HostKeyAlias), `control_path` a socket through which
-    commands share one connection, where somebody keeps one open.
+    `host_key_alias` is the name in `known_hosts` (ssh_config(5), HostKeyAlias). `control_path` is
+    the socket of a shared connection, if one is open.
     """
 
     address: str
@@ -29,14 +29,14 @@ class SshTarget:
 
 
 def ssh_options(target: SshTarget) -> list[str]:
-    """All options of ssh but the shared connection's."""
+    """Return all options of ssh except those of the shared connection."""
     return [*ssh_settings(target), "-p", str(target.port)]
 
 
 def ssh_settings(target: SshTarget) -> list[str]:
-    """The settings by which ssh and Ansible reach the target: our key, its pinned key, nothing from ~/.ssh.
+    """Return the settings with which ssh and Ansible connect; they use nothing from ~/.ssh.
 
-    curve25519 and AES-GCM because they are what an emulated CPU does quickest among what both ends know.
+    curve25519 and AES-GCM are the fastest on an emulated CPU among those that both sides support.
     """
     settings = {
         "BatchMode": "yes", "IdentitiesOnly": "yes", "StrictHostKeyChecking": "yes",
@@ -52,7 +52,7 @@ def ssh_settings(target: SshTarget) -> list[str]:
 
 
 def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> list[str]:
-    """The local argv that runs `argv` on the target, its words kept whole; with none, a login shell."""
+    """Return the local command that runs `argv` on the target; without `argv`, a login shell."""
     shared = ["-S", str(target.control_path)] if target.control_path else []
     terminal = ["-t"] if tty else []
     command = [shlex.join(argv)] if argv else []
@@ -60,15 +60,18 @@ def ssh_argv(target: SshTarget, argv: Sequence[str], *, tty: bool = False) -> li
 
 
 def master_argv(target: SshTarget) -> list[str]:
-    """The ssh that holds the shared connection open; it dies with the process that started it (setpriv(1))."""
+    """Return the ssh that holds the shared connection open.
+
+    It dies with the process that started it (setpriv(1)).
+    """
     options = [*ssh_options(target), "-M", "-N", "-S", str(target.control_path)]
     return ["setpriv", "--pdeathsig", "KILL", "ssh", *options, f"{target.user}@{target.address}"]
 
 
 def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
-    """Copy files into a directory of the target, made if missing; names and executable bits are kept.
+    """Copy files to a directory of the target, created if missing; names and modes are kept.
 
-    One tar stream through one connection; none without sources. Raises HostDied when the connection breaks.
+    The files go through one tar stream. Raises HostDied if the connection breaks.
     """
     if not sources:
         return
@@ -80,4 +83,4 @@ def push(target: SshTarget, sources: Sequence[Path], directory: str) -> None:
     if pack.stdout:
         pack.stdout.close()
     if send.wait() != 0 or pack.wait() != 0:
-        raise HostDied(f"copying files to {target.host_key_alias} failed", f"see why: {replay(argv)}")
+        raise HostDied(f"copying files to {target.host_key_alias} failed", f"run it by hand: {replay(argv)}")

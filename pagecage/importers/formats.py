@@ -1,4 +1,4 @@
-"""Every format that can be imported, in the order in which they are tried."""
+"""The formats of customers' files, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pagecage.errors import PagecageError, why_unreadable
-from pagecage.importers import (
-    aws_volumes,
-    azure_disk,
-    compose,
-    docker,
-    gcloud_disk,
-    kubernetes,
-    probe,
-    systemd_show,
-    systemd_unit,
-)
+from pagecage.importers import cloud_disks, compose, docker, kubernetes, probe, systemd
 from pagecage.importers.document import KNOWN, Document, read_document
 from pagecage.importers.result import ImportResult, Selection
 
@@ -25,36 +15,36 @@ Read = Callable[[Document, Selection], ImportResult]
 FORMATS: tuple[tuple[Recognise, Read], ...] = (
     (docker.recognise, docker.read),
     (kubernetes.recognise, kubernetes.read),
-    (aws_volumes.recognise, aws_volumes.read),
-    (gcloud_disk.recognise, gcloud_disk.read),
-    (azure_disk.recognise, azure_disk.read),
+    (cloud_disks.is_aws, cloud_disks.read_aws),
+    (cloud_disks.is_gcloud, cloud_disks.read_gcloud),
+    (cloud_disks.is_azure, cloud_disks.read_azure),
     (compose.recognise, compose.read),
-    (systemd_unit.recognise, systemd_unit.read),
-    (systemd_show.recognise, systemd_show.read),
+    (systemd.is_unit, systemd.read_unit),
+    (systemd.is_show, systemd.read_show),
 )
 
 
-def import_text(text: str, name: str, picks: Selection, rounding: probe.Rounding) -> ImportResult:
-    """What a customer's file says, whichever tool wrote it. `name` is the file's, for errors.
+def import_text(text: str, name: str, selection: Selection, rounding: probe.Rounding) -> ImportResult:
+    """Read the limits in a file of any known format; `name` is the file's name for errors.
 
-    Raises PagecageError for a file that none of the formats fits, for a broken one, and where there are several
-    containers, units, volumes or devices and none was picked.
+    Raises PagecageError if no format matches, if the file is broken, or if it has several
+    containers, units, volumes or devices and none is picked.
     """
     document = read_document(text, name)
-    measured: tuple[Recognise, Read] = (probe.recognise, partial(probe.read, rounding=rounding))
-    for recognise, read in (measured, *FORMATS):
+    probe_format: tuple[Recognise, Read] = (probe.recognise, partial(probe.read, rounding=rounding))
+    for recognise, read in (probe_format, *FORMATS):
         if recognise(document):
-            return _read(read, document, name, picks)
-    raise PagecageError(f"{name} is none of the files that can be imported", f"one of: {KNOWN}")
+            return _read(read, document, name, selection)
+    raise PagecageError(f"{name} is not a file that can be imported", f"give the output of {KNOWN}")
 
 
-def _read(read: Read, document: Document, name: str, picks: Selection) -> ImportResult:
-    """A file that begins like its format and goes on unlike it is a broken file, not a defect of ours."""
+def _read(read: Read, document: Document, name: str, selection: Selection) -> ImportResult:
+    """Read a recognised file. A value that does not fit the format is an error in the file."""
     try:
-        found = read(document, picks)
+        found = read(document, selection)
         if found.volume and found.volume.size_bytes <= 0:
             raise ValueError(f"a size of {found.volume.size_bytes} bytes")
         return found
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
-        what = f"{name} begins like a known format and has a value that does not fit it ({why_unreadable(error)})"
-        raise PagecageError(what, "export it again, with the tool that made it") from None
+        message = f"{name} has a known format, but one of its values does not fit it ({why_unreadable(error)})"
+        raise PagecageError(message, "export it again with the tool that made it") from None

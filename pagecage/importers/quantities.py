@@ -1,4 +1,6 @@
-"""How other tools write sizes, rates and times. The same letter means different things in each of them.
+"""Sizes, rates and times as other tools write them.
+
+The same suffix means different things in each tool.
 
 | written  | Kubernetes      | Docker    | systemd, memory | systemd, I/O |
 |----------|-----------------|-----------|-----------------|--------------|
@@ -6,8 +8,9 @@
 | `128Mi`  | 128 MiB         | 128 MiB   | refused         | refused      |
 | `128m`   | 0.128           | 128 MiB   | refused         | refused      |
 
-Sources: Kubernetes' apimachinery `resource.Quantity`; Docker's go-units `RAMInBytes`; systemd's `parse_size()` and
-`parse_sec()` (src/basic). Each function raises PagecageError naming what it was given.
+Sources: `resource.Quantity` of Kubernetes' apimachinery, `RAMInBytes` of Docker's go-units, and
+`parse_size()` and `parse_sec()` of systemd (src/basic). Each function raises PagecageError with the
+text that it cannot read.
 """
 
 from __future__ import annotations
@@ -31,19 +34,19 @@ _SECONDS: dict[str, Decimal] = {
     **dict.fromkeys(("h", "hr", "hour", "hours"), Decimal(3600)),
     **dict.fromkeys(("d", "day", "days"), Decimal(86400)),
 }  # fmt: skip
-NO_LIMIT = 2**64 - 1  # how systemd shows infinity as a number
+NO_LIMIT = 2**64 - 1  # infinity as a number of systemd
 _LARGEST = 2**63
 
 
-def _refuse(text: object, what: str) -> PagecageError:
-    return PagecageError(f"{text!r} is no {what}", "export the file anew, with the tool that made it")
+def _refusal(text: object, kind: str) -> PagecageError:
+    return PagecageError(f"{text!r} is not a {kind}", "export the file again with the tool that made it")
 
 
 def kubernetes_quantity(value: object) -> Decimal:
-    """A Kubernetes quantity as a plain number: "128Mi", "0.5", "500m" (thousandths), "1e9", 2."""
+    """Return a Kubernetes quantity as a number: "128Mi", "0.5", "500m" (thousandths), "1e9", 2."""
     match = _KUBERNETES.match(str(value).strip()) if not isinstance(value, bool) else None
     if match is None:
-        raise _refuse(value, "quantity as Kubernetes writes it")
+        raise _refusal(value, "quantity of Kubernetes")
     number, suffix, exponent = Decimal(match[1]), match[2] or "", match[3]
     if exponent:
         return number.scaleb(int(exponent))
@@ -53,14 +56,14 @@ def kubernetes_quantity(value: object) -> Decimal:
 
 
 def whole_bytes(number: Decimal) -> int:
-    """Bytes of a quantity, rounded up as Kubernetes does; none below zero and none beyond 63 bits."""
+    """Return a quantity as bytes, rounded up as in Kubernetes; from 0 to 2**63 - 1."""
     if not 0 <= number < _LARGEST:
-        raise _refuse(str(number), "number of bytes")
+        raise _refusal(str(number), "number of bytes")
     return int(number.to_integral_value(rounding="ROUND_CEILING"))
 
 
 def docker_bytes(value: object) -> int:
-    """Bytes as Docker and Compose read them: every suffix is a power of 1024, a plain number is bytes."""
+    """Return a size of Docker or Compose in bytes; every suffix is a power of 1024."""
     text = str(value).strip()
     match = _DOCKER.match(text) if not isinstance(value, bool) else None
     try:
@@ -68,36 +71,37 @@ def docker_bytes(value: object) -> int:
     except DecimalException:
         count = None
     if count is None or count >= _LARGEST:
-        raise _refuse(value, "size as Docker writes it")
+        raise _refusal(value, "size of Docker")
     return int(count)
 
 
 def systemd_bytes(text: str, base: int) -> int | None:
-    """Bytes as systemd reads them, None for infinity. `base` is 1024 for memory and 1000 for I/O limits.
+    """Return a size of systemd in bytes; None for infinity.
 
-    Parts add up ("1G 500M"), suffixes are single capitals, and "125Mi" is refused, as systemd does.
+    `base` is 1024 for memory and 1000 for I/O limits. As in systemd, parts add up ("1G 500M"),
+    suffixes are single capitals, and "125Mi" is refused.
     """
     if text.strip() == "infinity" or text.strip() == str(NO_LIMIT):
         return None
     parts = [(Decimal(number), suffix) for number, suffix in _parts(_SYSTEMD_PART, text)]
     total = sum((number * base ** _POWERS[suffix] for number, suffix in parts), Decimal())
     if not parts or total >= _LARGEST:
-        raise _refuse(text, "size as systemd writes it")
+        raise _refusal(text, "size of systemd")
     return int(total)
 
 
 def systemd_seconds(text: str) -> Decimal | None:
-    """Seconds of a time span such as "1s 500ms", None for infinity (systemd.time(7))."""
+    """Return a time span such as "1s 500ms" in seconds; None for infinity (systemd.time(7))."""
     if text.strip() == "infinity":
         return None
     parts = _parts(_SYSTEMD_TIME, text)
     if not parts or any(unit not in _SECONDS for _, unit in parts):
-        raise _refuse(text, "time span as systemd writes it")
+        raise _refusal(text, "time span of systemd")
     return sum((Decimal(number) * _SECONDS[unit] for number, unit in parts), Decimal())
 
 
 def _parts(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
-    """Number and unit of every part; nothing where anything is left over."""
+    """Return number and unit of every part; an empty list if a part does not match."""
     rest, parts = text.strip(), []
     while rest:
         match = pattern.match(rest)
@@ -109,13 +113,13 @@ def _parts(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
 
 
 def cpu_percent(cpus: Decimal) -> int:
-    """CPUQuota of a number of CPUs, in whole percent of one CPU as a cage has it, and at least one."""
+    """Return the CPUQuota of a number of CPUs, in whole percent of one CPU and at least 1."""
     if not 0 < cpus < 100_000:
-        raise _refuse(str(cpus), "number of CPUs")
+        raise _refusal(str(cpus), "number of CPUs")
     return max(1, round(cpus * 100))
 
 
 def plain(number: Decimal) -> str:
-    """A decimal number for people, without an exponent and without zeros at its end."""
+    """Format a number without an exponent and without trailing zeros."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

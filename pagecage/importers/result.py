@@ -1,37 +1,49 @@
-"""What was made of a customer's file: what became a limit, what could not be one, and what is none."""
+"""The result of an import: limits, limits that a cage does not support, and ignored keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pagecage.errors import PagecageError
 from pagecage.units import exact_size
 
+# Reasons that several formats give for an unsupported limit.
+WEIGHT = "a share binds only against neighbours, and a cage has none"
+CPU_LIST = "a cage does not select CPUs"
+PROCESSES = "a cage does not limit the number of processes"
+PROTECTION = "it protects memory and does not limit it"
+NO_SUCH_LIMIT = "a cage has no such limit"
+SOFT_LIMIT = "it slows a program down below its limit, and a cage has only the limit"
+
 
 @dataclass(frozen=True)
 class ImportedLimit:
-    """One key of the cage (`MemoryMax`, `burst.iops`), its value as a cage's file has it, and what the source said."""
+    """One key of the cage (`MemoryMax`, `burst.iops.rate`) with its value as a cage file has it.
+
+    `basis` is the text in the source that states the limit.
+    """
 
     key: str
     value: Any
-    said: str
+    basis: str
 
 
 @dataclass(frozen=True)
 class UnsupportedLimit:
-    """Something that limits the customer and that a cage cannot say, with the reason."""
+    """A limit of the customer that a cage does not support, with the reason."""
 
     what: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class DescribedVolume:
-    """A cloud volume as a provider describes it: a type of the catalogue and the options that `cage show` takes.
+    """A cloud volume as its provider describes it: its type and the provisioned values.
 
-    Its limits follow from these; throughput is a number in the provider's own unit, as the option is.
+    The limits follow from these. `throughput` is in the provider's own unit, like the option
+    `--throughput`.
     """
 
     name: str
@@ -40,7 +52,7 @@ class DescribedVolume:
     throughput: int | None = None
 
     def command(self) -> list[str]:
-        """The command that prints the limits of such a volume."""
+        """Return the command that prints the limits of this volume."""
         words = ["pagecage", "cage", "show", self.name, "--size", exact_size(self.size_bytes)]
         for option, value in (("--iops", self.iops), ("--throughput", self.throughput)):
             words += [option, str(value)] if value is not None else []
@@ -49,46 +61,49 @@ class DescribedVolume:
 
 @dataclass(frozen=True)
 class ImportResult:
-    """A customer's file as read.
+    """The limits found in a customer's file.
 
-    `origin` names the format and the part that was taken. `volume` is what a provider describes, whose limits follow
-    from its type. `ignored` holds keys without their values.
+    `origin` names the format. `volume` is set if the file describes a cloud volume, whose limits
+    follow from its type. `ignored` holds the names of keys that are not limits.
     """
 
     origin: str
     about: str
-    carried: tuple[ImportedLimit, ...] = ()
-    lost: tuple[UnsupportedLimit, ...] = ()
+    limits: tuple[ImportedLimit, ...] = ()
+    unsupported: tuple[UnsupportedLimit, ...] = ()
     ignored: tuple[str, ...] = ()
     volume: DescribedVolume | None = None
 
     def cage(self) -> dict[str, Any]:
-        """The tables of a cage's file: `burst.iops` is the key `iops` of the table `burst`."""
+        """Return the tables of a cage file: `burst.iops` is the key `iops` of the table `burst`."""
         tables: dict[str, Any] = {"about": self.about}
-        for item in self.carried:
-            *path, key = item.key.split(".")
+        for limit in self.limits:
+            *path, key = limit.key.split(".")
             table = tables
             for name in path:
                 table = table.setdefault(name, {})
-            table[key] = item.value
+            table[key] = limit.value
         return tables
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user said to take where a file offers several (`--pick NAME`)."""
+    """The containers, units or disks that the user picked (`--pick NAME`)."""
 
     names: tuple[str, ...] = ()
 
     def choose(self, kind: str, offered: Sequence[str]) -> str:
-        """The single one, or the one that was picked. Raises PagecageError naming all where that is not one."""
+        """Return the only name offered, or the one that the user picked.
+
+        Raises PagecageError with all names if the user picked none of them or several.
+        """
         if len(offered) == 1:
             return offered[0]
         picked = [name for name in offered if name in self.names]
         if len(picked) == 1:
             return picked[0]
-        shown = ", ".join(offered)
-        raise PagecageError(f"the file has {len(offered)} {kind}s: {shown}", f"say which one: --pick {offered[0]}")
+        names = ", ".join(offered)
+        raise PagecageError(f"the file has {len(offered)} {kind}s: {names}", f"pick one: --pick {offered[0]}")
 
 
 BANDWIDTH = ("IOReadBandwidthMax", "IOWriteBandwidthMax")
@@ -96,34 +111,31 @@ BANDWIDTH = ("IOReadBandwidthMax", "IOWriteBandwidthMax")
 
 @dataclass(frozen=True)
 class BlockLimit:
-    """One limit of one device: the systemd property it amounts to, bytes or I/Os a second, and what was written."""
+    """A limit of one block device, in bytes or I/Os per second, with its source text."""
 
     key: str
     device: str
     rate: int
-    said: str
+    basis: str
 
 
-def of_one_device(
-    limits: Sequence[BlockLimit], picks: Selection
+def limits_of_one_device(
+    limits: Sequence[BlockLimit], selection: Selection
 ) -> tuple[tuple[ImportedLimit, ...], tuple[UnsupportedLimit, ...]]:
-    """The limits of the single device, or of the one picked; a cage has one disk, so the others are lost.
+    """Return the limits of the only device, or of the one picked, and those of the other devices.
 
-    A later limit of the same kind replaces an earlier one. A rate of 0 means no limit, to Docker as to the kernel.
+    The latter are unsupported, because a cage limits one disk. A later limit of a kind replaces an
+    earlier one. A rate of 0 is no limit, to Docker as to the kernel.
     """
     limits = [limit for limit in limits if limit.rate > 0]
     devices = list(dict.fromkeys(limit.device for limit in limits))
     if not devices:
         return (), ()
-    chosen = picks.choose("limited device", devices)
-    kept: Mapping[str, BlockLimit] = {limit.key: limit for limit in limits if limit.device == chosen}
-    carried = tuple(ImportedLimit(key, _value(limit), limit.said) for key, limit in kept.items())
-    others = tuple(
-        UnsupportedLimit(limit.said, f"a cage limits one disk, and {chosen} was taken")
-        for limit in limits
-        if limit.device != chosen
-    )
-    return carried, others
+    chosen = selection.choose("limited device", devices)
+    last = {limit.key: limit for limit in limits if limit.device == chosen}
+    reason = f"a cage limits one disk, and {chosen} was picked"
+    others = (UnsupportedLimit(limit.basis, reason) for limit in limits if limit.device != chosen)
+    return tuple(ImportedLimit(key, _value(limit), limit.basis) for key, limit in last.items()), tuple(others)
 
 
 def _value(limit: BlockLimit) -> str | int:

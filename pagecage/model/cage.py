@@ -1,4 +1,4 @@
-"""A cage: a named set of limits in systemd's own property names, and what the kernel must say once it is in force."""
+"""Cages: named sets of limits under systemd's property names, and the expected cgroup files."""
 
 from __future__ import annotations
 
@@ -8,42 +8,46 @@ from typing import Any
 
 from pagecage.units import page_floor_bytes
 
-# systemd property -> key in io.max (systemd.resource-control(5); kernel cgroup-v2.rst, "IO Interface Files").
+# systemd property -> key in io.max (systemd.resource-control(5); kernel cgroup-v2.rst, "IO
+# Interface Files").
 IO_MAX_KEY = {
     "IOReadBandwidthMax": "rbps",
     "IOWriteBandwidthMax": "wbps",
     "IOReadIOPSMax": "riops",
     "IOWriteIOPSMax": "wiops",
 }
-# systemd property -> the key of io.stat that it caps.
+# systemd property -> the key of io.stat that it limits.
 IO_STAT_KEY = {
     "IOReadBandwidthMax": "rbytes",
     "IOReadIOPSMax": "rios",
     "IOWriteBandwidthMax": "wbytes",
     "IOWriteIOPSMax": "wios",
 }
-BOTH_WAYS = {
+SHARED_PROPERTIES = {
     "iops": ("IOReadIOPSMax", "IOWriteIOPSMax"),
     "bandwidth": ("IOReadBandwidthMax", "IOWriteBandwidthMax"),
 }
-"""The caps that reads and writes share where a provider combines them, by what they count."""
+"""The limits that reads and writes share if a provider combines them, by kind."""
 # systemd property -> cgroup file.
 MEMORY_FILE = {"MemoryMax": "memory.max", "MemorySwapMax": "memory.swap.max"}
 PROPERTIES = (*MEMORY_FILE, *IO_MAX_KEY, "CPUQuota")
 UNCAGED = "uncaged"
 
 IOPS_GRAIN = 10
-"""blk-throttle lets whole I/Os through in slices of 100 ms, and drops what is left of each (throtl_trim_slice)."""
+"""blk-throttle admits whole I/Os per slice of 100 ms and drops the fraction (throtl_trim_slice)."""
 
 
-def let_through(name: str, cap: float) -> float:
-    """What the kernel makes of a cap: 38 I/Os a second were seen to be 30; bytes are as they were asked for."""
+def enforced_limit(name: str, cap: float) -> float:
+    """Return the limit that the kernel enforces: IOPS are rounded down (38 to 30)."""
     return cap // IOPS_GRAIN * IOPS_GRAIN if "IOPS" in name and cap >= IOPS_GRAIN else cap
 
 
 @dataclass(frozen=True)
 class CloudVolume:
-    """The cloud volume that a cage's limits were made from, and what they were multiplied by; None is not told."""
+    """The cloud volume from which a cage's limits were computed, multiplied by `scale`.
+
+    None means not given.
+    """
 
     provider: str | None = None
     type: str | None = None
@@ -56,9 +60,9 @@ class CloudVolume:
 
 @dataclass(frozen=True)
 class CreditBucket:
-    """A token bucket: `rate` a second while its `credits` last, in I/Os or in bytes.
+    """A token bucket: `rate` per second while its `credits` last, in I/Os or in bytes.
 
-    It drains by what is used above the base (the cage's own limit) and refills by what is left of the base.
+    Use above the base (the cage's own limit) drains it; unused base refills it.
     """
 
     rate: int
@@ -67,7 +71,10 @@ class CreditBucket:
 
 @dataclass(frozen=True)
 class BurstCredits:
-    """The buckets over a cage's limits, and how full they are when a trial begins: full, half or drained."""
+    """Credit buckets above a cage's limits.
+
+    `start` is their level at a trial's start: full, half or drained.
+    """
 
     start: str
     iops: CreditBucket | None = None
@@ -76,10 +83,11 @@ class BurstCredits:
 
 @dataclass(frozen=True)
 class IoAccounting:
-    """How the provider counts I/Os; None where that is not known.
+    """The provider's rules of counting I/Os. None means unknown.
 
-    An I/O above `io_size_bytes` counts as several; `merged` is whether neighbours are merged before they are counted,
-    `combined` whether reads and writes share one limit. io.max merges nothing and shares nothing.
+    An I/O larger than `io_size_bytes` counts as several. If `merged`, adjacent I/Os are merged
+    before they are counted. If `combined`, reads and writes share one limit. io.max neither merges
+    nor combines.
     """
 
     io_size_bytes: int | None = None
@@ -89,7 +97,10 @@ class IoAccounting:
 
 @dataclass(frozen=True)
 class LatencyFloor:
-    """The least time of an I/O at the provider, which io.max cannot give; None where there is no floor."""
+    """The minimum latency of an I/O at the provider, which io.max cannot enforce.
+
+    None means no minimum.
+    """
 
     read_us: int | None = None
     write_us: int | None = None
@@ -97,10 +108,11 @@ class LatencyFloor:
 
 @dataclass(frozen=True)
 class Cage:
-    """Limits with every value resolved: bytes, bytes per second, I/Os per second, and percent of one CPU.
+    """Limits as numbers: bytes, bytes per second, I/Os per second, and percent of one CPU.
 
-    An absent property is no limit. `provenance` says what the cage is and where its figures come from (about, source).
-    `volume`, `burst`, `accounting` and `latency` are what a cloud does besides, and None where the cage is silent.
+    An absent property means no limit. `provenance` has a description and the source of the figures
+    (about, source). `volume`, `burst`, `accounting` and `latency` describe a cloud volume; each may
+    be None.
     """
 
     name: str
@@ -113,15 +125,16 @@ class Cage:
 
     @property
     def limits_io(self) -> bool:
-        """Whether any I/O property is set, so that the `io` controller is needed."""
+        """True if any I/O property is set, which needs the `io` controller."""
         return any(name in self.properties for name in IO_MAX_KEY)
 
 
 def property_arguments(cage: Cage, device_node: str) -> list[str]:
-    """`systemctl set-property` arguments for the cage's slice, with plain numbers.
+    """Return the arguments of `systemctl set-property` for the cage's slice, with plain numbers.
 
-    One spelling of the device for all I/O properties: systemd writes all four keys for every path it is given, and two
-    spellings of one disk overwrite each other. Accounting is switched on so that totals exist without limits too.
+    All I/O properties name the device by the same path: systemd writes all four keys for every
+    path, so two paths of one disk would overwrite each other. Accounting is on, so that totals
+    exist without limits too.
     """
     arguments = ["MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes"]
     for name, value in cage.properties.items():
@@ -133,9 +146,11 @@ def property_arguments(cage: Cage, device_node: str) -> list[str]:
 
 
 def expected_read_back(cage: Cage) -> dict[str, str]:
-    """What the cgroup files must say: {"memory.max": "...", "io.max.rbps": "...", "cpu.max": "..."}.
+    """Return the expected content of cgroup files.
 
-    Memory limits are rounded down to a page by the kernel; CPUQuota is a share of systemd's default 100 ms period.
+    The keys are those of the cage: {"memory.max": "...", "io.max.rbps": "...", "cpu.max": "..."}.
+    The kernel rounds memory limits down to a page; CPUQuota is a share of systemd's default 100 ms
+    period.
     """
     expected: dict[str, str] = {}
     for name, value in cage.properties.items():
@@ -151,20 +166,27 @@ def expected_read_back(cage: Cage) -> dict[str, str]:
 def limits_not_in_force(
     expected: Mapping[str, str], read_back: Mapping[str, str], ancestors: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """What the cgroup files contradict: a limit that is not there, one that nobody asked for, a tighter one above."""
+    """Return a sentence per missing limit, unrequested limit, and tighter limit of an ancestor."""
     wrong = [f"{k} is {read_back.get(k, 'missing')}, not {v}" for k, v in expected.items() if read_back.get(k) != v]
-    wrong += [f"{k} is {v}, unasked" for k, v in read_back.items() if k not in expected and not v.startswith("max")]
+    wrong += [
+        f"{k} is {v}, which was not requested"
+        for k, v in read_back.items()
+        if k not in expected and not v.startswith("max")
+    ]
     for name, limits in ancestors.items():
         shadowing = [key for key, value in limits.items() if _is_tighter(value, expected.get(key, "max"))]
         wrong += [f"{name} has a tighter {key} ({limits[key]})" for key in shadowing]
     return wrong
 
 
-def _is_tighter(above: str, ours: str) -> bool:
-    """Whether a limit of an ancestor binds before ours; "max" is none. cpu.max is a quota and a period."""
+def _is_tighter(above: str, own: str) -> bool:
+    """Return whether an ancestor's limit binds before the cage's.
+
+    "max" is no limit; cpu.max is quota and period.
+    """
     if above.startswith("max"):
         return False
-    return ours.startswith("max") or _share(above) < _share(ours)
+    return own.startswith("max") or _share(above) < _share(own)
 
 
 def _share(limit: str) -> float:
@@ -173,7 +195,7 @@ def _share(limit: str) -> float:
 
 
 def cage_to_json(cage: Cage) -> dict[str, Any]:
-    """The cage as it travels to a host and stands in a plan; null for what it does not say."""
+    """Return the cage as JSON data for plans and hosts. Missing parts are null."""
     return {
         "name": cage.name, "properties": dict(cage.properties), "provenance": dict(cage.provenance),
         **{key: asdict(value) if value else None for key, value in _cloud(cage).items()},
@@ -181,17 +203,17 @@ def cage_to_json(cage: Cage) -> dict[str, Any]:
 
 
 def cage_from_json(data: Mapping[str, Any]) -> Cage:
-    """The inverse of `cage_to_json`; a plan from before clouds has none of theirs."""
-    burst, told = data.get("burst"), {"volume": CloudVolume, "accounting": IoAccounting, "latency": LatencyFloor}
+    """Return the cage of JSON data. Plans of older versions lack the cloud's keys."""
+    burst, kinds = data.get("burst"), {"volume": CloudVolume, "accounting": IoAccounting, "latency": LatencyFloor}
     return Cage(
         data["name"], dict(data["properties"]), dict(data.get("provenance", {})),
         burst=BurstCredits(burst["start"], _bucket(burst["iops"]), _bucket(burst["bandwidth"])) if burst else None,
-        **{key: kind(**data[key]) for key, kind in told.items() if data.get(key)},
+        **{key: kind(**data[key]) for key, kind in kinds.items() if data.get(key)},
     )  # fmt: skip
 
 
 def cloud_to_json(cage: Cage) -> dict[str, Any]:
-    """What a cloud does besides the limits, as it stands in a record; nothing where the cage is silent."""
+    """Return the cloud's parts of the cage for the record, without those that are None."""
     return {key: asdict(value) for key, value in _cloud(cage).items() if value}
 
 

@@ -1,4 +1,4 @@
-"""An experiment as data: one question, the factors varied to answer it, and the claims it is held against."""
+"""Experiments: a question, the factors varied to answer it, and the claims tested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ SIZES = ("full", "default", "emulated", "smoke")
 
 @dataclass(frozen=True)
 class Level:
-    """What one level of a factor changes; None changes nothing. `machine_memory_fraction` is of all files together."""
+    """The changes that one level of a factor makes. None means no change.
+
+    `machine_memory_fraction` is a fraction of the size of all files together.
+    """
 
     arguments: tuple[str, ...] = ()
     cache: str | None = None
@@ -32,10 +35,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Size:
-    """How large a run is: `files` files of `dataset_bytes` each, how long one measured part may take, which treatments.
+    """Size of a run: `files` files of `dataset_bytes` each, and `max_seconds` per measured part.
 
-    `treatments` is "all" or "covering". `places` are what stands at this size for the definition's own {places}, and
-    `writes_bytes` is the room that the workload needs for what it writes itself.
+    `treatments` is "all" or "covering". `places` are the values of the definition's own
+    {placeholders} at this size. `writes_bytes` is the disk space that the workload needs for its
+    own files.
     """
 
     dataset_bytes: int | None
@@ -47,20 +51,26 @@ class Size:
     writes_bytes: int = 0
 
     def filled(self, text: str) -> str:
-        """The text with the definition's own {places} filled in; the others are the agent's."""
+        """Return the text with the definition's own {placeholders} filled in.
+
+        The agent fills in the others.
+        """
         for name, value in self.places.items():
             text = text.replace(f"{{{name}}}", value)
         return text
 
     @property
     def total_bytes(self) -> int | None:
-        """Bytes of all files together."""
+        """The size of all files together, in bytes."""
         return None if self.dataset_bytes is None else self.dataset_bytes * self.files
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One TOML file of experiments/, checked. `definition_sha256` is the file's own; `definition` its plain content."""
+    """One checked TOML file of experiments/.
+
+    `definition` is the file's content as plain data, and `definition_sha256` its hash.
+    """
 
     name: str
     question: str
@@ -85,15 +95,15 @@ class Experiment:
     driver: str | None = None
 
     def cage_names(self) -> set[str]:
-        """Every cage that a level names, at any size: in its table, or, for the factor `cage`, by its own name."""
-        told = {level.cage for levels in self.levels.values() for level in levels.values() if level.cage}
-        own = {size.filled(cage) for cage in told for size in self.sizes.values()}
+        """Return the cages of all levels at any size: in a table, or as a level of `cage`."""
+        in_tables = {level.cage for levels in self.levels.values() for level in levels.values() if level.cage}
+        own = {size.filled(cage) for cage in in_tables for size in self.sizes.values()}
         tables = self.levels.get("cage", {})
         named = {name for name in self.factors.get("cage", ()) if not (name in tables and tables[name].cage)}
         return own | named
 
     def programs(self) -> set[str]:
-        """Every program of workloads/ that a trial may need."""
+        """Return the programs of workloads/ that a trial may need."""
         tables = [level for levels in self.levels.values() for level in levels.values()]
         base = Workload(self.program, (), self.workload_kind)
         workloads = [base, *(level.workload for level in tables if level.workload)]

@@ -1,4 +1,4 @@
-"""The published figures, experiments/articles/*.csv, and a claim completed by its row."""
+"""The published figures, in experiments/articles/*.csv, and the claims that test them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ from pagecage.errors import UNREADABLE, PagecageError, why_unreadable
 
 PublishedFigureRow = Mapping[str, str]
 _NUMBER = re.compile(r"^[~<>]?(?P<number>-?[0-9]+(?:\.[0-9]+)?)(?P<scale>[kKMG]?)$")
-# As iostat -h and free -h print them: steps of 1024 (sysstat, human-readable units).
+# iostat -h and free -h print units with steps of 1024 (sysstat, human-readable units).
 _SCALE = {"": 1, "k": 1024, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def read_articles(directory: Path) -> dict[str, PublishedFigureRow] | None:
-    """Every row by its id; None where the checkout has no articles. Raises PagecageError when an id stands twice."""
+    """Return the rows by id; None if the checkout has no articles.
+
+    Raises PagecageError for a duplicate id.
+    """
     paths = sorted(directory.glob("*.csv"))
     rows: dict[str, PublishedFigureRow] = {}
     for path in paths:
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 if row["id"] in rows:
-                    raise PagecageError(f"{path.name}: {row['id']} stands twice", f"edit {path}")
+                    raise PagecageError(f"{path.name}: the id {row['id']} is not unique", f"edit {path}")
                 rows[row["id"]] = row
     return rows if paths else None
 
 
 def number_or_text(text: str) -> float | str:
-    """A published figure as a number ("~740", "804.4M"), or as the text that it is ("killed")."""
+    """Return a published figure as a number ("~740", "804.4M"), or as text ("killed")."""
     match = _NUMBER.match(text.strip())
     return float(match["number"]) * _SCALE[match["scale"]] if match else text.strip()
 
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published figure; `experiments` are those that may test it, the first being its home."""
+    """One published figure. `experiments` may test it; the first is the one it belongs to."""
 
     id: str
     experiments: tuple[str, ...]
@@ -52,13 +55,13 @@ class PublishedFigure:
     untestable: str
 
     @property
-    def says(self) -> str:
-        """What it is about, in one line."""
+    def description(self) -> str:
+        """Condition and metric, in one line."""
         return f"{self.condition}: {self.metric}"
 
 
 def read_rows(experiments: Path) -> list[PublishedFigure]:
-    """Every row of experiments/articles/*.csv, in the order of the ids' numbers."""
+    """Return the rows of experiments/articles/*.csv, sorted by the number in the id."""
     files = sorted((experiments / "articles").glob("*.csv"))
     rows = [_row(row) for file in files for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines())]
     return sorted(rows, key=lambda row: int(row.id.partition("-")[2]))
@@ -71,12 +74,15 @@ def _row(row: Mapping[str, str]) -> PublishedFigure:
 
 
 def read_titles(experiments: Path) -> Mapping[str, Mapping[str, str]]:
-    """Title, author and date by the first part of an id."""
+    """Return title, author and date of the articles, by the first part of an id."""
     return tomllib.loads((experiments / "articles" / "articles.toml").read_text(encoding="utf-8"))
 
 
 def read_definitions(experiments: Path) -> dict[str, Mapping[str, Any]]:
-    """Every definition by its name, as it stands in its file. Raises PagecageError on a file that is no TOML."""
+    """Return the content of each definition by name.
+
+    Raises PagecageError for a file that is not TOML.
+    """
     return dict(_definitions(experiments))
 
 
@@ -89,23 +95,9 @@ def _definitions(experiments: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def rules_of(definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """For each id, the claim of each experiment that has a rule for it."""
+    """Return the claims by id and by experiment."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for name, definition in definitions.items():
         for claim in definition.get("claims", []):
             found.setdefault(claim["id"], {})[name] = claim
     return found
-
-
-def complaints(rows: list[PublishedFigure], definitions: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is wrong between rows and rules: a rule without its row, a row with both or with neither."""
-    rules, known = rules_of(definitions), {row.id: row for row in rows}
-    strange = [f"{name}: no article has {id_}" for id_, by in rules.items() for name in by if id_ not in known]
-    foreign = [
-        f"{name}: {id_} belongs to {' '.join(known[id_].experiments)}"
-        for id_, by in rules.items() for name in by if id_ in known and name not in known[id_].experiments
-    ]  # fmt: skip
-    both = [f"{row.id}: a rule and a reason why it is untestable" for row in rows if row.untestable and row.id in rules]
-    neither = [f"{row.id}: no rule and no reason" for row in rows if not row.untestable and row.id not in rules]
-    missing = {name for row in rows if not row.untestable for name in row.experiments if name not in definitions}
-    return [*strange, *foreign, *both, *neither, *(f"there is no experiment {name}" for name in sorted(missing))]

@@ -1,7 +1,8 @@
-"""A token bucket as cloud volumes have it: what is used above the base drains it, what is left of the base refills it.
+"""Token buckets of cloud volumes, and limits that reads and writes share.
 
-AWS describes it so for gp2 ("I/O credits"), Azure for its credit-based bursting; QEMU's throttling is its mirror image,
-a bucket that leaks at the base and is full where this one is empty (docs/throttle.txt).
+Use above the base drains a bucket, and unused base refills it. AWS documents this for gp2 ("I/O
+credits") and Azure for its credit-based bursting. QEMU's throttling is the inverse: a bucket that
+leaks at the base and is full when this one is empty (docs/throttle.txt).
 """
 
 from __future__ import annotations
@@ -11,19 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 FILL = {"full": 1.0, "half": 0.5, "drained": 0.0}
-"""How full a bucket is when a trial begins, by the name that a cage gives it."""
+"""Level of a bucket at a trial's start, by its name in a cage."""
 HORIZON_SECONDS = 0.5
-"""For how long a cap must be coverable by what is left: five slices of blk-throttle."""
+"""A limit is set only if the credits cover it for this long: five slices of blk-throttle."""
 STEP = 1.25
-"""Caps between base and burst differ by this factor at least, so that io.max is not rewritten for every I/O."""
+"""Limits between base and burst differ by this factor or more, so that io.max is not rewritten for
+every I/O."""
 
 
 @dataclass(frozen=True)
 class TokenBucket:
-    """`base` and `rate` a second, `capacity` and `credits` in the same unit: I/Os or bytes.
+    """A bucket: `base` and `rate` per second, `capacity` and `credits`, in I/Os or in bytes.
 
-    `credits` below zero are what went through before the cap could be lowered; they are paid back first. Without any
-    capacity, and with a rate no higher than the base, it is a plain limit.
+    Negative `credits` are I/O that was admitted before the limit was lowered; they are paid back
+    first. A bucket without capacity, whose rate does not exceed the base, is a plain limit.
     """
 
     base: float
@@ -32,19 +34,19 @@ class TokenBucket:
     credits: float
 
     def after(self, used: float, seconds: float) -> TokenBucket:
-        """The bucket some time later, in which so much was used."""
+        """Return the bucket after `seconds` in which `used` was consumed."""
         return replace(self, credits=min(self.capacity, self.credits + self.base * seconds - used))
 
     @property
     def cap(self) -> int:
-        """The cap to put in force now: the burst rate while credits cover it, then by steps down to the base."""
+        """The limit to set now: the burst rate while credits last, then steps down to the base."""
         covered = self.base + max(0.0, self.credits) / HORIZON_SECONDS
         if covered >= self.rate:
             return round(self.rate)
         return round(self.base * STEP ** math.floor(math.log(covered / self.base, STEP)))
 
     def least_seconds(self, amount: float) -> float:
-        """The least time in which so much can go through from now on."""
+        """Return the least time in seconds in which `amount` can be transferred from now on."""
         left = max(0.0, self.credits)
         if self.rate <= self.base:
             return amount / self.base
@@ -55,28 +57,31 @@ class TokenBucket:
 
 
 def filled(base: float, rate: float, capacity: float, start: str) -> TokenBucket:
-    """A bucket as a trial finds it: `full`, `half` or `drained`."""
+    """Return a bucket at a trial's start: `full`, `half` or `drained`."""
     return TokenBucket(base, rate, capacity, FILL[start] * capacity)
 
 
 HEADROOM = 1.25
-"""What a direction used is left to it with so much more, so that it can grow."""
+"""A direction keeps its recent use times this factor, so that it can grow."""
 PARTS = 16
-"""A share is a whole number of such parts of the limit, so that io.max is not rewritten for every I/O."""
+"""Shares are multiples of 1/PARTS of the limit, so that io.max is not rewritten for every I/O."""
 
 
 def split(limit: float, used: Mapping[str, float]) -> dict[str, int]:
-    """The cap of each direction, in the limit's unit, from what each used a second of late.
+    """Return each direction's limit, in the shared limit's unit, from its recent use per second.
 
-    Both caps come to more than the limit only while less than the limit is used; what a direction that wakes up takes
-    until the next split is paid back (`less_debt`).
+    The sum exceeds the shared limit only while less than the limit is used. A direction that
+    becomes active may exceed it until the next split; that debt is paid back (`less_debt`).
     """
     total = sum(used.values())
     return {name: _cap(limit, (total - own) / limit) for name, own in used.items()}
 
 
 def less_debt(limit: float, debt: float, horizon_seconds: float) -> float:
-    """The limit while what went through above it is paid back over the horizon; half of it at least."""
+    """Return the limit reduced so that the debt is paid back within the horizon.
+
+    At least half of the limit.
+    """
     return _share(limit, 1 - debt / horizon_seconds / limit)
 
 
@@ -85,5 +90,5 @@ def _cap(limit: float, others_share: float) -> int:
 
 
 def _share(limit: float, wanted: float) -> float:
-    """Half of the limit or more, in whole parts."""
+    """Return the wanted share of the limit in multiples of 1/PARTS, at least half."""
     return limit * max(PARTS // 2, min(PARTS, round(PARTS * wanted))) / PARTS

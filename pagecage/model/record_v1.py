@@ -12,7 +12,10 @@ _QUEUE_KEYS = {"knobs": "queue_settings"}
 
 
 def upgrade_record(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of version 1 with the keys of version 2; values of an unexpected kind stay as they are."""
+    """Return a record of version 1 with the keys of version 2.
+
+    Values of unexpected types stay unchanged.
+    """
     new = {**data, "record_version": 2}
     for section, keys in (("cage", _CAGE_KEYS), ("exit", _EXIT_KEYS), ("device", _QUEUE_KEYS)):
         if section in new:
@@ -45,7 +48,7 @@ def _each(rows: Any, keys: Mapping[str, str]) -> Any:
 
 
 def _values_renamed(rows: Any, key: str) -> Any:
-    """Rows in which the value of `key` that version 1 spelt `knobs` is spelt as today."""
+    """Return the rows with the value `knobs` of `key` replaced by `queue_settings`."""
     if not isinstance(rows, list):
         return rows
     return [

@@ -1,4 +1,4 @@
-"""What a host must offer for a trial to mean anything: a closed list, checked against the host's facts."""
+"""Requirements of trials, checked against a host's facts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIN_SYSTEMD = 244  # `systemctl set-property --runtime` on slices with path-val
 
 
 class Requirement(StrEnum):
-    """A property of the host. The value is what users see and what records keep."""
+    """A property of the host. The value is shown to users and kept in records."""
 
     SYSTEMD_PID1 = "systemd_pid1"
     SYSTEMD_VERSION = "systemd_version"
@@ -40,14 +40,14 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True)
 class MissedRequirement:
-    """One unmet requirement: why, and what fixes it."""
+    """An unmet requirement, with the reason and a fix."""
 
     requirement: Requirement
     reason: str
     hint: str
 
     def to_json(self) -> dict[str, str]:
-        """The entry in a record's missed_requirements."""
+        """Return the entry in a record's missed_requirements."""
         return {"requirement": self.requirement.value, "reason": self.reason, "hint": self.hint}
 
 
@@ -55,9 +55,9 @@ _DROP_IN = "/etc/systemd/system/user@.service.d/50-pagecage.conf"
 
 
 def delegation_command(uid: int, *, is_running: bool = True) -> str:
-    """Return the command, to be pasted into a shell, that gives a user's own systemd the controllers (and starts it).
+    """Return a shell command that delegates controllers to a user's systemd and (re)starts it.
 
-    It stands by itself, because a host of trials has no checkout. A manager that runs must be restarted: it asks for
+    It needs no checkout, because hosts have none. A running manager must be restarted: it requests
     its controllers only at its start, and neither daemon-reload nor daemon-reexec changes them.
     """
     written = "printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n'"
@@ -66,7 +66,10 @@ def delegation_command(uid: int, *, is_running: bool = True) -> str:
 
 
 def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """What keeps a host from serving any caged trial; empty when it is fit. `facts` are the agent's."""
+    """Return the requirements of any caged trial that a host misses.
+
+    `facts` come from the agent.
+    """
     missed = []
     systemd, cgroup = facts["systemd"], facts["cgroup"]
     if not systemd["pid1"]:
@@ -83,18 +86,21 @@ def check_host(facts: Mapping[str, Any]) -> list[MissedRequirement]:
                 Requirement.CGROUP_V2, reason, "boot with systemd.unified_cgroup_hierarchy=1, or use HOST=vm"
             )
         )
-    missed += _unreachable(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
+    missed += _user_manager(facts) or [m for name in ("memory", "io") if (m := _controller(name, facts))]
     if "error" in facts["disk"]:
         missed.append(MissedRequirement(Requirement.LOCAL_DISK, facts["disk"]["error"], "name another --data-dir"))
     return missed
 
 
-def _unreachable(facts: Mapping[str, Any]) -> list[MissedRequirement]:
-    """Whether systemd runs, but no manager of this user, as after `su` and where nobody logs in by PAM."""
+def _user_manager(facts: Mapping[str, Any]) -> list[MissedRequirement]:
+    """Return the missing user manager, if systemd runs without one.
+
+    `su` and logins without PAM start none.
+    """
     if not facts["systemd"]["pid1"] or facts["systemd"].get("user_manager") is not False:
         return []
     uid = facts["uid"]
-    hint = f"use HOST=vm, which needs none, or start it: {delegation_command(uid, is_running=False)}"
+    hint = f"use HOST=vm, which does not need it, or start it: {delegation_command(uid, is_running=False)}"
     return [
         MissedRequirement(
             Requirement.USER_MANAGER, f"this user's own systemd (user@{uid}.service) is not running", hint
@@ -107,18 +113,18 @@ def _controller(name: str, facts: Mapping[str, Any]) -> MissedRequirement | None
     if name in cgroup["controllers"]:
         return None
     reason = f"the {name} controller is not available to {cgroup['manager']}"
-    return MissedRequirement(Requirement(f"{name}_controller"), reason, _controller_mend(name, facts))
+    return MissedRequirement(Requirement(f"{name}_controller"), reason, _controller_hint(name, facts))
 
 
-def _controller_mend(name: str, facts: Mapping[str, Any]) -> str:
+def _controller_hint(name: str, facts: Mapping[str, Any]) -> str:
     if facts["systemd"]["user"]:
-        why = "this restarts that systemd and ends what it runs, a desktop session too"
-        return f"use HOST=vm, which needs no delegation, or delegate it ({why}): {delegation_command(facts['uid'])}"
+        warning = "this restarts the user's systemd and ends its programs, including a desktop session"
+        return f"use HOST=vm, which needs no delegation, or delegate it ({warning}): {delegation_command(facts['uid'])}"
     return "use HOST=vm, or boot with cgroup_enable=memory" if name == "memory" else "use HOST=vm"
 
 
 def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequirement]:
-    """What keeps a host from serving this trial, beyond `check_host`."""
+    """Return the requirements of this trial that a host misses, including those of `check_host`."""
     missed = check_host(facts)
     if "CPUQuota" in trial.cage.properties and (cpu := _controller("cpu", facts)):
         missed.append(cpu)
@@ -130,10 +136,10 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
         reason = f"burst credits rewrite io.max, which may hang throttled I/O on kernel {facts['kernel']} (before 6.1)"
         missed.append(MissedRequirement(Requirement.LIMITS, reason, "use HOST=vm"))
     if trial.driver in OWN_LIMITS and trial.cage.burst:
-        reason = f"burst credits are played on a slice of ours, and {trial.driver} keeps its limits elsewhere"
+        reason = f"burst credits need the limits on the trial's slice, and {trial.driver} sets them elsewhere"
         missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker or systemd-scope"))
     if trial.storage == "container_layer" and not trial.driver.startswith("docker"):
-        reason = f"{trial.driver} makes no container in whose layer the data could lie"
+        reason = f"{trial.driver} does not make a container with a layer for the data"
         missed.append(MissedRequirement(Requirement.DRIVER, reason, "use --driver docker"))
     if facts["uid"] != 0:
         missed += _needs_root(trial)
@@ -148,25 +154,25 @@ def check_trial(facts: Mapping[str, Any], trial: Trial) -> list[MissedRequiremen
 
 
 def may_rewrite_io_max(facts: Mapping[str, Any]) -> bool:
-    """Whether this kernel bears io.max being rewritten while something is throttled by it."""
+    """Return whether this kernel supports rewriting io.max while I/O is throttled."""
     return _kernel(facts) >= _MIN_KERNEL_FOR_REWRITING
 
 
 def _kernel(facts: Mapping[str, Any]) -> tuple[int, int]:
-    """Major and minor number of a release such as 6.12.57+deb13-amd64; (0, 0) where it is none."""
+    """Return the version of a release such as 6.12.57+deb13-amd64; (0, 0) if it has none."""
     match = re.match(r"(\d+)\.(\d+)", str(facts["kernel"]))
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def _needs_root(trial: Trial) -> list[MissedRequirement]:
-    """What a trial asks that only root may do."""
+    """Return the requirements of a trial that need root."""
     missed = []
     if trial.storage != "data":
         missed.append(
             MissedRequirement(Requirement.STORAGE, f"only root may make a {trial.storage} disk", "use HOST=vm")
         )
     if trial.machine_memory_bytes is not None:
-        missed.append(MissedRequirement(Requirement.MACHINE_MEMORY, "only root may take memory away", "use HOST=vm"))
+        missed.append(MissedRequirement(Requirement.MACHINE_MEMORY, "only root may reserve memory", "use HOST=vm"))
     if trial.dirty_limits:
         names = ", ".join(f"vm.{name}" for name in trial.dirty_limits)
         missed.append(MissedRequirement(Requirement.DIRTY_LIMITS, f"only root may set {names}", "use HOST=vm"))

@@ -1,4 +1,4 @@
-"""One treatment, to be run once on a freshly prepared host: what goes to the agent."""
+"""Trials: one treatment each, run once by the agent on a freshly prepared host."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pagecage.model.cage import Cage, cage_from_json, cage_to_json
 CACHE_STATES = ("cold", "resident", "any")
 COLLECTORS = ("iostat", "sar", "vmtouch", "bpftrace", "blocklat")
 TRACERS = ("bpftrace", "blocklat")
-"""The collectors that are attached once per machine state, not once per trial."""
+"""Collectors that are attached once per machine state, not once per trial."""
 STORAGES = ("data", "null_blk", "dm_delay", "container_layer")
 DriverName = Literal[
     "systemd-scope", "systemd-service", "docker", "docker-flags", "docker-api", "podman", "qemu-throttle"
 ]
 DRIVERS: tuple[str, ...] = get_args(DriverName)
-"""What runs a workload in its cage (pagecage/agent/drivers/); the first unless told otherwise."""
+"""Programs that run a workload in its cage (pagecage/agent/drivers/). The first is the default."""
 OWN_LIMITS = ("docker-flags", "docker-api", "qemu-throttle")
-"""Drivers whose limits, or some of them, lie elsewhere than on the trial's slice."""
+"""Drivers with limits elsewhere than on the trial's slice."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A file of known content: `size_bytes` of `fill` made from `seed` by pcgen; its name says all three."""
+    """A file of known content, made by pcgen: `size_bytes` of `fill`, from `seed`."""
 
     size_bytes: int
     seed: int = 1
@@ -32,17 +32,17 @@ class Dataset:
 
     @property
     def file_name(self) -> str:
-        """The file's name in the data directory; equal names mean equal bytes."""
+        """The file's name in the data directory. Equal names mean equal content."""
         return f"{self.fill}-{self.size_bytes}-{self.seed}.bin"
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The program to run. `handshake` programs speak the contract in workloads/README.md; a `command` knows none.
+    """The program to run. `kind` is `handshake` (workloads/README.md), `command` or `fio`.
 
-    The `arguments` of `fio` are options of one job. Otherwise
-    `arguments` may hold {file}, {sidecar}, {data_dir} and {max_seconds}, and {files} as one of them; `min_memory_bytes`
-    is the smallest MemoryMax in which it is known to work.
+    The `arguments` of `fio` are options of one job. Those of other kinds may contain {file},
+    {sidecar}, {data_dir} and {max_seconds}; an argument {files} stands for all files.
+    `min_memory_bytes` is the smallest MemoryMax in which the program is known to work.
     """
 
     program: str
@@ -54,7 +54,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class SetupStep:
-    """A program of workloads/ run to its end before the counters begin; `slice` is the trial's own or another."""
+    """A program of workloads/ that runs before the measurement, in `slice`: same or other."""
 
     program: str
     arguments: tuple[str, ...]
@@ -63,12 +63,13 @@ class SetupStep:
 
 @dataclass(frozen=True)
 class Trial:
-    """One row of a plan. `max_seconds` bounds the measured part, `timeout_seconds` the workload's whole life.
+    """One row of a plan.
 
-    There are `files` files like `dataset`, with the seeds 1 to `files`. `storage` other than "data" is made for the
-    trial; `machine_memory_bytes` is what is left of the machine's memory, `dirty_limits` what of vm.dirty_bytes and
-    vm.dirty_background_bytes is set for it. The workload writes up to `writes_bytes` files of its own.
-    `driver` is what runs it in its cage.
+    `max_seconds` limits the measured part, `timeout_seconds` the lifetime of the workload. There
+    are `files` files like `dataset`, with consecutive seeds. Any `storage` but "data" is made for
+    the trial. `machine_memory_bytes` is the memory left to the machine. `dirty_limits` are the
+    values of vm.dirty_bytes and vm.dirty_background_bytes. The workload writes up to `writes_bytes`
+    to its own files.
     """
 
     trial_id: str
@@ -96,18 +97,18 @@ class Trial:
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
-        """Every file of the trial, in order; none where it reads none."""
+        """The files of the trial, in order."""
         first = self.dataset
         return () if first is None else tuple(replace(first, seed=first.seed + n) for n in range(self.files))
 
     @property
     def dataset_bytes(self) -> int:
-        """Bytes of all its files together."""
+        """The size of all files together, in bytes."""
         return sum(dataset.size_bytes for dataset in self.datasets)
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """The trial as it stands in plan.json and travels to the agent."""
+    """Return the trial as JSON data for plan.json and for the agent."""
     return {
         **asdict(trial),
         "treatment": dict(trial.treatment),
@@ -125,7 +126,7 @@ def _workload_to_json(workload: Workload) -> dict[str, Any]:
 
 
 def trial_from_json(data: Mapping[str, Any]) -> Trial:
-    """The inverse of `trial_to_json`."""
+    """Return the trial of JSON data."""
     workload = {
         **data["workload"],
         "arguments": tuple(data["workload"]["arguments"]),
@@ -149,12 +150,13 @@ def _step(data: Mapping[str, Any] | None) -> SetupStep | None:
 
 @dataclass(frozen=True)
 class CommandSpec:
-    """How a `command` is measured: from its start to its exit, or until it serves.
+    """Settings of a `command`, which is measured from its start to its exit, or until it serves.
 
-    `data_paths` are files, or directories for all files below, whose cache state is set and measured. It serves when a
-    line of its output matches `ready_when` or when it listens on TCP `ready_port`. `directory` is where it runs (None:
-    where the agent does). `is_literal`: no {place} is filled into its arguments. `streams_output` hands what it prints
-    to whoever started the run, and `takes_input` feeds it with their standard input.
+    The cache state of `data_paths` (files, or directories with all files below) is set and
+    measured. The command serves when a line of its output matches `ready_when` or when it listens
+    on TCP `ready_port`. It runs in `directory` (None: the agent's). If `is_literal`, its arguments
+    contain no {placeholders}. With `streams_output` its output goes to the user, and with
+    `takes_input` it reads the user's standard input.
     """
 
     data_paths: tuple[str, ...] = ()
@@ -168,15 +170,15 @@ class CommandSpec:
 
     @property
     def serves(self) -> bool:
-        """Whether its time ends when it serves, not when it exits."""
+        """True if the measured part ends when the command serves, not when it exits."""
         return self.ready_when is not None or self.ready_port is not None
 
 
 def command_to_json(command: CommandSpec | None) -> dict[str, Any] | None:
-    """The command as it stands in a plan."""
+    """Return the command as JSON data."""
     return None if command is None else {**asdict(command), "data_paths": list(command.data_paths)}
 
 
 def command_from_json(data: Mapping[str, Any] | None) -> CommandSpec | None:
-    """The inverse of `command_to_json`."""
+    """Return the command of JSON data."""
     return None if data is None else CommandSpec(**{**data, "data_paths": tuple(data["data_paths"])})

@@ -1,4 +1,4 @@
-"""From an experiment to the ordered trials of a run: every treatment in every block, shuffled by a stored seed."""
+"""The plan of a run: every treatment in every block, in an order that a stored seed decides."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pagecage.units import page_floor_bytes
 
 PLAN_VERSION = 1
 _NAME_LENGTH = 100
-_SETUP_SECONDS = 120.0  # what a workload may take to get ready and to end, besides its measured part
+_SETUP_SECONDS = 120.0  # for a workload to get ready and to end, besides its measured part
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run's trials in order, and everything that led to them. `document` is plan.json without its own hash."""
+    """The trials of a run in order. `document` is plan.json without its hash."""
 
     run_id: str
     trials: tuple[Trial, ...]
@@ -32,15 +32,17 @@ class Plan:
 
     @property
     def sha256(self) -> str:
-        """Hash of the document: a resumed run refuses a plan that has changed."""
+        """The hash of the document; a resumed run refuses a plan whose hash has changed."""
         return hashlib.sha256(json.dumps(self.document, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What was chosen for one run: size and why, repeats, seed of the order, host, how often to start afresh.
+    """The options of one run.
 
-    With `until_ci`, a share of the median, `repeats` is the most there may be (pagecage/verdicts/stopping.py).
+    `seed` decides the order of the trials. `fresh` is how often the machine state is restored.
+    `until_ci` is the largest half width of an interval, as a share of the median; `repeats` is
+    then the largest number of repeats (pagecage/verdicts/stopping.py).
     """
 
     size: str
@@ -52,14 +54,17 @@ class PlanOptions:
     until_ci: float | None = None
 
 
-def make_trials(experiment: Experiment, cages: Mapping[str, Cage], choices: PlanOptions) -> tuple[Trial, ...]:
-    """All trials in the order they will run. A block holds one repeat of every chosen treatment, shuffled."""
-    shuffle = random.Random(choices.seed)
-    size = experiment.sizes[choices.size]
+def make_trials(experiment: Experiment, cages: Mapping[str, Cage], options: PlanOptions) -> tuple[Trial, ...]:
+    """Return all trials in the order in which they run.
+
+    A block holds one repeat of every selected treatment, shuffled.
+    """
+    shuffle = random.Random(options.seed)
+    size = experiment.sizes[options.size]
     names = _names(list(treatments(experiment)))
     trials: list[Trial] = []
-    for repeat in range(1, choices.repeats + 1):
-        block = selected(experiment, choices.size)
+    for repeat in range(1, options.repeats + 1):
+        block = selected(experiment, options.size)
         shuffle.shuffle(block)
         for treatment in block:
             trial_id = _trial_id(repeat, names[tuple(treatment.values())])
@@ -97,25 +102,25 @@ def _make_trial(
 
 
 def _last(levels: list[Level], key: str) -> Any:
-    """What the last of the levels that say anything about it says, or None."""
-    told = [value for level in levels if (value := getattr(level, key)) is not None]
-    return told[-1] if told else None
+    """Return the value of the last level that sets this key; None if no level sets it."""
+    values = [value for level in levels if (value := getattr(level, key)) is not None]
+    return values[-1] if values else None
 
 
 def _workload(experiment: Experiment, levels: list[Level], size: Size) -> Workload:
-    """The last level's own program, or the experiment's; the arguments of all levels come after its."""
-    own = Workload(
+    """Return the last level's workload, or the experiment's, with the arguments of all levels."""
+    default = Workload(
         experiment.program, experiment.arguments, experiment.workload_kind, experiment.min_memory_bytes,
         experiment.command,
     )  # fmt: skip
-    chosen: Workload = _last(levels, "workload") or own
+    chosen: Workload = _last(levels, "workload") or default
     arguments = (*chosen.arguments, *(a for level in levels for a in level.arguments))
     is_literal = chosen.command is not None and chosen.command.is_literal
     return replace(chosen, arguments=arguments if is_literal else tuple(map(size.filled, arguments)))
 
 
 def _timeout_seconds(workload: Workload, size: Size) -> float:
-    """A command's own, or what the measured part may take and some for getting ready."""
+    """Return the command's timeout, or the longest measured part and the time to get ready."""
     own = workload.command.timeout_seconds if workload.command else None
     return own or (size.max_seconds or 600.0) + _SETUP_SECONDS
 
@@ -130,8 +135,8 @@ def _machine_memory_bytes(levels: list[Level], total_bytes: int | None) -> int |
 
 
 def _dirty_limits(levels: list[Level]) -> dict[str, int]:
-    told = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
-    return {name: value for name, value in told.items() if value is not None}
+    limits = {name: _last(levels, name) for name in ("dirty_bytes", "dirty_background_bytes")}
+    return {name: value for name, value in limits.items() if value is not None}
 
 
 def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level:
@@ -141,7 +146,10 @@ def _level(experiment: Experiment, factor: str, level: str, size: Size) -> Level
 
 
 def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
-    """A readable name for each treatment; all numbered where two would be equal, or one too long for a unit's name."""
+    """Return a readable name for each treatment.
+
+    If two would be equal, or one too long for a unit's name, all of them get a number.
+    """
     words = {
         tuple(t.values()): "_".join(re.sub(r"[^a-z0-9]+", "_", v.lower()) for v in t.values()) for t in all_treatments
     }
@@ -151,7 +159,7 @@ def _names(all_treatments: list[Treatment]) -> dict[tuple[str, ...], str]:
 
 
 def _trial_id(repeat: int, name: str) -> str:
-    """Readable, and fit for a unit's name: no dash, because a dash nests slices."""
+    """Return a readable id without dashes, because a dash in a unit's name nests slices."""
     return f"r{repeat}_{name}" if name else f"r{repeat}"
 
 
@@ -159,17 +167,20 @@ def make_plan(
     run_id: str,
     experiment: Experiment,
     cages: Mapping[str, Cage],
-    choices: PlanOptions,
+    options: PlanOptions,
     command: str,
     harness: Mapping[str, Any],
     replay: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The plan with its document (docs/FORMAT.md); `replay` is what a run without a definition's file needs more."""
-    trials = make_trials(experiment, cages, choices)
+    """Return the plan with its document (docs/FORMAT.md).
+
+    `replay` holds the further data of a run that has no file in experiments/.
+    """
+    trials = make_trials(experiment, cages, options)
     document = {
         "plan_version": PLAN_VERSION, "run_id": run_id, "experiment": experiment.name,
         "definition": dict(experiment.definition), "definition_sha256": experiment.definition_sha256,
-        **vars(choices), "treatments": experiment.sizes[choices.size].treatments,
+        **vars(options), "treatments": experiment.sizes[options.size].treatments,
         "command": command, "harness": dict(harness), "trials": [trial_to_json(t) for t in trials],
         "replay": None if replay is None else dict(replay),
     }  # fmt: skip
@@ -177,18 +188,18 @@ def make_plan(
 
 
 def plan_to_json(plan: Plan) -> dict[str, Any]:
-    """plan.json: the document and its hash."""
+    """Return plan.json: the document and its hash."""
     return {**plan.document, "plan_sha256": plan.sha256}
 
 
 def plan_from_json(data: Mapping[str, Any]) -> Plan:
-    """The inverse of `plan_to_json`; the caller compares the hash."""
+    """Return the plan from plan.json, without a check of the hash."""
     document = {key: value for key, value in data.items() if key != "plan_sha256"}
     return Plan(document["run_id"], tuple(map(trial_from_json, document["trials"])), document)
 
 
 def blocks(trials: tuple[Trial, ...], fresh: str) -> list[tuple[Trial, ...]]:
-    """The trials grouped by machine state: all in one, or one group a block, or one a trial."""
+    """Group the trials that share a machine state: all, those of a block, or each trial alone."""
     if fresh == "trial":
         return [(trial,) for trial in trials]
     if fresh == "block":

@@ -1,4 +1,4 @@
-"""An experiment that stands in no file: any program, in one or several cages and without, as often as asked."""
+"""The experiment of a replay: any program in one or more cages, made from the command line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import CommandSpec, command_to_json
 
 SIZE = "default"
-SIZE_REASON = "a replay takes the data as they are"
+SIZE_REASON = "a replay uses the data as they are"
 
 
 @dataclass(frozen=True)
 class ReplaySpec:
-    """What is replayed. `typed` is the command as the user wrote it; `argv` as it runs on the host.
+    """The program to replay, its cages and its collectors.
 
-    `cages` has the control among them where there is one.
+    `typed` is the command as the user wrote it, `argv` the command as it runs on the host. `cages`
+    includes the control (`uncaged`) if there is one.
     """
 
     typed: tuple[str, ...]
@@ -35,18 +36,18 @@ class ReplaySpec:
 
     @property
     def name(self) -> str:
-        """`replay-` and the program's name: what `pagecage show` and `--resume` find it by."""
+        """`replay-` and the program's name; `pagecage show` and `--resume` find the run by it."""
         slug = re.sub(r"[^a-z0-9]+", "-", PurePath(self.typed[0]).name.lower()).strip("-")
         return f"replay-{slug}" if slug else "replay"
 
     @property
     def response(self) -> str:
-        """What is told of it: the time to its exit, or until it serves."""
+        """The response: the time until the program serves, or else until it exits."""
         return "ready_seconds" if self.command.serves else "wall_seconds"
 
 
 def make_experiment(replay: ReplaySpec) -> Experiment:
-    """The replay as an experiment, with the definition that a file of experiments/ would hold."""
+    """Return the replay as an experiment, with the definition that a file would hold."""
     definition = _definition(replay)
     levels = {cage: Level(cage=cage, cache=replay.cache) for cage in replay.cages}
     return Experiment(
@@ -63,7 +64,7 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
     until = "until it serves" if replay.command.serves else "to its end"
     command = command_to_json(replay.command) or {}
     return {
-        "question": f"How long does `{shlex.join(replay.typed)}` take {until} in {_listed(replay.cages)}?",
+        "question": f"How long does `{shlex.join(replay.typed)}` take {until} in {_listing(replay.cages)}?",
         "workload": {"program": replay.argv[0], "kind": "command", "arguments": list(replay.argv[1:]), **command},
         "response": replay.response, "collectors": list(replay.collectors),
         "factors": {"cage": list(replay.cages)},
@@ -73,13 +74,13 @@ def _definition(replay: ReplaySpec) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _listed(cages: tuple[str, ...]) -> str:
+def _listing(cages: tuple[str, ...]) -> str:
     *most, last = cages
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def _findings(replay: ReplaySpec) -> list[dict[str, Any]]:
-    """Each cage's time, beside the control's where there is one."""
+    """Return one finding per cage: its time divided by the control's; none without a control."""
     if UNCAGED not in replay.cages:
         return []
     return [

@@ -1,4 +1,4 @@
-"""One limit of a cage varied, everything else as it is: the cages, and the experiment that runs in each of them."""
+"""The experiment of a sweep: one limit of a cage takes several values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pagecage.model.cage import IO_MAX_KEY, Cage
 from pagecage.model.experiment import Experiment, Level
 from pagecage.units import PAGE_BYTES, parse_size_bytes
 
-SWEPT = "sweep-"
-"""The name of an experiment's sweep is this and the experiment's."""
+SWEEP_PREFIX = "sweep-"
+"""Prefix of a sweep's name; the experiment's name follows."""
 _MOST_VALUES = 100
 VARIED = ("MemoryMax", *IO_MAX_KEY, "CPUQuota")
 
 
 @dataclass(frozen=True)
 class LimitVariation:
-    """A systemd property and its values by the words that name them, the cage's own (`own`) among them."""
+    """A systemd property and its values, by the words that the user wrote.
+
+    `own` is the word of the cage's own value; None if the cage does not set the property.
+    """
 
     property: str
     values: Mapping[str, int]
@@ -28,10 +31,16 @@ class LimitVariation:
 
 
 def parse_vary(text: str, cage: Cage) -> LimitVariation:
-    """What `--vary IOReadIOPSMax=500,1000` asks of a cage. Raises PagecageError for what is no such thing."""
+    """Parse the value of `--vary`, such as `IOReadIOPSMax=500,1000`, for this cage.
+
+    Raises PagecageError if the property cannot be varied, or if there are too few or too many
+    values.
+    """
     prop, equals, listed = text.partition("=")
     if not equals or prop not in VARIED:
-        raise PagecageError(f"--vary: {text!r} varies no limit", f"write PROPERTY=VALUE,VALUE; {', '.join(VARIED)}")
+        raise PagecageError(
+            f"--vary: {text!r} does not name a limit", f"write PROPERTY=VALUE,VALUE; {', '.join(VARIED)}"
+        )
     values = {word: _value(prop, word) for word in listed.replace(" ", "").split(",") if word}
     present = cage.properties.get(prop)
     own = next((word for word, value in values.items() if value == present), None)
@@ -39,9 +48,11 @@ def parse_vary(text: str, cage: Cage) -> LimitVariation:
         own = str(present) if _counts(prop) else f"{present}B"
         values[own] = present
     if len(values) > _MOST_VALUES:
-        raise PagecageError(f"--vary: {len(values)} values are too many", f"give {_MOST_VALUES} at most")
+        raise PagecageError(f"--vary: {len(values)} values are too many", f"give at most {_MOST_VALUES}")
     if len(values) < 2 or len(set(values.values())) < len(values):
-        raise PagecageError(f"--vary: {text!r} gives too few values", f"give two or more, as in {_example(prop)}")
+        raise PagecageError(
+            f"--vary: {text!r} has too few different values", f"give two or more, as in {_example(prop)}"
+        )
     return LimitVariation(prop, dict(sorted(values.items(), key=lambda item: item[1])), own)
 
 
@@ -58,15 +69,15 @@ def _value(prop: str, word: str) -> int:
     if not _counts(prop):
         size_bytes = parse_size_bytes(word, where)
         if size_bytes < (PAGE_BYTES if prop == "MemoryMax" else 1):
-            raise PagecageError(f"{where}: {word} is too little", f"as in {_example(prop)}")
+            raise PagecageError(f"{where}: {word} is too small", f"write values as in {_example(prop)}")
         return size_bytes
     if not re.fullmatch(r"0*[1-9][0-9]{0,17}", word):
-        raise PagecageError(f"{where}: {word!r} is no count", "write plain numbers, as in 500,1000,2000")
+        raise PagecageError(f"{where}: {word!r} is not a positive number", "write plain numbers, as in 500,1000,2000")
     return int(word)
 
 
 def cages_of(cage: Cage, vary: LimitVariation) -> dict[str, Cage]:
-    """The cage with each value, by a name that says which."""
+    """Return the cage with each value, by a name that contains the value."""
     return {
         level_cage(cage.name, vary.property, word): replace(
             cage, name=level_cage(cage.name, vary.property, word), properties=_with(cage, vary.property, value)
@@ -76,35 +87,47 @@ def cages_of(cage: Cage, vary: LimitVariation) -> dict[str, Cage]:
 
 
 def _with(cage: Cage, prop: str, value: int) -> dict[str, int]:
-    """Its properties with one changed. Raises PagecageError where the cage's burst would be no faster than its base."""
+    """Return the cage's properties with one changed.
+
+    Raises PagecageError if the burst would not be faster than the base.
+    """
     burst = cage.burst
     bucket = burst and (burst.iops if "IOPS" in prop else burst.bandwidth if "Bandwidth" in prop else None)
     if bucket and value >= bucket.rate:
-        raise PagecageError(f"--vary: {prop} of {value} is no less than the burst rate {bucket.rate}", "vary below it")
+        raise PagecageError(
+            f"--vary: {prop} of {value} is not below the burst rate of {bucket.rate}",
+            f"give values below {bucket.rate}",
+        )
     return {**cage.properties, prop: value}
 
 
 def level_cage(name: str, prop: str, word: str) -> str:
-    """The name of a cage with one value of the varied limit."""
+    """Return the name of a cage with one value of the varied limit."""
     return f"{name}, {prop} {word}"
 
 
-def swept(experiment: Experiment, cage: str, vary: LimitVariation, chosen: Mapping[str, str]) -> Experiment:
-    """The experiment with one treatment of its own, run under each value; no claims, no control."""
+def sweep_experiment(experiment: Experiment, cage: str, vary: LimitVariation, chosen: Mapping[str, str]) -> Experiment:
+    """Return the experiment with one of its treatments under each value, without claims or control.
+
+    `chosen` maps factors to levels.
+    """
     pinned = _pinned(experiment, chosen)
     names = {word: level_cage(cage, vary.property, word) for word in vary.values}
     factors = {**{name: (level,) for name, level in pinned.items()}, vary.property: tuple(names)}
     levels: dict[str, Mapping[str, Level]] = {name: experiment.levels.get(name, {}) for name in pinned}
     kept = {name: {level: levels[name][level]} for name, level in pinned.items() if level in levels[name]}
     return replace(
-        experiment, name=f"{SWEPT}{experiment.name}", factors=factors, exclude=(), claims=(),
+        experiment, name=f"{SWEEP_PREFIX}{experiment.name}", factors=factors, exclude=(), claims=(),
         levels={**kept, vary.property: {word: Level(cage=name) for word, name in names.items()}},
         definition=_definition(experiment, factors, vary, cage),
     )  # fmt: skip
 
 
 def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]:
-    """One level of every factor but the cage. Raises PagecageError where it is not said which."""
+    """Return one level of every factor except the cage.
+
+    Raises PagecageError if a factor has several levels and none is chosen.
+    """
     factors = {name: levels for name, levels in experiment.factors.items() if name != "cage"}
     for name, level in chosen.items():
         if level not in factors.get(name, ()):
@@ -114,19 +137,19 @@ def _pinned(experiment: Experiment, chosen: Mapping[str, str]) -> dict[str, str]
         if name not in chosen and len(levels) > 1:
             raise PagecageError(f"{experiment.name} has several {name}s", f"choose one: --treatment {name}={levels[0]}")
         if any(level.cage for level in experiment.levels.get(name, {}).values()):
-            raise PagecageError(f"{experiment.name} sets its cages itself, in its levels", "sweep another experiment")
+            raise PagecageError(f"{experiment.name} sets its cages in its levels", "sweep another experiment")
     return {name: chosen.get(name, levels[0]) for name, levels in factors.items()}
 
 
 def _definition(
     experiment: Experiment, factors: Mapping[str, tuple[str, ...]], vary: LimitVariation, cage: str
 ) -> dict[str, Any]:
-    """What a file of experiments/ would hold for this."""
+    """Return the definition that a file of experiments/ would hold."""
     others = ", ".join(levels[0] for name, levels in factors.items() if name != vary.property)
-    what = f"{experiment.name} ({others})" if others else experiment.name
+    name = f"{experiment.name} ({others})" if others else experiment.name
     kept = {k: v for k, v in experiment.definition.items() if k not in ("claims", "findings", "story", "exclude")}
     return {
-        **kept, "question": f"How long does {what} take in {cage} under other values of {vary.property}?",
+        **kept, "question": f"How long does {name} take in {cage} under other values of {vary.property}?",
         "factors": {name: list(levels) for name, levels in factors.items()}, "claims": [], "findings": [],
         "levels": {name: table for name, table in dict(kept.get("levels", {})).items() if name in factors},
     }  # fmt: skip

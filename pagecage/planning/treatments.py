@@ -1,4 +1,4 @@
-"""Which treatments a run holds: every combination of levels, or the fewest in which every level is seen."""
+"""The treatments of a run: all combinations of levels, or few that contain every level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Treatment = dict[str, str]
 
 
 def treatments(experiment: Experiment) -> Iterator[Treatment]:
-    """Every combination of levels, in the definition's order, without the excluded ones."""
+    """Yield all combinations of levels in the definition's order, without the excluded ones."""
     names = list(experiment.factors)
     for levels in itertools.product(*experiment.factors.values()):
         treatment = dict(zip(names, levels, strict=True))
@@ -20,9 +20,10 @@ def treatments(experiment: Experiment) -> Iterator[Treatment]:
 
 
 def covering(all_treatments: list[Treatment]) -> list[Treatment]:
-    """Few treatments that hold every level which occurs; of a full product as many as its largest factor has levels.
+    """Return few treatments that together contain every level.
 
-    Greedy: the first of those that show most levels not yet seen, so that equal definitions give equal choices.
+    A full product needs as many as its largest factor has levels. The choice is greedy: it takes
+    the first treatment with the most missing levels, so equal definitions give equal choices.
     """
     missing = {pair for treatment in all_treatments for pair in treatment.items()}
     chosen: list[Treatment] = []
@@ -34,7 +35,7 @@ def covering(all_treatments: list[Treatment]) -> list[Treatment]:
 
 
 def selected(experiment: Experiment, size: str) -> list[Treatment]:
-    """The treatments of a run of this size, in the definition's order."""
+    """Return the treatments of a run of this size, in the definition's order."""
     every = list(treatments(experiment))
     if experiment.sizes[size].treatments == "all":
         return every

@@ -1,15 +1,20 @@
-"""Tables for other programs and for other people's documents: CSV and Markdown."""
+"""Reports and tables as CSV and Markdown, for programs and documents."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 from typing import Any
 
+from pagecage.report.model import Block, Cell, Heading, Paragraph, Report, Table
+
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """RFC 4180 with plain line ends; what is not known is an empty field, and figures keep all their digits."""
+    """Return rows as CSV (RFC 4180, but with plain newlines).
+
+    None is an empty field. Numbers keep all their digits.
+    """
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(header)
@@ -17,11 +22,45 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
+def to_markdown(report: Report) -> str:
+    """Return a report as Markdown; images and folded blocks are left out."""
+    parts = [f"# {report.title}\n"]
+    previous: Block | None = None
+    for block in report.blocks:
+        for text in _markdown(block):
+            is_next_item = _is_item(block) and _is_item(previous)
+            parts.append(text if is_next_item else f"\n{text}")
+            previous = block
+    return "".join(parts)
+
+
+def _is_item(block: Block | None) -> bool:
+    return isinstance(block, Paragraph) and bool(block.marker)
+
+
+def _markdown(block: Block) -> Iterator[str]:
+    match block:
+        case Heading(text):
+            yield f"## {text}\n"
+        case Paragraph():
+            detail = f" ({block.detail})" if block.detail else ""
+            yield f"{'* ' if block.marker else ''}{block.text}{detail}\n"
+        case Table() if block.rows:
+            rows = ([_cell_text(cell) for cell in row] for row in block.rows)
+            yield markdown_table(block.columns, rows) + (f"\n{block.caption}\n" if block.caption else "")
+        case _:
+            pass
+
+
+def _cell_text(cell: Cell) -> str:
+    return f"{cell.text}\n{cell.detail}" if cell.detail else cell.text
+
+
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in pipes; what would end a cell or a line is written so that it does not."""
+    """Return a table in pipe syntax; characters that would end a cell or a line are escaped."""
     lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+    return "".join(f"| {' | '.join(map(_escape, line))} |\n" for line in lines)
 
 
-def _cell(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")

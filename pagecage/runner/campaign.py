@@ -1,4 +1,4 @@
-"""Runs what a plan still lacks: brings the host to its state, hands trials to the agent, keeps what comes back."""
+"""Execution of a plan on one host: start the host, send it trials, store what it returns."""
 
 from __future__ import annotations
 
@@ -19,130 +19,140 @@ from pagecage.planning.plan import Plan, blocks
 from pagecage.process import PIPE, Process, TimeoutExpired, run, spawn
 from pagecage.runner.frame_receiver import FrameReader, FrameReceiver
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.uploads import UploadedFile, carried_from_json, carry
+from pagecage.runner.uploads import UploadedFile, upload, uploads_from_json
 from pagecage.units import GIB, MIB
 from pagecage.verdicts.median_interval import FEWEST
 
 Listener = Callable[[Mapping[str, Any]], None]
-"""Called with every event: {"event": "step" | "trial" | "phase" | "record" | ..., ...}."""
+"""Called with every event, {"event": "step" | "trial" | "phase" | "record" | ..., ...}."""
 
 _MIN_MEMORY_BYTES = 2 * GIB
 _MEMORY_BESIDE_DATASET_BYTES = 3 * GIB // 2
 _SPARE_DATA_BYTES = 512 * MIB
-_FAREWELL_SECONDS = 60.0
-TRIES = 3
-"""So often is a host started, and a trial tried, before it is left."""
-_SAID_CHARACTERS = 2000
+_AGENT_EXIT_SECONDS = 60.0
+ATTEMPTS = 3
+"""Attempts per host start, or per trial, before giving up."""
+_STDERR_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How many trials of the plan have their answer, and how many lack one."""
+    """Numbers of trials of the plan with and without a result."""
 
-    answered: int
-    lacking: int
+    finished: int
+    unfinished: int
 
 
-def need_of(plan: Plan, kit: AgentPackage | None = None) -> ResourceNeeds:
-    """Memory and disk that the plan asks of a host: room for every distinct file, and for a trial's own in memory.
+def resource_needs(plan: Plan, package: AgentPackage | None = None) -> ResourceNeeds:
+    """Return the memory and the disk space that a plan needs on a host.
 
-    A null_blk device holds the files in memory once more, and what is written to it.
+    The disk holds every distinct file. Memory holds the files of the largest trial, twice if they lie on a null_blk
+    device.
     """
     sizes = {d.file_name: d.size_bytes for t in plan.trials for d in t.datasets}
-    carried = sum(one.size_bytes for one in _carried(plan))
-    largest = carried + max(map(_memory_bytes, plan.trials), default=0)
+    uploaded = sum(file.size_bytes for file in _uploads(plan))
+    largest = uploaded + max(map(_memory_bytes, plan.trials), default=0)
     written = max((t.writes_bytes for t in plan.trials), default=0)
     memory = max(_MIN_MEMORY_BYTES, -(-(largest + _MEMORY_BESIDE_DATASET_BYTES) // (256 * MIB)) * 256 * MIB)
     tracers = tuple(name for name in TRACERS if any(name in trial.collectors for trial in plan.trials))
-    return ResourceNeeds(memory, sum(sizes.values()) + carried + written + _SPARE_DATA_BYTES, kit, tracers)
+    return ResourceNeeds(memory, sum(sizes.values()) + uploaded + written + _SPARE_DATA_BYTES, package, tracers)
 
 
 def _memory_bytes(trial: Trial) -> int:
-    """What of a trial's data memory holds: its files, and on a disk in memory all of that disk."""
-    in_memory = trial.dataset_bytes + trial.writes_bytes if _lies_in_memory(trial) else 0
+    """Return the memory for a trial's data: its files in the page cache, and a disk in memory."""
+    in_memory = trial.dataset_bytes + trial.writes_bytes if _has_disk_in_memory(trial) else 0
     return trial.dataset_bytes + in_memory
 
 
-def _carried(plan: Plan) -> tuple[UploadedFile, ...]:
-    """What the host gets of the controller's files; nothing in an experiment that stands in a file."""
-    return carried_from_json((plan.document.get("replay") or {}).get("carried", ()))
+def _uploads(plan: Plan) -> tuple[UploadedFile, ...]:
+    """Return the files that a replay copies to the host; none for an experiment."""
+    return uploads_from_json((plan.document.get("replay") or {}).get("carried", ()))
 
 
-def _lies_in_memory(trial: Trial) -> bool:
-    """Whether its files lie on a disk made in memory: asked for, or for the sake of the cage's latency."""
+def _has_disk_in_memory(trial: Trial) -> bool:
+    """Return whether a trial's files lie on a disk in memory, also used to imitate a latency."""
     return trial.storage in ("null_blk", "dm_delay") or trial.cage.latency is not None
 
 
-def prepare(host: Host, plan: Plan, kit: AgentPackage, progress: Progress) -> None:
-    """Check that the host can serve the plan, and make what it needs to start.
+def prepare(host: Host, plan: Plan, package: AgentPackage, progress: Progress) -> None:
+    """Check that the host can run the plan, and make what the host needs to start.
 
-    It comes before a run's folder and before what is said of a run, so that a refusal leaves neither. Raises
-    PagecageError, and HostError where the host is at fault.
+    Called before a run folder is created, so that a refusal leaves none. Raises PagecageError, and
+    HostError if the host is the reason.
     """
     check_memory_floor(plan)
-    host.prepare(need_of(plan, kit), progress)
+    host.prepare(resource_needs(plan, package), progress)
 
 
 class Campaign:
-    """One run of a plan on one host. `run` may be called for a plan that is already partly done."""
+    """One execution of a plan on one host. Trials that have a result already are not run again."""
 
-    def __init__(self, host: Host, plan: Plan, folder: RunFolder, kit: AgentPackage, listener: Listener) -> None:
-        self._host, self._plan, self._folder, self._kit, self._listener = host, plan, folder, kit, listener
+    def __init__(self, host: Host, plan: Plan, folder: RunFolder, package: AgentPackage, listener: Listener) -> None:
+        self._host, self._plan, self._folder, self._package, self._listener = host, plan, folder, package, listener
         self._state: MachineState | None = None
         self._started = False
-        self._has_carried = False
+        self._has_uploaded = False
         self._idle_starts = 0
-        self._tries: Counter[str] = Counter()
+        self._attempts: Counter[str] = Counter()
 
     def run(self, *, is_prepared: bool = False) -> RunSummary:
-        """Run all trials without an answer. A host that dies is started again; a trial is tried three times at most.
+        """Run all trials without a result.
 
-        `is_prepared`: prepare() was called for this host and plan.
+        A host that dies is restarted. A trial is attempted at most three times. `is_prepared` tells
+        that prepare() was called for this host and plan.
         """
         try:
             if not is_prepared:
-                prepare(self._host, self._plan, self._kit, self._step)
-            while groups := blocks(self._next(), self._plan.document["fresh"]):
-                tried_before = self._tries.total()
+                prepare(self._host, self._plan, self._package, self._step)
+            while groups := blocks(self._next_trials(), self._plan.document["fresh"]):
+                attempts_before = self._attempts.total()
                 self._run_group(groups[0])
-                self._idle_starts = 0 if self._tries.total() > tried_before else self._idle_starts + 1
-                if self._idle_starts == TRIES:
-                    raise HostError(f"the host was started {TRIES} times and ran nothing", "pagecage doctor")
-            self._put_away()
+                self._idle_starts = 0 if self._attempts.total() > attempts_before else self._idle_starts + 1
+                if self._idle_starts == ATTEMPTS:
+                    raise HostError(f"the host was started {ATTEMPTS} times and ran no trial", "pagecage doctor")
+            self._remove_uploads()
         finally:
             self._host.stop()
-        answered = sum(record.is_final for record in self._folder.last_records().values())
-        return RunSummary(answered, len(self._folder.remaining(self._plan)))
+        finished = sum(record.is_final for record in self._folder.last_records().values())
+        return RunSummary(finished, len(self._folder.remaining(self._plan)))
 
-    def _worth_trying(self) -> tuple[Trial, ...]:
+    def _runnable_trials(self) -> tuple[Trial, ...]:
+        """Return the trials without a result that have attempts left."""
         remaining = self._folder.remaining(self._plan)
-        return tuple(t for t in remaining if self._tries[t.trial_id] < (1 if self._has_spoken(t) else TRIES))
+        return tuple(t for t in remaining if self._attempts[t.trial_id] < (1 if self._has_used_stdio(t) else ATTEMPTS))
 
-    def _has_spoken(self, trial: Trial) -> bool:
-        """Whether its program has run in front of the user, who would see its output again and has no more input.
+    def _has_used_stdio(self, trial: Trial) -> bool:
+        """Return whether a replayed program has already used the terminal's input and output.
 
-        It has no answer because another process read or dropped its files.
+        Such a trial has no result because another process read or dropped its files. It is not
+        repeated.
         """
         if trial.workload.command is None or not trial.workload.command.streams_output:
             return False
         last = self._folder.last_records().get(trial.trial_id)
         return last is not None and last.outcome == "not_prepared" and last.measured is not None
 
-    def _next(self) -> tuple[Trial, ...]:
-        """What to run before looking again: all of it, or under a stopping rule six blocks and then one at a time."""
-        trials = self._worth_trying()
+    def _next_trials(self) -> tuple[Trial, ...]:
+        """Return the trials to run next.
+
+        Without a stopping rule it is all of them, else six blocks and then one at a time.
+        """
+        trials = self._runnable_trials()
         if not trials or not self._plan.document.get("until_ci"):
             return trials
         last = max(FEWEST, trials[0].block)
         return tuple(trial for trial in trials if trial.block <= last)
 
     def _run_group(self, group: tuple[Trial, ...]) -> None:
-        """Hand a group to the agent, in one machine state; when the host dies the next group finds it started anew."""
+        """Run a group of trials in one machine state.
+
+        If the host dies, the next group restarts it.
+        """
         try:
             state = self._machine_state()
         except HostDied as error:
             self._state = None
-            self._step(f"the host died while it started: {error.message}")
+            self._step(f"the host died during its start: {error.message}")
             return
         self._serve(group, state)
         if self._plan.document["fresh"] in ("block", "trial"):
@@ -150,23 +160,26 @@ class Campaign:
 
     def _machine_state(self) -> MachineState:
         if self._state is None:
-            self._step("starting it afresh" if self._started else "starting the host")
+            self._step("restarting the host" if self._started else "starting the host")
             self._state = self._host.restart() if self._started else self._host.start()
             self._started = True
-            self._host.install(self._kit)
-            self._carry()
+            self._host.install(self._package)
+            self._upload()
         return self._state
 
-    def _carry(self) -> None:
-        """Once a run: the data disk outlives the machine states."""
-        carried = _carried(self._plan)
-        if carried and not self._has_carried:
-            carry(self._host, carried, self._plan.document["replay"]["directory"], self._step)
-            self._has_carried = True
+    def _upload(self) -> None:
+        """Copy a replay's files to the host, once per run.
 
-    def _put_away(self) -> None:
-        """Remove what was carried, when no trial needs it any more."""
-        if self._has_carried and self._state is not None and not self._folder.remaining(self._plan):
+        The data disk outlives machine states.
+        """
+        uploads = _uploads(self._plan)
+        if uploads and not self._has_uploaded:
+            upload(self._host, uploads, self._plan.document["replay"]["directory"], self._step)
+            self._has_uploaded = True
+
+    def _remove_uploads(self) -> None:
+        """Remove a replay's files from the host when all trials have a result."""
+        if self._has_uploaded and self._state is not None and not self._folder.remaining(self._plan):
             run(self._host.command(["rm", "-rf", self._plan.document["replay"]["directory"]]), check=False)
 
     def _step(self, text: str) -> None:
@@ -174,51 +187,53 @@ class Campaign:
 
     def _serve(self, group: tuple[Trial, ...], state: MachineState) -> None:
         argv = self._host.agent_command()
-        with tempfile.TemporaryFile() as said:
-            process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=said, new_session=True)
+        with tempfile.TemporaryFile() as stderr:
+            process = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=stderr, new_session=True)
             assert process.stdout is not None
             frames = FrameReader(process.stdout.fileno())
-            intake = FrameReceiver(frames, process.stdin, self._folder, self._host, state, self._listener)
+            receiver = FrameReceiver(frames, process.stdin, self._folder, self._host, state, self._listener)
             try:
-                _send(process, request_for(self._plan, self._folder, self._host, state, group, self._kit.agent_sha256))
-                intake.take_all()
+                _send(
+                    process, request_for(self._plan, self._folder, self._host, state, group, self._package.agent_sha256)
+                )
+                receiver.receive_all()
             except KeyboardInterrupt:
-                self._step("ending the trial at hand")
+                self._step("stopping the current trial")
                 _close_input(process)
-                intake.take_all()
+                receiver.receive_all()
                 raise
             finally:
                 status = _wait(process)
-                self._tries.update(intake.tried)
-            said.seek(0)
-            self._settle(intake, status, said.read().decode(errors="replace")[-_SAID_CHARACTERS:].strip())
+                self._attempts.update(receiver.attempted)
+            stderr.seek(0)
+            self._check_end(receiver, status, stderr.read().decode(errors="replace")[-_STDERR_CHARACTERS:].strip())
 
-    def _settle(self, intake: FrameReceiver, status: int, said: str) -> None:
-        """After the agent has gone: a trial that it left open gets a record, and a broken host a new start."""
-        if status == 0 and intake.open_trial is None:
+    def _check_end(self, receiver: FrameReceiver, status: int, stderr: str) -> None:
+        """After the agent failed, record its unfinished trial and have the host restarted."""
+        if status == 0 and receiver.open_trial is None:
             return
         self._state = None
-        self._listener({"event": "agent_ended", "status": status, "said": said})
-        why = f"the agent or its host ended (status {status}){': ' + said.splitlines()[-1] if said else ''}"
-        intake.abandon(self._plan, why)
+        self._listener({"event": "agent_ended", "status": status, "stderr": stderr})
+        reason = f"the agent or its host ended (status {status}){': ' + stderr.splitlines()[-1] if stderr else ''}"
+        receiver.record_interrupted(self._plan, reason)
 
 
 def request_for(
-    plan: Plan, folder: RunFolder, where: AgentHost, state: MachineState, trials: tuple[Trial, ...], agent_sha256: str
+    plan: Plan, folder: RunFolder, host: AgentHost, state: MachineState, trials: tuple[Trial, ...], agent_sha256: str
 ) -> RunRequest:
-    """What an agent is asked for: these trials of a plan, each with the number of its next attempt."""
+    """Return an agent's request for these trials, each with the number of its next attempt."""
     harness = {key: plan.document["harness"][key] for key in ("version", "git_revision")}
     return RunRequest(
-        run_id=plan.run_id, plan_sha256=plan.sha256, host=where.name, data_dir=where.data_dir,
-        spool_dir=where.spool_dir, records_path=f"{where.spool_dir}/{plan.run_id}.jsonl",
-        programs_dir=f"{where.spool_dir}/bin", user=where.user, machine=vars(state),
+        run_id=plan.run_id, plan_sha256=plan.sha256, host=host.name, data_dir=host.data_dir,
+        spool_dir=host.spool_dir, records_path=f"{host.spool_dir}/{plan.run_id}.jsonl",
+        programs_dir=f"{host.spool_dir}/bin", user=host.user, machine=vars(state),
         harness={**harness, "agent_sha256": agent_sha256}, trials=trials, attempts=folder.next_attempts(),
     )  # fmt: skip
 
 
 def _send(process: Process[bytes], request: RunRequest) -> None:
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # it died at once; what it printed tells why
+    with suppress(BrokenPipeError):  # the agent has ended already; its standard error has the reason
         process.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
 
 
@@ -229,17 +244,20 @@ def _close_input(process: Process[bytes]) -> None:
 
 
 def _wait(process: Process[bytes]) -> int:
-    """Let the agent end by itself; one that does not is killed, and the host's next start sweeps after it."""
+    """Wait for the agent to end and return its status. It is killed after a minute.
+
+    The host's next start cleans up after a killed agent.
+    """
     _close_input(process)
     try:
-        return process.wait(_FAREWELL_SECONDS)
+        return process.wait(_AGENT_EXIT_SECONDS)
     except TimeoutExpired:
         process.kill()
         return process.wait()
 
 
 def check_memory_floor(plan: Plan) -> None:
-    """Refuse, before anything starts, a cage smaller than what its workload needs."""
+    """Raise PagecageError for a cage with less memory than its workload needs."""
     for trial in plan.trials:
         limit = trial.cage.properties.get("MemoryMax")
         if limit is not None and limit < trial.workload.min_memory_bytes:

@@ -1,4 +1,4 @@
-"""Takes in what one agent streams: events to the listener, traces and records into the run's folder."""
+"""Receiver of an agent's stream: events for the listener, traces and records for the run folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.host import MachineState, ObservedHost
-from pagecage.model.record import Record, record_from_json
+from pagecage.model.record import Record, record_from_json, with_outer_host
 from pagecage.planning.plan import Plan
 from pagecage.runner.run_folder import RunFolder
 
@@ -24,36 +24,42 @@ _PIECE_BYTES = 1 << 16
 
 
 class FrameReader:
-    """Whole frames of one pipe. What was read is kept here, so reading can go on after an interruption."""
+    """Reads whole frames from a pipe.
+
+    Its buffer survives an interruption, so reading can continue.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._read = bytearray()
-        self._seen = 0
+        self._buffer = bytearray()
+        self._searched = 0
 
     def next(self) -> Frame | None:
-        """The next frame; None when the stream ended. A frame cut off by the sender's death is dropped."""
-        while (end := self._read.find(b"\n", self._seen)) < 0:
-            self._seen = len(self._read)
-            if not self._more():
+        """Return the next frame, or None at the end of the stream.
+
+        An incomplete last frame is dropped.
+        """
+        while (end := self._buffer.find(b"\n", self._searched)) < 0:
+            self._searched = len(self._buffer)
+            if not self._read_piece():
                 return None
-        header = _header(bytes(self._read[:end]))
-        whole = end + 1 + int(header.get("length", 0))
-        while len(self._read) < whole:
-            if not self._more():
+        header = _parse_header(bytes(self._buffer[:end]))
+        frame_end = end + 1 + int(header.get("length", 0))
+        while len(self._buffer) < frame_end:
+            if not self._read_piece():
                 return None
-        body = bytes(self._read[end + 1 : whole])
-        del self._read[:whole]
-        self._seen = 0
+        body = bytes(self._buffer[end + 1 : frame_end])
+        del self._buffer[:frame_end]
+        self._searched = 0
         return header, body
 
-    def _more(self) -> bool:
+    def _read_piece(self) -> bool:
         piece = os.read(self._descriptor, _PIECE_BYTES)
-        self._read += piece
+        self._buffer += piece
         return bool(piece)
 
 
-def _header(line: bytes) -> dict[str, Any]:
+def _parse_header(line: bytes) -> dict[str, Any]:
     try:
         header = json.loads(line)
         if header["frame"]:
@@ -61,14 +67,14 @@ def _header(line: bytes) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError):
         pass
     text = line[:80].decode(errors="replace")
-    raise HostError(f"the host answered with something that is no frame: {text!r}", "its login must print nothing")
+    raise HostError(f"the host sent {text!r} instead of a frame", "make sure that its login shell prints nothing")
 
 
 class FrameReceiver:
-    """One agent's stream, from its first frame to its last. `tried` counts the trials begun.
+    """Receives one agent's stream. `attempted` counts the trials begun.
 
-    `answers` is the agent's standard input, None where nobody can answer it. A stream that is read once more adds
-    nothing to the folder: records that are there already stay as they are.
+    `answers` is the agent's standard input, None if the agent cannot be answered. A stream can be
+    read again: records that the folder has already are not added twice.
     """
 
     def __init__(
@@ -87,16 +93,19 @@ class FrameReceiver:
         self._outer: dict[str, Any] = {}
         self._attempt = 1
         self._phase = "requirements"
-        self.tried: Counter[str] = Counter()
+        self.attempted: Counter[str] = Counter()
         self.open_trial: str | None = None
 
-    def take_all(self) -> None:
-        """Take frames until the stream ends. Raises HostError when the agent says that it cannot work."""
-        while (frame := self._frames.next()) is not None:
-            self._take(*frame)
+    def receive_all(self) -> None:
+        """Receive frames until the stream ends.
 
-    def abandon(self, plan: Plan, why: str) -> None:
-        """The record of the trial that its agent died over: what was known, and that nothing more is; none without."""
+        Raises HostError if the agent reports that it cannot work.
+        """
+        while (frame := self._frames.next()) is not None:
+            self._receive(*frame)
+
+    def record_interrupted(self, plan: Plan, reason: str) -> None:
+        """Record the trial during which the agent ended, if there is one, as interrupted."""
         if self.open_trial is None:
             return
         trial = next(trial for trial in plan.trials if trial.trial_id == self.open_trial)
@@ -104,15 +113,15 @@ class FrameReceiver:
             Record(
                 run_id=plan.run_id, plan_sha256=plan.sha256, host=self._host.name, experiment=trial.experiment,
                 trial_id=trial.trial_id, treatment=trial.treatment, repeat=trial.repeat, block=trial.block,
-                position=trial.position, attempt=self._attempt, outcome="interrupted", phase=self._phase, error=why,
+                position=trial.position, attempt=self._attempt, outcome="interrupted", phase=self._phase, error=reason,
                 state_id=self._state.state_id, restore_seq=self._state.restore_seq, emulated=self._state.emulated,
             )
         )  # fmt: skip
 
-    def _take(self, frame: dict[str, Any], body: bytes) -> None:
+    def _receive(self, frame: dict[str, Any], body: bytes) -> None:
         match frame["frame"]:
             case "event":
-                self._take_event(frame)
+                self._receive_event(frame)
             case "facts":
                 self._folder.add_facts({**frame["facts"], "machine": vars(self._state)}, self._state.restore_seq)
             case "trace":
@@ -124,7 +133,7 @@ class FrameReceiver:
             case "record":
                 self._append(record_from_json(frame["record"], "the agent's record"))
 
-    def _take_event(self, frame: dict[str, Any]) -> None:
+    def _receive_event(self, frame: dict[str, Any]) -> None:
         match frame["event"]:
             case "error":
                 raise HostError(frame["message"], frame["hint"])
@@ -132,7 +141,7 @@ class FrameReceiver:
                 self._sample_outer("before" if frame["event"] == "go" else "after")
             case "trial":
                 self.open_trial, self._attempt = frame["trial_id"], frame["attempt"]
-                self.tried[frame["trial_id"]] += 1
+                self.attempted[frame["trial_id"]] += 1
             case "phase":
                 self._phase = frame["phase"]
             case "input_wanted":
@@ -142,14 +151,17 @@ class FrameReceiver:
         self._listener(frame)
 
     def _throttle(self, limits: Mapping[str, int]) -> dict[str, Any]:
-        """What the machine around the host says it holds the disk to, or why it does not."""
+        """Throttle the disk from outside the host; return the limits in force, or the error."""
         try:
             return {"read_back": self._host.throttle(limits)}
         except PagecageError as error:
             return {"error": error.message, "hint": error.hint}
 
     def _answer(self, question: str, piece: bytes) -> None:
-        """Send a piece of standard input to the agent; from any thread. One that has gone needs none."""
+        """Send an answer to the agent, from any thread.
+
+        Errors are ignored: the agent may have ended.
+        """
         line = json.dumps({"answers": question, "piece": base64.b64encode(piece).decode()}).encode() + b"\n"
         with suppress(OSError, ValueError):
             if self._answers is not None:
@@ -159,13 +171,13 @@ class FrameReceiver:
         try:
             self._outer[when] = self._host.outer_sample()
         except PagecageError:
-            self._outer[when] = None  # the host has just died; the end of the stream will say so
+            self._outer[when] = None  # the host has just died, so the stream is about to end
 
     def _append(self, record: Record) -> None:
-        around = self._outer if self._outer.get("before") and self._outer.get("after") else None
-        whole = replace(record, traces=self._traces, outer_host=around)
+        outer_host = self._outer if self._outer.get("before") and self._outer.get("after") else None
+        complete = with_outer_host(replace(record, traces=self._traces), outer_host)
         self._traces, self._outer, self.open_trial = {}, {}, None
         if (record.trial_id, record.attempt) in self._known:
             return
-        self._folder.append(whole)
-        self._listener({"event": "record", "record": whole})
+        self._folder.append(complete)
+        self._listener({"event": "record", "record": complete})

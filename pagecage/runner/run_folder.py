@@ -1,4 +1,7 @@
-"""Run folders: made once, appended to, found again. What is done is computed from the records, never stored."""
+"""Run folders: created once, then only appended to.
+
+Which trials are finished follows from the records.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,20 @@ from pagecage.verdicts.stopping import enough_blocks
 
 
 def new_run_id(experiment: str, host: str) -> str:
-    """UTC time, experiment, host: sorts by age and reads as what it is."""
+    """Return a run id of UTC time, experiment and host, which sorts by time."""
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{experiment}-{host}"
 
 
 def point_latest(runs: Path, name: str, run_id: str) -> None:
-    """Point the link latest-<name> at a run."""
-    aside = runs / f".latest-{os.getpid()}"
-    aside.unlink(missing_ok=True)
-    aside.symlink_to(run_id)
-    aside.replace(runs / f"latest-{name}")
+    """Point the link latest-NAME at a run."""
+    link = runs / f".latest-{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(run_id)
+    link.replace(runs / f"latest-{name}")
 
 
 class RunFolder:
-    """One folder of runs/. Nothing in it is ever rewritten but the report."""
+    """One folder of runs/. Only the report in it is ever rewritten."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,83 +41,93 @@ class RunFolder:
 
     @classmethod
     def create(cls, runs: Path, plan: Plan) -> RunFolder:
-        """Make the folder, write the plan, and point latest-<experiment> at it."""
+        """Create the folder, write the plan, and point latest-EXPERIMENT at it."""
         folder = cls.make(runs / plan.run_id, plan)
         point_latest(runs, plan.document["experiment"], plan.run_id)
         return folder
 
     @classmethod
     def make(cls, path: Path, plan: Plan) -> RunFolder:
-        """Make the folder at this path and write the plan. Raises PagecageError when it is there already."""
+        """Create the folder at this path and write the plan.
+
+        Raises PagecageError if it exists already.
+        """
         try:
             (path / "facts").mkdir(parents=True)
         except FileExistsError:
-            raise PagecageError(f"runs/{plan.run_id} is there already: two runs in one second", "try again") from None
+            raise PagecageError(f"runs/{plan.run_id} exists already: two runs in one second", "try again") from None
         except OSError as error:
-            hint = "set PAGECAGE_RUNS to a folder of yours"
-            raise HostError(f"{path} cannot be made: {error.strerror}", hint) from None
+            hint = "set PAGECAGE_RUNS to a writable directory"
+            raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
         (path / "trials").mkdir()
         (path / "plan.json").write_text(json.dumps(plan_to_json(plan), indent=1) + "\n")
         return cls(path)
 
     def plan(self) -> Plan:
-        """The plan as written. Raises PagecageError when there is none, or its hash shows that it was changed."""
+        """Return the plan.
+
+        Raises PagecageError if it is missing, or if its hash shows that it was changed.
+        """
         try:
             data = json.loads((self.path / "plan.json").read_text())
             plan = plan_from_json(data)
         except UNREADABLE as error:
-            why = why_unreadable(error)
-            raise PagecageError(f"{self.path} holds no readable plan.json ({why})", "ls runs/") from None
+            reason = why_unreadable(error)
+            raise PagecageError(f"{self.path}/plan.json cannot be read: {reason}", "ls runs/") from None
         if data.get("plan_sha256") != plan.sha256:
             raise PagecageError(f"{self.path.name}/plan.json was changed after it was written", "start a new run")
         return plan
 
     def records(self) -> list[Record]:
-        """Every record, in the order in which they came."""
+        """Return every record, in the order of writing."""
         return list(read_records(self.records_path))
 
     def last_records(self) -> dict[str, Record]:
-        """The last record of each trial: the one that counts."""
+        """Return the last record of each trial, which is the one that counts."""
         return {record.trial_id: record for record in self.records()}
 
     def remaining(self, plan: Plan) -> tuple[Trial, ...]:
-        """Trials of the plan without a final record, in order; none of blocks that its stopping rule made needless."""
+        """Return the trials without a final record, in order.
+
+        Blocks that the stopping rule has made unnecessary are left out.
+        """
         last = self.last_records()
         open_trials = (t for t in plan.trials if t.trial_id not in last or not last[t.trial_id].is_final)
         enough = enough_blocks(plan.document, last)
         return tuple(t for t in open_trials if enough is None or t.block <= enough)
 
     def next_attempts(self) -> dict[str, int]:
-        """Per trial that has records, the number its next attempt gets."""
+        """Return the number of the next attempt of each trial that has records."""
         return {trial_id: record.attempt + 1 for trial_id, record in self.last_records().items()}
 
     def add_facts(self, facts: Mapping[str, Any], restore_seq: int | None) -> None:
-        """What the host was, once per machine state."""
+        """Write the facts of the host, once per machine state."""
         name = f"{facts.get('boot_id')}-{restore_seq}.json"
         (self.path / "facts" / name).write_text(json.dumps(facts, indent=1) + "\n")
 
     def trace_path(self, trial_id: str, attempt: int, name: str) -> Path:
-        """Where a trace goes; its folder is made."""
+        """Return the path for a trace, whose folder is created."""
         folder = self.path / "trials" / f"{trial_id}.{attempt}"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / Path(name).name
 
     def append(self, record: Record) -> None:
-        """Add one record, forced to the disk."""
+        """Append one record and force it to disk."""
         append_record(self.records_path, record)
 
 
-def is_there(path: Path) -> bool:
-    """Return whether a path that a user named exists; a name that no file can have is one of nothing."""
+def path_exists(path: Path) -> bool:
+    """Return whether a path given by the user exists; False for an invalid name too."""
     return os.path.exists(path)  # noqa: PTH110 - Path.exists() raises for a name that is too long
 
 
 def find_run(runs: Path, name: str) -> RunFolder:
-    """A run by its id, its path, or an experiment's name (its newest run)."""
+    """Return a run by its id, its path, or an experiment's name (its newest run)."""
     for path in (runs / name, runs / f"latest-{name}", Path(name)):
-        if is_there(path / "plan.json"):
+        if path_exists(path / "plan.json"):
             return RunFolder(path.resolve())
-        if is_there(path / "hosts"):
-            raise PagecageError(f"{name} is a run of many hosts", f"name one: {path / 'hosts'}/HOST")
-    known = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
-    raise PagecageError(f"there is no run {name!r}", f"runs exist of: {', '.join(known) or 'nothing yet'}")
+        if path_exists(path / "hosts"):
+            raise PagecageError(f"{name} is a run on several hosts", f"name one of them: {path / 'hosts'}/HOST")
+    names = sorted(path.name.removeprefix("latest-") for path in runs.glob("latest-*"))
+    hint = f"name one of: {', '.join(names)}" if names else "pagecage run EXPERIMENT"
+    raise PagecageError(f"there is no run {name!r}", hint)

@@ -1,7 +1,8 @@
-"""A program of the controller with what it is linked to, so that it runs on a host that has neither.
+"""A program with its shared libraries, for a host that has neither.
 
-It is started by its own loader (ld.so(8), `--library-path`), so that not even the C library is the host's. What a
-program opens by itself while it runs (plug-ins, modules, helpers) is not found this way.
+It is started by its own loader (ld.so(8), `--library-path`), so that it does not use the host's C
+library. Files that the program opens at run time (plug-ins, modules, helpers) are not found this
+way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ _FOLDER = "program"
 
 
 def parse_ldd(text: str) -> dict[str, str | None]:
-    """Libraries and the loader by name, with their paths in `ldd`'s output; None where one was not found."""
+    """Return the paths of the libraries and the loader in the output of ldd(1), by name.
+
+    None if a library was not found.
+    """
     found: dict[str, str | None] = {}
     for line in text.splitlines():
         match = _LINKED.match(line)
@@ -32,27 +36,27 @@ def parse_ldd(text: str) -> dict[str, str | None]:
     return found
 
 
-def carried_program(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
-    """What to carry, and the words that start it there, with {directory} for the place.
+def program_uploads(program: str) -> tuple[tuple[UploadedFile, ...], tuple[str, ...]]:
+    """Return the files to copy, and the command that starts the program from {directory}.
 
-    Raises PagecageError for a script, a missing library, and what is no program.
+    Raises PagecageError for a script, for a missing library, and for a file that is not a program.
     """
     path = shutil.which(program)
     if path is None:
-        raise PagecageError(f"--copy-program: there is no program {program!r} here", "look whether PATH has it")
+        raise PagecageError(f"--copy-program: there is no program {program!r} on this machine", "check PATH")
     _require_elf(Path(path))
-    name, linked = Path(path).name, _linked(path)
-    parts = [_part(program, path, f"{_FOLDER}/{name}")]
-    parts += [_part(library, source, f"{_FOLDER}/lib/{library}") for library, source in linked.items()]
-    loader = next((library for library in linked if library.startswith("ld")), None)
-    inside = f"{{directory}}/{_FOLDER}"
+    name, libraries = Path(path).name, _find_libraries(path)
+    files = [_upload(program, path, f"{_FOLDER}/{name}")]
+    files += [_upload(library, source, f"{_FOLDER}/lib/{library}") for library, source in libraries.items()]
+    loader = next((library for library in libraries if library.startswith("ld")), None)
+    folder = f"{{directory}}/{_FOLDER}"
     if loader is None:
-        return tuple(parts), (f"{inside}/{name}",)
-    start = (f"{inside}/lib/{loader}", "--library-path", f"{inside}/lib", "--argv0", name, f"{inside}/{name}")
-    return tuple(parts), start
+        return tuple(files), (f"{folder}/{name}",)
+    start = (f"{folder}/lib/{loader}", "--library-path", f"{folder}/lib", "--argv0", name, f"{folder}/{name}")
+    return tuple(files), start
 
 
-def _part(typed: str, source: str, name: str) -> UploadedFile:
+def _upload(typed: str, source: str, name: str) -> UploadedFile:
     return UploadedFile(typed, source, name, Path(source).stat().st_size)
 
 
@@ -62,17 +66,20 @@ def _require_elf(path: Path) -> None:
     if head.startswith(b"#!"):
         interpreter = head[2:].decode(errors="replace").split()[:1]
         raise PagecageError(
-            f"--copy-program: {path} is a script of {' '.join(interpreter)}, and only programs can be carried",
-            f"--copy {path}, and name its interpreter in the command",
+            f"--copy-program: {path} is a script for {' '.join(interpreter)}, not a binary",
+            f"copy the script with --copy {path}, and name its interpreter in the command",
         )
     if not head.startswith(b"\x7fELF"):
-        raise PagecageError(f"--copy-program: {path} is no program of this machine", f"file {path}")
+        raise PagecageError(f"--copy-program: {path} is not an ELF program", f"file {path}")
 
 
-def _linked(path: str) -> dict[str, str]:
-    """Libraries with their paths; none for a static program, of which ldd says so and fails."""
+def _find_libraries(path: str) -> dict[str, str]:
+    """Return the paths of a program's libraries by name.
+
+    Empty for a static program, for which ldd(1) fails.
+    """
     done = run(["ldd", path], check=False, timeout_seconds=30)
-    linked = parse_ldd(done.stdout)
-    if missing := [name for name, source in linked.items() if source is None]:
-        raise PagecageError(f"--copy-program: {path} lacks {missing[0]} on this machine too", f"ldd {path}")
-    return {name: source for name, source in linked.items() if source}
+    libraries = parse_ldd(done.stdout)
+    if missing := [name for name, source in libraries.items() if source is None]:
+        raise PagecageError(f"--copy-program: {path} needs {missing[0]}, which is not installed", f"ldd {path}")
+    return {name: source for name, source in libraries.items() if source}

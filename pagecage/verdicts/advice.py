@@ -1,4 +1,4 @@
-"""The sentence that a person can forward: what was full, with what, what would help and what would not."""
+"""The sentences of a diagnosis: the limit, its figures, and the changes that would help."""
 
 from __future__ import annotations
 
@@ -7,220 +7,251 @@ from collections.abc import Callable
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate, format_seconds
 from pagecage.verdicts.amplification import amplification
-from pagecage.verdicts.binding import DISK_WAITING
+from pagecage.verdicts.binding import DISK_WAITING, WAITING
 from pagecage.verdicts.caps import SharedLimit, requested_caps, shared_limits
-from pagecage.verdicts.counters import SECTOR_BYTES, difference, io_difference, last_known
-from pagecage.verdicts.evidence import Evidence, percent
-from pagecage.verdicts.traffic import Traffic, total
+from pagecage.verdicts.counters import SECTOR_BYTES, difference, final_counter, io_difference
+from pagecage.verdicts.evidence import Evidence, format_percent
+from pagecage.verdicts.traffic import total
 
 FULL = 0.9
-"""From this share of a cap upwards it is called full; below, the program was held by it and did not fill it."""
+"""From this share on, a cap is called full."""
 WASTEFUL = 1.5
-"""Device bytes for each distinct byte asked for, from which on reading less is advised."""
-ANOTHER = 0.15
-"""A second limit is named from this share of the time."""
-_BY_LIMITS = ("bandwidth", "iops", "memory")
-_IN_WORDS = {
-    "bandwidth": "a bandwidth cap", "iops": "an IOPS cap", "memory": "the memory limit", "device": "the disk itself",
-    "cpu": "computing", "none": "several things in turn",
-}  # fmt: skip
+"""Bytes delivered per distinct byte requested, from which on the sentence advises to read less."""
+WORTH_NAMING = 0.15
+"""Least share of the time for which a second limit is named."""
+SHARED_GRACE = 1.03
+"""Reads and writes exceeded a shared limit if they used more than this multiple of it."""
+MERGED = 1.1
+"""Least ratio of counted I/Os to requests for which merging is mentioned; iostat varies as much."""
+CHANGED = 1.02
+"""A cap was changed by credits or sharing if its average differs by more than this factor."""
+REREAD = 0.25
+"""Least share of the bytes read that were read again, from which on memory is a second cause."""
+_READ_LIMITS = ("bandwidth", "iops", "memory")
+_SECOND_LIMITS = {
+    "bandwidth": "A bandwidth cap held it back for another {}.",
+    "iops": "An IOPS cap held it back for another {}.",
+    "memory": "The memory limit held it back for another {}.",
+    "device": "The disk itself held it back for another {}.",
+    "cpu": "Computing took another {}.",
+    "none": "No single limit held it back for another {}.",
+}
+_DISK_COUNTERS = {"read": ("reads", "sectors_read", "rios"), "write": ("writes", "sectors_written", "wios")}
 
 
-def sentence_of(case: Evidence) -> str:
-    """What held, what helps, what else took time, the provider's ways, what reading in order would take."""
-    remarks = (merged(case), drained(case), together(case), short_of_memory(case))
-    parts = (_TOLD[case.binding.verdict](case), _another(case), *remarks, _in_order(case))
+def sentence_of(evidence: Evidence) -> str:
+    """Return the diagnosis: the limit and its remedy, then further causes and remarks."""
+    parts = (
+        _LIMIT_SENTENCES[evidence.binding.verdict](evidence),
+        _second_limit(evidence),
+        _merged_requests(evidence),
+        _drained_credits(evidence),
+        _shared_limit(evidence),
+        _memory_as_well(evidence),
+        _sequential_reading(evidence),
+    )
     return " ".join(part for part in parts if part)
 
 
-def _iops(case: Evidence) -> str:
-    went, cap = case.traffic, case.traffic.iops_cap or 0.0
-    with_what = f"{_size(went)} {case.direction}s ({_beside(went.bytes_per_second, went.bandwidth_cap)})"
-    helps = f"more IOPS or larger {case.direction}s help"
-    if went.bandwidth_cap is not None:
-        full = went.bytes_per_second >= FULL * went.bandwidth_cap
-        helps = f"{helps} only with more bandwidth, which is full too" if full else f"{helps}, more bandwidth does not"
-    return f"{_held(case, _count, cap, went.ios_per_second)} with {with_what}: {helps}."
+def oom_kill_sentence(record: Record) -> str | None:
+    """Return the diagnosis of a trial that the OOM killer ended; None if it did not."""
+    if not final_counter(record, "memory.events", "oom_kill"):
+        return None
+    cause = f"it needs more memory than the {_memory_limit(record)}"
+    return f"The OOM killer ended the program: {cause}. Only more memory helps."
 
 
-def _bandwidth(case: Evidence) -> str:
-    went, cap = case.traffic, case.traffic.bandwidth_cap or 0.0
-    beside = f" of {went.iops_cap:,.0f}" if went.iops_cap else ""
-    with_what = f"{_size(went)} {case.direction}s ({went.ios_per_second:,.0f}{beside} I/Os a second)"
-    not_so = ", more IOPS do not" if went.iops_cap else ""
-    helps = f"more bandwidth or {'reading' if case.direction == 'read' else 'writing'} less helps{not_so}"
-    return f"{_held(case, format_rate, cap, went.bytes_per_second)} with {with_what}: {helps}.{_wasted(case)}"
+def _iops(evidence: Evidence) -> str:
+    traffic, cap = evidence.traffic, evidence.traffic.iops_cap or 0.0
+    remedy = f"More IOPS or larger {evidence.direction}s help"
+    if traffic.bandwidth_cap is not None:
+        is_full = traffic.bytes_per_second >= FULL * traffic.bandwidth_cap
+        remedy += " only with more bandwidth, which is full as well" if is_full else ". More bandwidth does not"
+    rate = _rate_of_cap(traffic.bytes_per_second, traffic.bandwidth_cap)
+    return f"{_cap_sentence(evidence, _format_iops, cap, traffic.ios_per_second)} ({rate}). {remedy}."
 
 
-def _count(ios_per_second: float) -> str:
+def _bandwidth(evidence: Evidence) -> str:
+    traffic, cap = evidence.traffic, evidence.traffic.bandwidth_cap or 0.0
+    rate = f"{traffic.ios_per_second:,.0f}{f' of {traffic.iops_cap:,.0f}' if traffic.iops_cap else ''} I/Os per second"
+    remedy = f"More bandwidth or {'reading' if evidence.direction == 'read' else 'writing'} less helps."
+    remedy += " More IOPS do not." if traffic.iops_cap else ""
+    sentence = _cap_sentence(evidence, format_rate, cap, traffic.bytes_per_second)
+    return f"{sentence} ({rate}). {remedy}{_wasted_bytes(evidence)}"
+
+
+def _format_iops(ios_per_second: float) -> str:
     return f"{ios_per_second:,.0f} IOPS"
 
 
-def _held(case: Evidence, text: Callable[[float], str], in_force: float, rate: float) -> str:
-    """Which cap, for how long, and whether it was full; "97 % of the time the 5,000 IOPS cap on reads was full"."""
-    state = "was full" if rate >= FULL * in_force else f"held it ({percent(rate / in_force)} of it used)"
-    cap = f"{text(case.base_cap or in_force)} cap on {case.direction}s{why_changed(case, text(in_force), in_force)}"
-    return f"{percent(case.share)} of the time the {cap} {state}"
+def _cap_sentence(evidence: Evidence, format_cap: Callable[[float], str], in_force: float, rate: float) -> str:
+    """Return the cap, whether it was full, for how long, and the size of the I/Os."""
+    cap = f"The {format_cap(evidence.base_cap or in_force)} cap on {evidence.direction}s"
+    cap += _changed_cap(evidence, format_cap(in_force), in_force)
+    share, size = format_percent(evidence.share), evidence.traffic.bytes_per_io
+    ios = f"with {evidence.direction}s of {format_bytes(size)}" if size else f"without {evidence.direction}s"
+    if rate >= FULL * in_force:
+        return f"{cap} was full for {share} of the time {ios}"
+    used = format_percent(rate / in_force)
+    return f"{cap} held the program back for {share} of the time. The program used {used} of the cap {ios}"
 
 
-def _size(went: Traffic) -> str:
-    return format_bytes(went.bytes_per_io) if went.bytes_per_io else "no"
+def _changed_cap(evidence: Evidence, amount: str, in_force: float) -> str:
+    """Return the cap's average in parentheses if it differs from the requested value; else ""."""
+    base = evidence.base_cap
+    if not base or 1 / CHANGED <= in_force / base <= CHANGED:
+        return ""
+    cause = "with burst credits" if in_force > base else "because reads and writes share it"
+    return f" (on average {amount} {cause})"
 
 
-def _beside(rate: float, cap: float | None) -> str:
+def _rate_of_cap(rate: float, cap: float | None) -> str:
     return f"{format_rate(rate)} of {format_rate(cap)}" if cap else format_rate(rate)
 
 
-def _wasted(case: Evidence) -> str:
-    """How much of what the disk delivered was not asked for, where that is much."""
-    times = amplification(case.record).per_distinct_byte
-    if case.direction == "write" or times is None or times < WASTEFUL:
+def _wasted_bytes(evidence: Evidence) -> str:
+    """Return the amplification and its remedy if the disk delivered much more than requested."""
+    ratio = amplification(evidence.record).per_distinct_byte
+    if evidence.direction == "write" or ratio is None or ratio < WASTEFUL:
         return ""
-    told = f" The disk delivered {times:.3g} bytes for each that was asked for"
-    return f"{told}: a smaller read-ahead, MADV_RANDOM or reading in order save them."
+    return (
+        f" The disk delivered {ratio:.3g} bytes for each byte that the program requested."
+        " A smaller read-ahead, MADV_RANDOM or sequential reading avoids this."
+    )
 
 
-def killed(record: Record) -> str | None:
-    """The sentence for a trial that was killed for want of memory; None where none was."""
-    kills = last_known(record, "memory.events", "oom_kill")
-    return f"It was killed: it needs more memory than {_memory_max(record)}. Only more memory helps." if kills else None
+def _memory_limit(record: Record) -> str:
+    limit = (record.cage.requested or {}).get("MemoryMax")
+    return f"MemoryMax of {format_bytes(limit)}" if isinstance(limit, int) else "memory limit"
 
 
-def _memory_max(record: Record) -> str:
-    limit = (record.cage.get("requested") or {}).get("MemoryMax")
-    return f"MemoryMax of {format_bytes(limit)}" if isinstance(limit, int) else "the memory limit"
+def _memory(evidence: Evidence) -> str:
+    reclaim = f"Reclaiming memory took {format_percent(evidence.time_share('waited_memory'))} of that time."
+    costs = f"{_reread_sentence(evidence)} {reclaim}" if evidence.reread_share else reclaim
+    held = (
+        f"The {_memory_limit(evidence.record)} held the program back for {format_percent(evidence.share)} of the time."
+    )
+    return f"{held} {costs} More memory helps."
 
 
-def _memory(case: Evidence) -> str:
-    cost = read_before(case) if case.read_again else ""
-    reclaim = f"{percent(case.of_time('waited_memory'))} of it went into reclaim"
-    told = " and ".join(part for part in (cost, reclaim) if part)
-    return f"{percent(case.share)} of the time {_memory_max(case.record)} held it ({told}): more memory helps."
+def _device(evidence: Evidence) -> str:
+    traffic, is_capped = evidence.traffic, bool(requested_caps(evidence.record))
+    rates = f"{format_rate(traffic.bytes_per_second)}, {traffic.ios_per_second:,.0f} I/Os per second"
+    busy = f"The disk itself was busy for {format_percent(evidence.share)} of the time ({rates})"
+    remedy = f"A faster disk or fewer {evidence.direction}s help."
+    return (
+        f"{busy}, below every cap. {remedy} Higher caps do not." if is_capped else f"{busy}, without any cap. {remedy}"
+    )
 
 
-def _device(case: Evidence) -> str:
-    went = case.traffic
-    rates = f"{format_rate(went.bytes_per_second)}, {went.ios_per_second:,.0f} I/Os a second"
-    below = "below every cap" if requested_caps(case.record) else "without any cap"
-    busy = f"{percent(case.share)} of the time the disk itself was busy {below} ({rates})"
-    return f"{busy}: a faster disk or fewer {case.direction}s help, higher caps do not."
+def _cpu(evidence: Evidence) -> str:
+    share = format_percent(evidence.share)
+    if evidence.time_share("throttled") >= WAITING:
+        quota = (evidence.record.cage.requested or {}).get("CPUQuota")
+        named = f"The CPUQuota of {quota} %" if quota else "A CPU quota"
+        return f"{named} held the program back for {share} of the time. More CPU helps. A faster disk does not."
+    slack = ", and no cap was full" if requested_caps(evidence.record) else ""
+    busy = f"For {share} of the time, the program computed or waited for a CPU"
+    emulated = (
+        " QEMU emulates the CPU here: a real one needs a fraction of this time." if evidence.record.emulated else ""
+    )
+    return f"{busy} ({evidence.time_share('cpu'):.2f} CPUs busy){slack}. A faster disk does not help.{emulated}"
 
 
-def _cpu(case: Evidence) -> str:
-    if case.of_time("throttled") >= 0.1:
-        quota = (case.record.cage.get("requested") or {}).get("CPUQuota")
-        named = f"CPUQuota of {quota} %" if quota else "a CPU quota"
-        return f"{percent(case.share)} of the time {named} held it: more CPU helps, a faster disk does not."
-    translated = " Instructions are translated here: a real CPU needs a fraction of it." if case.record.emulated else ""
-    busy = f"it computed or waited for a CPU ({case.of_time('cpu'):.2f} CPUs busy)"
-    slack = " and no cap was full" if requested_caps(case.record) else ""
-    return f"{percent(case.share)} of the time {busy}{slack}: a faster disk does not help.{translated}"
+def _none(evidence: Evidence) -> str:
+    waited, traffic = evidence.time_share("waited_io"), evidence.traffic
+    if waited < DISK_WAITING or not traffic.ios:
+        memory = format_percent(evidence.time_share("waited_memory"))
+        waits = f"It waited for the disk {format_percent(waited)} of the time and for memory {memory}"
+        return f"No limit held the program back. {waits}, and kept {evidence.time_share('cpu'):.2f} CPUs busy."
+    milliseconds = 1000 * (total("waited_io", evidence.held_windows) or 0.0) / traffic.ios
+    return (
+        f"No cap was full. The program waited for the disk {format_percent(waited)} of the time, "
+        f"{milliseconds:.3g} ms per {evidence.direction}. "
+        f"Several {evidence.direction}s at once or a disk with lower latency help. Higher caps do not."
+    )
 
 
-def _none(case: Evidence) -> str:
-    waited, went = case.of_time("waited_io"), case.traffic
-    if waited < DISK_WAITING or not went.ios:
-        rest = f"{percent(waited)} waiting for the disk, {percent(case.of_time('waited_memory'))} for memory"
-        return f"No limit held it: {rest}, {case.of_time('cpu'):.2f} CPUs busy."
-    each = (total("waited_io", case.held) or 0.0) / went.ios
-    waits = f"No cap was full: {percent(waited)} of the time went into waiting for the disk, "
-    waits += f"{1000 * each:.3g} ms a {case.direction}"
-    return f"{waits}. Several {case.direction}s at once or a disk that answers sooner help, higher caps do not."
-
-
-_TOLD: dict[str, Callable[[Evidence], str]] = {
+_LIMIT_SENTENCES: dict[str, Callable[[Evidence], str]] = {
     "iops": _iops, "bandwidth": _bandwidth, "memory": _memory, "device": _device, "cpu": _cpu, "none": _none,
 }  # fmt: skip
 
 
-def _another(case: Evidence) -> str:
-    """The limit that held most of the rest."""
-    others = {name: share for name, share in case.binding.shares.items() if name != case.binding.verdict}
+def _second_limit(evidence: Evidence) -> str:
+    """Return the limit that held the program back for most of the remaining time."""
+    others = {name: share for name, share in evidence.binding.shares.items() if name != evidence.binding.verdict}
     name = max(others, key=lambda n: others[n], default="none")
-    if others.get(name, 0.0) < ANOTHER:
-        return ""
-    return f"Another {percent(others[name])} of the time went to {_IN_WORDS[name]}."
+    share = others.get(name, 0.0)
+    return "" if share < WORTH_NAMING else _SECOND_LIMITS[name].format(f"{format_percent(share)} of the time")
 
 
-def _in_order(case: Evidence) -> str:
-    """What the fix would give, where reading is what the time went into."""
-    if case.in_order_seconds is None or case.direction != "read" or case.binding.verdict not in _BY_LIMITS:
-        return ""
-    limit, size = (case.record.cage.get("requested") or {}).get("MemoryMax"), case.record.cache["file_bytes"]
-    short = f", but {format_bytes(limit)} of memory do not hold them" if isinstance(limit, int) and limit < size else ""
-    return f"Reading the files once sequentially would take about {format_seconds(case.in_order_seconds)}{short}."
+def _merged_requests(evidence: Evidence) -> str:
+    """Return the size of the disk's requests if the kernel merged I/Os after io.max counted them.
 
-
-TOGETHER = 1.03
-"""Reads and writes above this share of a common limit went past it; less is the grace that every limit has."""
-MERGED = 1.1
-"""So many I/Os counted for each that the disk got are worth saying; iostat's figures differ by as much."""
-CHANGED = 1.02
-"""A cap whose average is off by more from what the cage asks for was changed by credits or by sharing."""
-AGAIN = 0.25
-"""From this share of the bytes read on, what was in memory before is a second cause beside a cap."""
-_KEYS = {"read": ("reads", "sectors_read", "rios"), "write": ("writes", "sectors_written", "wios")}
-
-
-def why_changed(case: Evidence, amount: str, in_force: float) -> str:
-    """In brackets what was in force on average, where that is not what the cage asks for; empty elsewhere."""
-    base = case.base_cap
-    if not base or 1 / CHANGED <= in_force / base <= CHANGED:
-        return ""
-    return f" ({amount} with its credits)" if in_force > base else f" ({amount} beside the other direction)"
-
-
-def drained(case: Evidence) -> str:
-    """When credits ran out, or that there were none to begin with."""
-    burst = case.record.cage.get("burst") or {}
-    if burst.get("start") == "drained":
-        return "Its burst credits were gone before it began; what it leaves of the base comes back as credits."
-    if case.drained_seconds is None:
-        return ""
-    return f"Its burst credits ran out after {format_seconds(case.drained_seconds)}; only the base was left then."
-
-
-def together(case: Evidence) -> str:
-    """That reads and writes shared a limit, or what they took of one that they would share at the provider."""
-    most = max(shared_limits(case.record), key=lambda one: one.used, default=None)
-    if most is None or (most.was_split and most.used < 1 / TOGETHER):
-        return ""
-    if most.was_split and most.used <= TOGETHER:
-        return f"Reads and writes shared the {_named(most)}, which both together filled."
-    if most.used <= TOGETHER:
-        return ""
-    return f"Reads and writes together came to {most.used:.2f} of the {_named(most)} that they share at the provider."
-
-
-def _named(limit: SharedLimit) -> str:
-    return f"{limit.base:,.0f} IOPS" if limit.kind == "iops" else format_rate(limit.base)
-
-
-def merged(case: Evidence) -> str:
-    """What iostat shows where neighbours are merged after io.max has counted them."""
-    requests, sectors, ios = _KEYS[case.direction]
+    It explains why iostat shows fewer requests than the cap counts.
+    """
+    requests, sectors, ios = _DISK_COUNTERS[evidence.direction]
     found, moved, counted = (
-        difference(case.record, "device", requests), difference(case.record, "device", sectors),
-        io_difference(case.record, ios),
+        difference(evidence.record, "device", requests), difference(evidence.record, "device", sectors),
+        io_difference(evidence.record, ios),
     )  # fmt: skip
-    if case.binding.verdict not in ("iops", "bandwidth") or not (found and moved and counted):
+    if evidence.binding.verdict not in ("iops", "bandwidth") or not (found and moved and counted):
         return ""
     if counted < MERGED * found:
         return ""
     size = format_bytes(moved * SECTOR_BYTES / found)
     return (
-        f"The kernel counts before it merges neighbours: the disk got {size} a request ({counted / found:.2f} to one)."
+        "The kernel counts I/Os before it merges adjacent ones: "
+        f"the disk received one request of {size} for {counted / found:.2f} I/Os."
     )
 
 
-def short_of_memory(case: Evidence) -> str:
-    """That a cap is full of what had been read before, and had to leave memory."""
-    limited = "MemoryMax" in (case.record.cage.get("requested") or {})
-    if not limited or case.binding.verdict not in ("iops", "bandwidth") or case.read_again < AGAIN:
+def _drained_credits(evidence: Evidence) -> str:
+    """Return when the burst credits ran out, or that the trial began without any."""
+    burst = evidence.record.cage.burst or {}
+    if burst.get("start") == "drained":
+        return "The trial began without burst credits. They refill while the program uses less than the base rate."
+    if evidence.drained_seconds is None:
         return ""
-    return f"{read_before(case)}: more memory helps as well."
+    return f"Burst credits ran out after {format_seconds(evidence.drained_seconds)}. Then only the base rate was left."
 
 
-def read_before(case: Evidence) -> str:
-    """How much of what was read had been read before, in words."""
-    return f"{percent(case.read_again)} of the bytes read had been in memory before"
+def _shared_limit(evidence: Evidence) -> str:
+    """Return how far reads and writes together used a limit that they share at the provider."""
+    most = max(shared_limits(evidence.record), key=lambda limit: limit.used, default=None)
+    if most is None or (most.was_split and most.used < 1 / SHARED_GRACE):
+        return ""
+    if most.was_split and most.used <= SHARED_GRACE:
+        return f"Reads and writes shared the {_format_limit(most)} and together used all of it."
+    if most.used <= SHARED_GRACE:
+        return ""
+    used = f"Reads and writes together used {most.used:.2f} times"
+    return f"{used} the {_format_limit(most)} that they share at the provider."
+
+
+def _format_limit(limit: SharedLimit) -> str:
+    return f"limit of {_format_iops(limit.base) if limit.kind == 'iops' else format_rate(limit.base)}"
+
+
+def _memory_as_well(evidence: Evidence) -> str:
+    """Return that memory is a second cause if a cap was full of bytes that had been read before."""
+    is_limited = "MemoryMax" in (evidence.record.cage.requested or {})
+    if not is_limited or evidence.binding.verdict not in ("iops", "bandwidth") or evidence.reread_share < REREAD:
+        return ""
+    return f"{_reread_sentence(evidence)} More memory helps as well."
+
+
+def _reread_sentence(evidence: Evidence) -> str:
+    return f"{format_percent(evidence.reread_share)} of the bytes read had been in memory before."
+
+
+def _sequential_reading(evidence: Evidence) -> str:
+    """Return the time of one sequential pass if a read limit held the program back."""
+    seconds = evidence.sequential_seconds
+    if seconds is None or evidence.direction != "read" or evidence.binding.verdict not in _READ_LIMITS:
+        return ""
+    limit, size = (evidence.record.cage.requested or {}).get("MemoryMax"), evidence.record.cache.file_bytes
+    memory = ""
+    if isinstance(limit, int) and size is not None and limit < size:
+        memory = f", but they do not fit into {format_bytes(limit)} of memory"
+    return f"Reading the files once, sequentially, would take about {format_seconds(seconds)}{memory}."

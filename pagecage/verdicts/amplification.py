@@ -1,4 +1,4 @@
-"""What the reads became on the disk, and the least time that the caps allow for them."""
+"""Read amplification on the disk, and the least time in which the caps allow the I/O."""
 
 from __future__ import annotations
 
@@ -14,43 +14,49 @@ from pagecage.verdicts.verdict import Amplification, TimeFloor
 
 
 def amplification(record: Record) -> Amplification:
-    """Device bytes per byte the workload asked for, and per distinct byte."""
-    moved, end = io_difference(record, "rbytes"), record.workload.get("end") or {}
+    """Return the bytes that the disk delivered per requested byte and per distinct byte."""
+    moved, end = io_difference(record, "rbytes"), record.workload.end or {}
     requested, distinct = end.get("bytes"), end.get("distinct_bytes")
     if moved is None or not (requested or distinct):
-        return Amplification("unknown", "The workload or the disk did not say how much was read.")
+        return Amplification("unknown", "The workload or the disk did not report how much was read.")
     per_requested = moved / requested if requested else None
     per_distinct = moved / distinct if distinct else None
     asked = f"{format_bytes(distinct)} of distinct data" if distinct else format_bytes(requested or 0)
-    because = f"The disk delivered {format_bytes(moved)} for {asked}."
-    return Amplification("known", because, per_requested, per_distinct)
+    reason = f"The program requested {asked}, and the disk delivered {format_bytes(moved)}."
+    return Amplification("known", reason, per_requested, per_distinct)
 
 
-def floor(record: Record) -> TimeFloor:
-    """The largest of bytes / bandwidth cap and I/Os / IOPS cap, burst credits spent first; unknown without caps."""
+def time_floor(record: Record) -> TimeFloor:
+    """Return the larger of bytes / bandwidth cap and I/Os / IOPS cap, after burst credits.
+
+    The verdict is `unknown` without caps.
+    """
     seconds, caps = measured_seconds(record), requested_caps(record)
     moved = {name: io_difference(record, key) for name, key in IO_STAT_KEY.items() if name in caps}
-    times = [(_least_of_group(record, name, moved), name) for name, count in moved.items() if count is not None]
+    times = [(_least_seconds_of_all(record, name, moved), name) for name, count in moved.items() if count is not None]
     if not seconds or not times:
-        return TimeFloor("unknown", "Without a measured part and an I/O cap there is no least time.")
+        return TimeFloor("unknown", "There is no least time without a measured part and an I/O cap.")
     least, name = max(times)
-    because = f"{name} allows it in {format_seconds(least)}; it took {format_seconds(seconds)}."
-    return TimeFloor("known", because, least, least / seconds)
+    reason = f"{name} allows this I/O in {format_seconds(least)}; the trial took {format_seconds(seconds)}."
+    return TimeFloor("known", reason, least, least / seconds)
 
 
 def least_seconds(record: Record, name: str, moved: float) -> float:
-    """The least time for so much under one cap, from the credits that its bucket had when the trial began."""
-    about = _bucket_about(record, name)
-    return bucket_of(about).least_seconds(moved) if about else moved / requested_caps(record)[name]
+    """Return the least time for this many bytes or I/Os under one cap.
+
+    The cap's bucket holds the credits that it had when the trial began.
+    """
+    bucket = _bucket_section(record, name)
+    return bucket_of(bucket).least_seconds(moved) if bucket else moved / requested_caps(record)[name]
 
 
-def _least_of_group(record: Record, name: str, moved: Mapping[str, float | None]) -> float:
-    """The same for all that shares the cap."""
-    about = _bucket_about(record, name)
-    together = about["properties"] if about else [name]
-    return least_seconds(record, name, sum(moved.get(one) or 0.0 for one in together))
+def _least_seconds_of_all(record: Record, name: str, moved: Mapping[str, float | None]) -> float:
+    """Return the least time for the I/O of all properties that share the cap."""
+    bucket = _bucket_section(record, name)
+    sharing = bucket["properties"] if bucket else [name]
+    return least_seconds(record, name, sum(moved.get(prop) or 0.0 for prop in sharing))
 
 
-def _bucket_about(record: Record, name: str) -> Mapping[str, Any] | None:
-    played = (record.cage.get("credits") or {}).get("buckets") or ()
-    return next((about for about in played if name in about["properties"]), None)
+def _bucket_section(record: Record, name: str) -> Mapping[str, Any] | None:
+    buckets = (record.cage.credits or {}).get("buckets") or ()
+    return next((bucket for bucket in buckets if name in bucket["properties"]), None)

@@ -1,4 +1,4 @@
-"""Which I/O caps were in force when: those that the cage asked for, or what its burst credits made of them."""
+"""The I/O caps in force at each moment: the cage's own, or those that burst credits set."""
 
 from __future__ import annotations
 
@@ -6,72 +6,76 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pagecage.model.cage import BOTH_WAYS, IO_STAT_KEY
+from pagecage.model.cage import IO_STAT_KEY, SHARED_PROPERTIES
 from pagecage.model.rate_limits import TokenBucket
 from pagecage.model.record import Record
 from pagecage.verdicts.counters import io_difference, measured_seconds
 
-Change = Mapping[str, Any]
+CapChange = Mapping[str, Any]
 
 
 def is_io_cap(name: str) -> bool:
-    """Whether a property caps I/O, which alone is what a prediction knows how to change."""
+    """Return whether a property caps I/O. A prediction can change no other property."""
     return name in IO_STAT_KEY
 
 
 def requested_caps(record: Record) -> dict[str, float]:
-    """The I/O caps that the cage asks for, by property; with burst credits these are the base."""
-    asked = record.cage.get("requested") or {}
-    return {name: asked[name] for name in IO_STAT_KEY if isinstance(asked.get(name), int | float) and asked[name]}
+    """Return the I/O caps that the cage requests, by property; with burst credits, the base rates."""
+    requested = record.cage.requested or {}
+    caps = {name: requested.get(name) for name in IO_STAT_KEY}
+    return {name: cap for name, cap in caps.items() if isinstance(cap, int | float) and cap}
 
 
-def changes(record: Record) -> Sequence[Change]:
-    """Each rewriting of io.max by burst credits: {"t": CLOCK_MONOTONIC, property: cap}, in order; none without."""
-    return (record.cage.get("credits") or {}).get("changes") or ()
+def cap_changes(record: Record) -> Sequence[CapChange]:
+    """Return the changes of io.max while the trial ran, in order; empty without burst credits.
+
+    A change is {"t": CLOCK_MONOTONIC seconds, property: cap}.
+    """
+    return (record.cage.credits or {}).get("changes") or ()
 
 
 def credits_error(record: Record, name: str) -> str | None:
-    """Why the credits of one property's bucket ended early; None where they did not, or it has none."""
-    played = record.cage.get("credits") or {}
-    has_bucket = any(name in bucket["properties"] for bucket in played.get("buckets") or ())
-    return played.get("error") if has_bucket else None
+    """Return the error that ended the rewriting of one property's cap early; None without one."""
+    credits_section = record.cage.credits or {}
+    has_bucket = any(name in bucket["properties"] for bucket in credits_section.get("buckets") or ())
+    return credits_section.get("error") if has_bucket else None
 
 
 def caps_between(record: Record, start: float, end: float) -> dict[str, float]:
-    """The caps in force between two moments of CLOCK_MONOTONIC, each averaged over the time."""
-    rewritten = changes(record)
-    return {name: _average(cap, name, rewritten, start, end) for name, cap in requested_caps(record).items()}
+    """Return the average of each cap between two moments of CLOCK_MONOTONIC."""
+    changes = cap_changes(record)
+    return {name: _average(cap, name, changes, start, end) for name, cap in requested_caps(record).items()}
 
 
 def measured_caps(record: Record) -> dict[str, float]:
-    """The same for the measured part; what was asked for where it never began."""
+    """Return the average of each cap in the measured part; the requested caps if it never began."""
     if not record.measured:
         return requested_caps(record)
-    start = record.measured["start_monotonic_seconds"]
-    return caps_between(record, start, start + record.measured["seconds"])
+    start = record.measured.start_monotonic_seconds
+    return caps_between(record, start, start + record.measured.seconds)
 
 
-def rewritings(record: Record, name: str) -> int:
-    """How often the cap of one property was rewritten within the measured part."""
+def cap_change_count(record: Record, name: str) -> int:
+    """Return how many times the cap of one property changed within the measured part."""
     if not record.measured:
         return 0
-    start = record.measured["start_monotonic_seconds"]
-    end = start + record.measured["seconds"]
-    return sum(name in change and start < change["t"] < end for change in changes(record))
+    start = record.measured.start_monotonic_seconds
+    end = start + record.measured.seconds
+    return sum(name in change and start < change["t"] < end for change in cap_changes(record))
 
 
-def _average(base: float, name: str, rewritten: Sequence[Change], start: float, end: float) -> float:
-    pieces = list(_pieces(base, name, rewritten, start, end))
+def _average(base: float, name: str, changes: Sequence[CapChange], start: float, end: float) -> float:
+    pieces = list(_constant_pieces(base, name, changes, start, end))
     seconds = sum(length for length, _ in pieces)
     return sum(length * cap for length, cap in pieces) / seconds if seconds else base
 
 
-def _pieces(
-    base: float, name: str, rewritten: Sequence[Change], start: float, end: float
+def _constant_pieces(
+    base: float, name: str, changes: Sequence[CapChange], start: float, end: float
 ) -> Iterator[tuple[float, float]]:
-    """Stretches of constant cap: their length in seconds and the cap."""
+    """Yield the length in seconds and the cap of each stretch in which the cap was constant."""
     since, cap = start, base
-    for change in rewritten:
+    for change in changes:
         if name not in change or change["t"] >= end:
             continue
         if change["t"] > since:
@@ -82,25 +86,29 @@ def _pieces(
 
 
 def drained_after_seconds(record: Record) -> float | None:
-    """When, after `go`, a cap first fell to its base for want of credits; None where none did."""
+    """Return the seconds after `go` at which a cap first fell to its base for lack of credits.
+
+    None if no cap did.
+    """
     if not record.measured:
         return None
-    start, base = record.measured["start_monotonic_seconds"], requested_caps(record)
-    above: set[str] = set()
-    for change in changes(record):
+    start, base = record.measured.start_monotonic_seconds, requested_caps(record)
+    above_base: set[str] = set()
+    for change in cap_changes(record):
         for name in change.keys() & base.keys():
             if change[name] > base[name]:
-                above.add(name)
-            elif name in above and change["t"] >= start:
+                above_base.add(name)
+            elif name in above_base and change["t"] >= start:
                 return float(change["t"] - start)
     return None
 
 
 @dataclass(frozen=True)
 class SharedLimit:
-    """A limit with what went through both ways. `was_split`: io.max was divided between them while they ran.
+    """A limit that reads and writes share at the provider, with the I/O of both.
 
-    `least_seconds` is the time in which the provider would have let it through, of the `seconds` that it took.
+    `was_split` is whether io.max was divided between reads and writes while the trial ran.
+    `least_seconds` is the time that the provider would have needed, and `seconds` the time taken.
     """
 
     kind: str
@@ -113,34 +121,39 @@ class SharedLimit:
 
     @property
     def used(self) -> float:
-        """What both took, as a share of what the provider would have let through."""
+        """The I/O of both, as a share of what the provider would have allowed."""
         return self.least_seconds / self.seconds
 
 
 def shared_limits(record: Record) -> Iterator[SharedLimit]:
-    """Each shared limit of a trial in which both directions were used."""
+    """Yield each shared limit of a trial that both read and wrote."""
     seconds = measured_seconds(record)
-    if not seconds or not (record.cage.get("accounting") or {}).get("combined"):
+    if not seconds or not (record.cage.accounting or {}).get("combined"):
         return
-    for kind, bucket, properties, was_split in _buckets(record):
+    for kind, bucket, properties, was_split in _shared_buckets(record):
         moved = [io_difference(record, IO_STAT_KEY[prop]) or 0.0 for prop in properties]
         if all(moved):
             least = bucket.least_seconds(sum(moved))
             yield SharedLimit(kind, properties, bucket.base, sum(moved), least, seconds, was_split)
 
 
-def bucket_of(about: Mapping[str, Any]) -> TokenBucket:
-    """A bucket as it stood when the trial began, from what a record tells of it."""
-    return TokenBucket(about["base"], about["rate"], about["capacity"], about["credits_at_start"])
+def bucket_of(section: Mapping[str, Any]) -> TokenBucket:
+    """Return a bucket as it was when the trial began, from its section of the record."""
+    return TokenBucket(section["base"], section["rate"], section["capacity"], section["credits_at_start"])
 
 
-def _buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[str, ...], bool]]:
-    """From what was played; from the caps themselves where a trial was made before limits were split."""
-    played = [one for one in (record.cage.get("credits") or {}).get("buckets") or () if len(one["properties"]) > 1]
-    for one in played:
-        yield one["kind"], bucket_of(one), tuple(one["properties"]), True
-    caps, known = requested_caps(record), {one["kind"] for one in played}
-    for kind, both in BOTH_WAYS.items():
+def _shared_buckets(record: Record) -> Iterator[tuple[str, TokenBucket, tuple[str, ...], bool]]:
+    """Yield kind, bucket, properties and `was_split` of each shared limit.
+
+    Older records have no bucket for a shared limit, because pagecage did not yet divide it. Their
+    buckets follow from the caps.
+    """
+    buckets = (record.cage.credits or {}).get("buckets") or ()
+    shared = [bucket for bucket in buckets if len(bucket["properties"]) > 1]
+    for bucket in shared:
+        yield bucket["kind"], bucket_of(bucket), tuple(bucket["properties"]), True
+    caps, known = requested_caps(record), {bucket["kind"] for bucket in shared}
+    for kind, both in SHARED_PROPERTIES.items():
         if kind not in known and all(prop in caps for prop in both):
             base = min(caps[prop] for prop in both)
             yield kind, TokenBucket(base, base, 0.0, 0.0), both, False

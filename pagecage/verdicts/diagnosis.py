@@ -1,16 +1,16 @@
-"""What held a trial back and what would help, in a sentence to be forwarded and in the figures it is made of."""
+"""The diagnosis of a trial: a sentence to forward, and the figures on which it rests."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pagecage.model.record import Record
 from pagecage.units import KIB
-from pagecage.verdicts.advice import killed, sentence_of
+from pagecage.verdicts.advice import oom_kill_sentence, sentence_of
 from pagecage.verdicts.amplification import least_seconds
-from pagecage.verdicts.binding import bound
+from pagecage.verdicts.binding import binding_limit
 from pagecage.verdicts.caps import drained_after_seconds, requested_caps
 from pagecage.verdicts.counters import measured_seconds
 from pagecage.verdicts.evidence import Evidence
@@ -18,18 +18,19 @@ from pagecage.verdicts.traffic import Traffic, TrafficSecond, second_by_second, 
 from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window
 
-WORTH_SAYING = 0.8
-"""Reading the files in order is told of when it would take less than this share of the time."""
+MUCH_FASTER = 0.8
+"""Sequential reading is mentioned if it would take less than this share of the trial's time."""
 DEFAULT_READ_AHEAD_KB = 128
-"""Where a record does not tell (VM_READAHEAD_PAGES, include/linux/pagemap.h)."""
+"""Used if the record has no value (VM_READAHEAD_PAGES, include/linux/pagemap.h)."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Which limit bound, for how long (`share` of the measured part), and every second of it.
+    """The binding limit, its `share` of the measured time, and the traffic in every second.
 
-    `property` is the cap's systemd property. `sequential_seconds` is the least time in which the caps let the
-    files be read once, in order. `read` and `write` are of the whole measured part; None where it did not end.
+    `property` is the systemd property of the cap. `sequential_seconds` is the least time in which
+    the caps allow the files to be read once, in order. `read` and `write` cover the whole measured
+    part; they are None if it did not end.
     """
 
     bound_by: str
@@ -42,43 +43,48 @@ class Diagnosis:
     seconds: tuple[TrafficSecond, ...] = ()
 
 
-def diagnose(record: Record, binding: BindingVerdict, cut: Sequence[Window]) -> Diagnosis:
-    """The diagnosis from a record, its binding verdict and the windows of its measured part (may be empty)."""
-    if not cut or not binding.shares:
-        return Diagnosis(binding.verdict, killed(record) or binding.because, share=binding.shares.get(binding.verdict))
-    requested = record.cage.get("requested") or {}
-    prop = _most(binding, cut, requested)
-    held = [window for window in cut if bound(window, requested).name == binding.verdict] or list(cut)
-    case = Evidence(
-        binding, prop, record, tuple(cut), tuple(held), in_order_seconds=_worth_saying(record),
+def diagnose(record: Record, binding: BindingVerdict, windows: Sequence[Window]) -> Diagnosis:
+    """Return the diagnosis from a record, its binding verdict and its windows (may be empty)."""
+    if not windows or not binding.shares:
+        sentence = oom_kill_sentence(record) or binding.reason
+        return Diagnosis(binding.verdict, sentence, share=binding.shares.get(binding.verdict))
+    requested = record.cage.requested or {}
+    prop = _longest_cap(binding, windows, requested)
+    held = [window for window in windows if binding_limit(window, requested).name == binding.verdict]
+    evidence = Evidence(
+        binding, prop, record, held or windows, sequential_seconds=_much_faster_in_order(record),
         drained_seconds=drained_after_seconds(record),
     )  # fmt: skip
     return Diagnosis(
-        bound_by=binding.verdict, sentence=killed(record) or sentence_of(case), property=prop,
-        share=binding.shares[binding.verdict], read=traffic("read", cut), write=traffic("write", cut),
-        sequential_seconds=sequential_seconds(record), seconds=second_by_second(cut, requested),
+        bound_by=binding.verdict, sentence=oom_kill_sentence(record) or sentence_of(evidence), property=prop,
+        share=binding.shares[binding.verdict], read=traffic("read", windows), write=traffic("write", windows),
+        sequential_seconds=sequential_seconds(record), seconds=second_by_second(windows, requested),
     )  # fmt: skip
 
 
-def _most(binding: BindingVerdict, cut: Sequence[Window], requested: dict[str, Any]) -> str | None:
-    """The cap that held for the longest, among those of the verdict's kind."""
-    kind = {found.property for window in cut if (found := bound(window, requested)).name == binding.verdict}
-    return max((prop for prop in kind if prop), key=lambda prop: binding.caps.get(prop, 0.0), default=None)
+def _longest_cap(binding: BindingVerdict, windows: Sequence[Window], requested: Mapping[str, Any]) -> str | None:
+    """Return the property of the verdict's kind that held the program back for the longest time."""
+    limits = [binding_limit(window, requested) for window in windows]
+    properties = {limit.property for limit in limits if limit.name == binding.verdict and limit.property}
+    return max(properties, key=lambda prop: binding.caps.get(prop, 0.0), default=None)
 
 
 def sequential_seconds(record: Record) -> float | None:
-    """The least time for reading all files once, in order, by whole read-ahead windows; None without a read cap."""
-    size, caps = record.cache.get("file_bytes"), requested_caps(record)
+    """Return the least time to read all files once, in order, by whole read-ahead windows.
+
+    None if the cage has no cap on reads.
+    """
+    size, caps = record.cache.file_bytes, requested_caps(record)
     if not size:
         return None
-    window_kb = (record.device.get("queue_settings") or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
+    window_kb = (record.device.queue_settings or {}).get("read_ahead_kb") or DEFAULT_READ_AHEAD_KB
     ios = size / (KIB * max(4, int(window_kb)))
     needs = {"IOReadBandwidthMax": size, "IOReadIOPSMax": ios}
     return max((least_seconds(record, name, need) for name, need in needs.items() if name in caps), default=None)
 
 
-def _worth_saying(record: Record) -> float | None:
-    """`sequential_seconds` where that is much less than what the trial took, or would have taken to its end."""
+def _much_faster_in_order(record: Record) -> float | None:
+    """Return `sequential_seconds` if it is much less than the time of the whole pass."""
     in_order, took = sequential_seconds(record), measured_seconds(record)
     whole = record.response.get("full_pass_seconds") or took
-    return in_order if in_order is not None and whole and in_order < WORTH_SAYING * whole else None
+    return in_order if in_order is not None and whole and in_order < MUCH_FASTER * whole else None

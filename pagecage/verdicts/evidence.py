@@ -1,7 +1,8 @@
-"""What the sentence about a trial is made from: its record, its windows, and what held them."""
+"""The evidence for a diagnosis: the record, its windows and the limit that held them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pagecage.model.record import Record
@@ -12,54 +13,61 @@ from pagecage.verdicts.verdict import BindingVerdict
 from pagecage.verdicts.windows import Window
 
 
-def percent(share: float) -> str:
-    """A share in words, as `97 %`."""
+def format_percent(share: float) -> str:
+    """Return a share as whole percent (`97 %`)."""
     return f"{100 * share:.0f} %"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a sentence is made from. `held` are the windows that the verdict's limit held, at least one."""
+    """The material for the sentences of a diagnosis.
+
+    `held_windows` are the windows in which the verdict's limit held the program back; at least one.
+    `sequential_seconds` is None unless reading in order would be much faster. `drained_seconds` is
+    the moment after `go` at which burst credits ran out; None if they did not.
+    """
 
     binding: BindingVerdict
     cap_property: str | None
     record: Record
-    cut: tuple[Window, ...]
-    held: tuple[Window, ...]
-    in_order_seconds: float | None
+    held_windows: Sequence[Window]
+    sequential_seconds: float | None
     drained_seconds: float | None
 
     @property
     def share(self) -> float:
-        """Of the measured time."""
+        """The share of the measured time in which the limit held the program back."""
         return self.binding.shares[self.binding.verdict]
 
     @property
     def direction(self) -> str:
-        """`read` or `write`: which way the cap lies, or most bytes went."""
+        """`read` or `write`: the direction of the cap, or else the one that moved more bytes."""
         if self.cap_property:
             return "write" if "Write" in self.cap_property else "read"
-        return "write" if traffic("write", self.held).bytes > traffic("read", self.held).bytes else "read"
+        return (
+            "write" if traffic("write", self.held_windows).bytes > traffic("read", self.held_windows).bytes else "read"
+        )
 
     @property
     def base_cap(self) -> float | None:
-        """What the cage asks for of the cap that held; credits or a shared limit may have made it another."""
+        """The value that the cage requests for the cap; credits or a shared limit may change it."""
         return requested_caps(self.record).get(self.cap_property or "")
 
     @property
     def traffic(self) -> Traffic:
-        """What went through that way while the limit held."""
-        return traffic(self.direction, self.held)
+        """The traffic in the cap's direction while the limit held the program back."""
+        return traffic(self.direction, self.held_windows)
 
     @property
-    def read_again(self) -> float:
-        """The share of the bytes read while the limit held that had been in memory before; 0 where it is not known.
+    def reread_share(self) -> float:
+        """The share of the bytes read that had been in memory before; 0 if it is not known.
 
-        workingset_refault_file counts the pages that come back (cgroup-v2.rst), those of read-ahead among them.
+        workingset_refault_file counts the pages that return (cgroup-v2.rst), including those that
+        read-ahead fetched.
         """
-        read = traffic("read", self.held).bytes
-        return min(1.0, (total("refault_pages", self.held) or 0.0) * PAGE_BYTES / read) if read else 0.0
+        read = traffic("read", self.held_windows).bytes
+        return min(1.0, (total("refault_pages", self.held_windows) or 0.0) * PAGE_BYTES / read) if read else 0.0
 
-    def of_time(self, key: str) -> float:
-        """The share of the held time that a window's figure makes up; 0 where it is not known."""
-        return (total(key, self.held) or 0.0) / sum(window.seconds for window in self.held)
+    def time_share(self, figure: str) -> float:
+        """Return a figure in seconds as a share of the held time; 0 if it is not known."""
+        return (total(figure, self.held_windows) or 0.0) / sum(window.seconds for window in self.held_windows)

@@ -1,4 +1,4 @@
-"""Whether every limit was in force: read back right, kept, and driven against at least once."""
+"""The verdict on each limit: read back correctly, kept, and reached at least once."""
 
 from __future__ import annotations
 
@@ -9,85 +9,91 @@ from pagecage.model.cage import IO_MAX_KEY, IO_STAT_KEY, MEMORY_FILE, Cage, expe
 from pagecage.model.rate_limits import HORIZON_SECONDS
 from pagecage.model.record import Record
 from pagecage.units import format_bytes, format_rate, format_seconds
-from pagecage.verdicts.caps import credits_error, measured_caps, rewritings, shared_limits
-from pagecage.verdicts.counters import difference, io_and_seconds, last_known, measured_seconds
+from pagecage.verdicts.caps import cap_change_count, credits_error, measured_caps, shared_limits
+from pagecage.verdicts.counters import difference, final_counter, io_and_seconds, measured_seconds
 from pagecage.verdicts.verdict import LimitVerdict
 
 FIRST_SLICE_SECONDS = 0.1
-"""blk-throttle lets a first slice pass at full speed (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
+"""The first slice of blk-throttle has no limit (block/blk-throttle.c, DFL_THROTL_SLICE = HZ/10)."""
 GRACE = 1.03
-"""Deep-queue direct I/O was seen 1.4 % above its cap over 6 s; twice that, rounded up, is not yet a leak."""
+"""Deep-queue direct I/O was seen 1.4 % above its cap over 6 s. Up to twice that is not a leak."""
 CHARGE_BATCH_BYTES = 64 * 4096
-"""Memory is charged in stocks of 64 pages a CPU (mm/memcontrol.c, MEMCG_CHARGE_BATCH)."""
+"""Each CPU charges memory in batches of 64 pages (mm/memcontrol.c, MEMCG_CHARGE_BATCH)."""
 REACHED = 0.9
-"""From this share of a cap upwards the trial itself has driven against it."""
+"""From this share of a cap on, the trial itself has reached it."""
 CALIBRATION_REACHED = 0.8
-"""A calibration that stayed further below its cap has proven nothing."""
-UNASKED_NEAR = 0.6
-"""A throttled synchronous reader reaches this share of a cap: from here a stranger's may have held it."""
+"""A calibration that reached less than this share of its cap proves nothing."""
+UNREQUESTED_NEAR = 0.6
+"""From this share on, an unrequested limit may have held the trial back.
+
+A throttled synchronous reader reaches at least this share of its cap.
+"""
 _FILE = {**MEMORY_FILE, **{name: f"io.max.{key}" for name, key in IO_MAX_KEY.items()}, "CPUQuota": "cpu.max"}
 
 
 def judge_limits(record: Record) -> tuple[LimitVerdict, ...]:
-    """One verdict for each requested property, and one for each unasked limit that an ancestor imposes."""
-    requested = record.cage.get("requested") or {}
-    asked = [_judge(record, name, cap) for name, cap in requested.items()]
-    return (*asked, *_unasked(record, set(requested)))
+    """Return a verdict on each requested property and on each limit that only an ancestor imposes."""
+    requested = record.cage.requested or {}
+    verdicts = [_judge(record, name, cap) for name, cap in requested.items()]
+    return (*verdicts, *_unrequested(record, set(requested)))
 
 
 def _judge(record: Record, name: str, cap: Any) -> LimitVerdict:
     if not isinstance(cap, int):
-        return LimitVerdict("not_applicable", f"{name} asks for no limit ({cap}).", name)
-    if not record.cage.get("read_back") and not record.measured:
-        return LimitVerdict("not_applicable", "It ended before its slice was read back.", name, cap)
+        return LimitVerdict("not_applicable", f"The cage does not limit {name} ({cap}).", name)
+    if not record.cage.read_back and not record.measured:
+        return LimitVerdict("not_applicable", "The trial ended before the slice's limits were read back.", name, cap)
     observed, calibrated = _observed(record, name), _calibration(record, name).get("observed")
-    broken = (_read_back(record, name, cap), _credits(record, name), _ancestor(record, name, cap))
-    for found in (*broken, _overrun(record, name, cap), _shared_overrun(record, name)):
-        if found:
-            return LimitVerdict("leaky", found, name, cap, observed, calibrated)
-    word, because = _proof(record, name, cap)
-    return LimitVerdict(word, because, name, cap, observed, calibrated)
+    leaks = (
+        _wrong_read_back(record, name, cap), _credits_failure(record, name), _tighter_ancestor(record, name, cap),
+        _overrun(record, name, cap), _shared_overrun(record, name),
+    )  # fmt: skip
+    for leak in leaks:
+        if leak:
+            return LimitVerdict("leaky", leak, name, cap, observed, calibrated)
+    word, reason = _proof(record, name, cap)
+    return LimitVerdict(word, reason, name, cap, observed, calibrated)
 
 
 def amount(name: str, value: float) -> str:
-    """A property's value for people, in its own unit."""
+    """Format a property's value in its own unit."""
     if name in MEMORY_FILE:
         return format_bytes(value)
     if name == "CPUQuota":
         return f"{value:.0f} % of one CPU"
-    return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os a second"
+    return format_rate(value) if "Bandwidth" in name else f"{value:.0f} I/Os per second"
 
 
 def _calibration(record: Record, name: str) -> Mapping[str, Any]:
-    return (record.cage.get("calibration") or {}).get(name) or {}
+    return (record.cage.calibration or {}).get(name) or {}
 
 
-def _read_back(record: Record, name: str, cap: int) -> str | None:
-    """A sentence when the kernel holds another value than it must hold."""
-    outside = record.cage.get("external")
-    if outside and name in IO_MAX_KEY:
-        held = outside["read_back"].get(name)
-        return None if held == cap else f"{outside['by']} holds {name} = {held or 'nothing'} where {cap} was to be."
+def _wrong_read_back(record: Record, name: str, cap: int) -> str | None:
+    """Return a sentence if the kernel, or QEMU, holds another value than requested."""
+    external = record.cage.external
+    if external and name in IO_MAX_KEY:
+        held = external["read_back"].get(name)
+        return None if held == cap else f"{external['by']} holds {name} = {held or 'nothing'} instead of {cap}."
     expected = expected_read_back(Cage("", {name: cap}))[_FILE[name]]
-    got = (record.cage.get("read_back") or {}).get(_FILE[name])
-    if got == expected:
+    held = (record.cage.read_back or {}).get(_FILE[name])
+    if held == expected:
         return None
-    return f"The kernel holds {_FILE[name]} = {got or 'nothing'} where {expected} was to be."
+    return f"The kernel holds {_FILE[name]} = {held or 'nothing'} instead of {expected}."
 
 
-def _credits(record: Record, name: str) -> str | None:
-    """A sentence when burst credits stopped rewriting io.max, so that what was in force since is not what was asked."""
+def _credits_failure(record: Record, name: str) -> str | None:
+    """Return a sentence if io.max stopped following the burst credits while the trial ran."""
     error = credits_error(record, name)
     return f"The cap did not follow its credits: {error}." if error else None
 
 
 def _in_force(record: Record, name: str, cap: float) -> float:
-    """The cap itself; with burst credits the average of what was in force in the measured part."""
+    """Return the cap's average over the measured part; burst credits may change it."""
     return measured_caps(record).get(name, cap)
 
 
 def _limit_value(name: str, text: str | None) -> float | None:
-    """The number in a limit file, None for `max`; for cpu.max percent of one CPU."""
+    """Return the number in a limit file; None for `max`. For cpu.max it is percent of one CPU."""
     words = (text or "max").split()
     if not words or words[0] == "max":
         return None
@@ -95,30 +101,37 @@ def _limit_value(name: str, text: str | None) -> float | None:
 
 
 def _ancestor_limits(record: Record, name: str) -> Iterator[tuple[str, float]]:
-    for cgroup, files in (record.cage.get("ancestors") or {}).items():
+    for cgroup, files in (record.cage.ancestors or {}).items():
         value = _limit_value(name, files.get(_FILE[name]))
         if value is not None:
             yield cgroup, value
 
 
-def _ancestor(record: Record, name: str, cap: float) -> str | None:
-    """A sentence when a cgroup above holds a tighter limit: then that one was measured, not ours."""
+def _tighter_ancestor(record: Record, name: str, cap: float) -> str | None:
+    """Return a sentence if an ancestor holds a tighter limit, which was measured instead."""
     tighter = [(cgroup, value) for cgroup, value in _ancestor_limits(record, name) if value < cap]
     if not tighter:
         return None
     cgroup, value = min(tighter, key=lambda pair: pair[1])
-    return f"{cgroup} above allows only {amount(name, value)}, less than the {amount(name, cap)} asked for."
+    return f"The ancestor {cgroup} allows only {amount(name, value)}, less than the {amount(name, cap)} requested."
 
 
-def _unasked(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
-    """Limits above the slice of a kind the cage does not have: they count once the trial came near them."""
+def _unrequested(record: Record, requested: set[str]) -> Iterator[LimitVerdict]:
+    """Yield a verdict on each limit of an ancestor for a property that the cage does not request.
+
+    It is leaky if the trial came near the limit.
+    """
     for name in _FILE.keys() - requested:
         for cgroup, value in _ancestor_limits(record, name):
             observed = _observed(record, name)
-            near = bool(observed) and observed is not None and observed >= UNASKED_NEAR * value
-            use = "its use is not known" if observed is None else f"the trial came to {amount(name, observed)}"
-            because = f"{cgroup} imposes {amount(name, value)} that the cage does not ask for; {use}."
-            yield LimitVerdict("leaky" if near else "not_applicable", because, name, None, observed)
+            is_near = bool(observed) and observed is not None and observed >= UNREQUESTED_NEAR * value
+            limit = f"The ancestor {cgroup} imposes {amount(name, value)}, which the cage does not request"
+            word = "leaky" if is_near else "not_applicable"
+            yield LimitVerdict(word, f"{limit}; {_format_use(name, observed)}.", name, None, observed)
+
+
+def _format_use(name: str, observed: float | None) -> str:
+    return "the trial's use is not known" if observed is None else f"the trial reached {amount(name, observed)}"
 
 
 def _number(value: Any) -> float | None:
@@ -126,11 +139,11 @@ def _number(value: Any) -> float | None:
 
 
 def _observed(record: Record, name: str) -> float | None:
-    """What the trial itself used of a property, in its unit."""
+    """Return the trial's use of a property, in its unit."""
     if name == "MemorySwapMax":
-        return _number(last_known(record, "memory.swap.current"))
+        return _number(final_counter(record, "memory.swap.current"))
     if name == "MemoryMax":
-        return _number(last_known(record, "memory.peak"))
+        return _number(final_counter(record, "memory.peak"))
     if name == "CPUQuota":
         usage, seconds = difference(record, "cgroup", "cpu.stat", "usage_usec"), measured_seconds(record)
         return None if usage is None or not seconds else usage / 1e4 / seconds
@@ -139,82 +152,89 @@ def _observed(record: Record, name: str) -> float | None:
 
 
 def _allowed(record: Record, name: str, cap: float) -> float:
-    """The most that a kept limit lets be observed: the cap, the first slice at full speed, and a grace."""
+    """Return the most that may be observed under a limit that is kept.
+
+    It is the cap, one slice at full speed after each change of the cap, and a grace.
+    """
     if name in MEMORY_FILE:
         return 0 if cap == 0 else cap * GRACE + CHARGE_BATCH_BYTES
     key = IO_STAT_KEY.get(name)
     seconds = (io_and_seconds(record, key) or (0, None))[1] if key else measured_seconds(record)
-    slices = (1 + rewritings(record, name)) * FIRST_SLICE_SECONDS / (seconds or 1)
+    slices = (1 + cap_change_count(record, name)) * FIRST_SLICE_SECONDS / (seconds or 1)
     return _in_force(record, name, cap) * (1 + slices) * GRACE
 
 
 def _overrun(record: Record, name: str, cap: float) -> str | None:
-    """A sentence when more went through than the cap allows, in the trial or in the calibration."""
+    """Return a sentence if the trial or the calibration exceeded the cap."""
     observed, allowed = _observed(record, name), _allowed(record, name, cap)
     if observed is not None and observed > allowed:
-        return f"The trial came to {amount(name, observed)}, over the {_told(record, name, cap)} allowed."
+        return f"The trial reached {amount(name, observed)}, above the limit of {_format_cap(record, name, cap)}."
     calibration = _calibration(record, name)
     driven, held = calibration.get("observed"), calibration.get("held")
     if held is False and driven is not None and driven > (calibration.get("allowed") or cap):
-        return f"Over-driving calibration got {amount(name, driven)} of {amount(name, cap)} through."
+        return f"Calibration reached {amount(name, driven)}, above the limit of {amount(name, cap)}."
     return None
 
 
 def _shared_overrun(record: Record, name: str) -> str | None:
-    """A sentence when reads and writes took more of a limit that was divided between them than the provider allows."""
+    """Return a sentence if reads and writes together exceeded their divided limit."""
     for limit in shared_limits(record):
-        if limit.was_split and name in limit.properties and limit.least_seconds > _in_time(limit.seconds):
-            took = f"{format_seconds(limit.least_seconds)} of it in {format_seconds(limit.seconds)}"
-            return f"Reads and writes share the limit of {amount(name, limit.base)} and took {took}."
+        if limit.was_split and name in limit.properties and limit.least_seconds > _tolerated_seconds(limit.seconds):
+            used = f"{format_seconds(limit.least_seconds)} of it in {format_seconds(limit.seconds)}"
+            return f"Reads and writes share the limit of {amount(name, limit.base)} and used {used}."
     return None
 
 
-def _in_time(seconds: float) -> float:
-    """How long a shared limit may have been filled for in so many seconds: dividing it lags by the horizon."""
+def _tolerated_seconds(seconds: float) -> float:
+    """Return how many seconds of a shared limit may be used in `seconds`.
+
+    The division between reads and writes lags behind by the horizon.
+    """
     return (seconds + HORIZON_SECONDS + FIRST_SLICE_SECONDS) * GRACE
 
 
 def _proof(record: Record, name: str, cap: float) -> tuple[str, str]:
-    """`enforced` or `never_reached`, for a limit that was read back right and kept."""
+    """Return `enforced` or `never_reached` and the reason, for a limit that was kept."""
     if name == "MemorySwapMax" and cap == 0:
-        return "enforced", "Swap is closed: memory.swap.max reads back 0, which needs no driving against."
+        return "enforced", "Swap is off: memory.swap.max reads back 0, which needs no further proof."
     calibration = _calibration(record, name)
     driven = calibration.get("observed")
     if calibration.get("held") and driven is not None and driven >= CALIBRATION_REACHED * cap:
-        through = f"{amount(name, driven)} of {amount(name, cap)}"
-        return "enforced", f"Over-driving calibration ({calibration.get('method')}) got {through} through."
-    reached = _reached(record, name, cap)
-    if reached:
-        return "enforced", reached
-    return "never_reached", f"Nothing drove against {amount(name, cap)}: {_idle(record, name, calibration)}."
+        held = f"was held to {amount(name, driven)}; the limit is {amount(name, cap)}"
+        return "enforced", f"Calibration ({calibration.get('method')}) {held}."
+    evidence = _reached(record, name, cap)
+    if evidence:
+        return "enforced", evidence
+    return "never_reached", f"Nothing reached {amount(name, cap)}: {_missing_proof(record, name, calibration)}."
 
 
-def _idle(record: Record, name: str, calibration: Mapping[str, Any]) -> str:
-    observed = _observed(record, name)
-    trial = "its use is not known" if observed is None else f"the trial came to {amount(name, observed)}"
-    why = calibration.get("error") or ("it stayed below the cap" if calibration else "there was none")
-    return f"{trial}, and calibration did not prove it ({why})"
+def _missing_proof(record: Record, name: str, calibration: Mapping[str, Any]) -> str:
+    use = _format_use(name, _observed(record, name))
+    reason = calibration.get("error") or ("it stayed below the cap" if calibration else "there was none")
+    return f"{use}, and calibration did not prove it ({reason})"
 
 
 def _reached(record: Record, name: str, cap: float) -> str | None:
-    """A sentence when the trial itself drove against the limit."""
+    """Return a sentence if the trial itself reached the limit."""
     observed = _observed(record, name)
     if name == "MemoryMax":
-        kills = last_known(record, "memory.events", "oom_kill") or 0
-        hits = last_known(record, "memory.events", "max") or 0
-        what = f"{kills} OOM kill{'s' * (kills > 1)}" if kills else f"{hits} times reclaimed at the limit"
+        kills = final_counter(record, "memory.events", "oom_kill") or 0
+        hits = final_counter(record, "memory.events", "max") or 0
+        events = f"{kills} OOM kill{'s' * (kills > 1)}" if kills else f"reclaimed {hits} times at the limit"
         peak = f", peak {format_bytes(observed)} of {format_bytes(cap)}" if observed is not None else ""
-        return f"The trial drove against it: {what}{peak}." if kills or hits else None
+        return f"The trial reached the limit: {events}{peak}." if kills or hits else None
     if name == "CPUQuota":
         throttled = difference(record, "cgroup", "cpu.stat", "throttled_usec") or 0
         return f"The trial was throttled for {throttled / 1e6:.2f} s." if throttled else None
     if observed is not None and cap and observed >= REACHED * _in_force(record, name, cap):
-        return f"The trial drove against it and came to {amount(name, observed)} of {_told(record, name, cap)}."
+        return f"The trial reached {amount(name, observed)} of {_format_cap(record, name, cap)}."
     return None
 
 
-def _told(record: Record, name: str, cap: float) -> str:
-    """The cap, and what credits or the other direction made of it."""
+def _format_cap(record: Record, name: str, cap: float) -> str:
+    """Return the cap, and its average if credits or the other direction changed it."""
     in_force = _in_force(record, name, cap)
-    why = "with its burst credits" if in_force > cap else "beside the other direction"
-    return f"{amount(name, cap)}{f' ({why} {amount(name, in_force)} on average)' if in_force != cap else ''}"
+    if in_force == cap:
+        return amount(name, cap)
+    cause = "with burst credits" if in_force > cap else "because reads and writes share it"
+    return f"{amount(name, cap)} (on average {amount(name, in_force)} {cause})"

@@ -1,6 +1,7 @@
-"""The exact interval of a median, by counting: what the table shows, and what decides whether more repeats are needed.
+"""The exact confidence interval of a median, by counting ranks.
 
-Source: H. A. David and H. N. Nagaraja, "Order Statistics", 3rd ed. (2003), section 7.1.
+Tables show it, and it decides whether a run needs more repeats. Source: H. A. David and
+H. N. Nagaraja, "Order Statistics", 3rd ed. (2003), section 7.1.
 """
 
 from __future__ import annotations
@@ -11,23 +12,26 @@ from statistics import median
 
 CONFIDENCE = 0.95
 MOST_REPEATS = 10_000
-"""More repeats of a treatment make a plan that takes minutes to write and to read."""
+"""With more repeats per treatment, a plan takes minutes to write and to read."""
 FEWEST = 6
-"""With five values even lowest to highest covers the median only with 94 %, so that no 95 % interval exists."""
+"""The interval of five values, from lowest to highest, covers the median with only 94 %."""
 
 
 def ranks_left_out(n: int) -> int:
-    """How many of `n` values to drop at each end so that what remains covers the median with 95 %; at least six."""
+    """Return how many of `n` values (six or more) to drop at each end for an interval of 95 %."""
     tail, k = 0.5**n, 0
     while True:
-        following = tail + math.comb(n, k + 1) * 0.5**n
-        if 2 * following > 1 - CONFIDENCE:
+        next_tail = tail + math.comb(n, k + 1) * 0.5**n
+        if 2 * next_tail > 1 - CONFIDENCE:
             return k
-        tail, k = following, k + 1
+        tail, k = next_tail, k + 1
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Half of the interval's width as a share of the median; None of fewer than six values, or where no share fits."""
+    """Return half of the interval's width as a share of the median.
+
+    None for fewer than six values, or if the median is zero and the width is not.
+    """
     if len(values) < FEWEST:
         return None
     ordered, k, middle = sorted(values), ranks_left_out(len(values)), median(values)

@@ -1,6 +1,7 @@
-"""Repeats until intervals are narrow: which blocks of a plan a run needs, worked out from its records and never stored.
+"""The stopping rule of `--until-ci`: the blocks of a plan that a run still needs.
 
-The rule stands in the plan (`until_ci`), whose trials go up to the bound; docs/decisions/ says why.
+The plan holds the rule (`until_ci`) and trials up to the largest number of repeats. The records
+decide how many of them are needed; the result is never stored. See docs/decisions/.
 """
 
 from __future__ import annotations
@@ -10,26 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pagecage.model.record import Record
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from pagecage.verdicts.median_interval import FEWEST, half_width
 
 NO_FIGURE = frozenset({"oom_killed", "requirement_missed"})
-"""Outcomes that more repeats do not turn into a figure."""
+"""Outcomes that have no figure, however many repeats there are."""
 DEFAULT_RESPONSE = "read_seconds"
 Document = Mapping[str, Any]
 
 
 def enough_blocks(document: Document, last: Mapping[str, Record]) -> int | None:
-    """The fewest blocks after which every treatment's interval is as narrow as the plan asks; None while none is.
+    """Return the fewest blocks whose intervals are all as narrow as the plan requires.
 
-    `document` is plan.json, `last` the last record of each trial. A plan without `until_ci` never has enough.
-    A block counts once each of its trials has a record; the first six are needed by every interval.
+    None if no number of blocks is enough yet, or if the plan has no `until_ci`. `document` is
+    plan.json; `last` is the last record of each trial, by trial id. A block counts if each of its
+    trials has a record. Every interval needs at least six blocks.
     """
     if not document.get("until_ci"):
         return None
     blocks = _blocks(document)
-    whole = next((n for n, block in enumerate(blocks) if any(t["trial_id"] not in last for t in block)), len(blocks))
-    for count in range(FEWEST, whole + 1):
+    recorded = next((n for n, block in enumerate(blocks) if any(t["trial_id"] not in last for t in block)), len(blocks))
+    for count in range(FEWEST, recorded + 1):
         trials = [trial for block in blocks[:count] for trial in block]
         if all(_is_enough(records, document) for records in _by_treatment(trials, last).values()):
             return count
@@ -37,19 +39,20 @@ def enough_blocks(document: Document, last: Mapping[str, Record]) -> int | None:
 
 
 def too_wide(document: Document, last: Mapping[str, Record]) -> dict[tuple[str, ...], float | None]:
-    """Treatments whose interval is wider than asked, with its half width as a share; None where it has none.
+    """Return the treatments whose interval is too wide, each with its half width.
 
-    A plan without `until_ci` asks nothing.
+    A half width is a share of the median; None if there is no interval. Empty if the plan has no
+    `until_ci`.
     """
     if not document.get("until_ci"):
         return {}
     trials = [trial for trial in document["trials"] if trial["trial_id"] in last]
     found = _by_treatment(trials, last).items()
-    return {name: _width(records, document) for name, records in found if not _is_enough(records, document)}
+    return {name: _half_width(records, document) for name, records in found if not _is_enough(records, document)}
 
 
 def needed(document: Document, last: Mapping[str, Record]) -> list[Mapping[str, Any]]:
-    """The plan's trials without those of blocks that the rule made needless."""
+    """Return the plan's trials without those of the blocks that the rule does not need."""
     enough = enough_blocks(document, last)
     return [trial for trial in document["trials"] if enough is None or trial["block"] <= enough]
 
@@ -71,20 +74,20 @@ def _by_treatment(
 
 
 def _is_enough(records: Sequence[Record], document: Document) -> bool:
-    """Narrow enough, or of a kind that has no figure however often it is repeated."""
+    """Return whether the interval is narrow enough, or no repeat would give a figure."""
     if len(records) >= FEWEST and all(record.outcome in NO_FIGURE for record in records):
         return True
-    width = _width(records, document)
+    width = _half_width(records, document)
     return width is not None and width <= document["until_ci"]
 
 
-def _width(records: Sequence[Record], document: Document) -> float | None:
+def _half_width(records: Sequence[Record], document: Document) -> float | None:
     return half_width(list(_figures(records, document["definition"].get("response", DEFAULT_RESPONSE))))
 
 
 def _figures(records: Sequence[Record], response: str) -> Iterator[float]:
-    """What the table would average: figures of trials that are data points and that nothing excludes."""
+    """Yield the figures that a table would average: those of data points that nothing excludes."""
     for record in records:
-        value, verdicts = record.response.get(response), judge(record)
+        value, verdicts = record.response.get(response), evaluate(record)
         if value is not None and verdicts.is_data_point and not verdicts.excluded and record.outcome != "oom_killed":
             yield value

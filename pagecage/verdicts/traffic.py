@@ -1,4 +1,4 @@
-"""What went through in each direction, beside what the caps allowed: for a stretch of windows, and second by second."""
+"""The traffic in each direction beside the caps: over a set of windows, and second by second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pagecage.model.cage import IO_STAT_KEY
-from pagecage.verdicts.binding import BindingLimit, bound
+from pagecage.verdicts.binding import BindingLimit, binding_limit
 from pagecage.verdicts.windows import Window
 
 _CAPS = {
@@ -18,7 +18,10 @@ _CAPS = {
 
 @dataclass(frozen=True)
 class Traffic:
-    """One direction over some time; the caps are those in force, averaged over it, None where there is none."""
+    """The traffic in one direction over some time.
+
+    The caps are the averages of those in force; None if the direction has no cap.
+    """
 
     bytes: float
     ios: float
@@ -31,7 +34,10 @@ class Traffic:
 
 @dataclass(frozen=True)
 class TrafficSecond:
-    """One second of the measured part: what held it (for a cap its property too), and the traffic each way."""
+    """One second of the measured part: its binding limit and the traffic in each direction.
+
+    `property` is the systemd property of the cap that bound.
+    """
 
     start_seconds: float
     seconds: float
@@ -44,50 +50,51 @@ class TrafficSecond:
     cpu_seconds: float | None
 
 
-def traffic(direction: str, cut: Sequence[Window]) -> Traffic:
-    """The traffic of some windows, at least one, in one direction: `read` or `write`."""
+def traffic(direction: str, windows: Sequence[Window]) -> Traffic:
+    """Return the traffic of one window or more in one direction, `read` or `write`."""
     bandwidth, iops = _CAPS[direction]
-    seconds = sum(window.seconds for window in cut)
-    moved = sum(window.moved[IO_STAT_KEY[bandwidth]] for window in cut)
-    ios = sum(window.moved[IO_STAT_KEY[iops]] for window in cut)
+    seconds = sum(window.seconds for window in windows)
+    moved = sum(window.moved[IO_STAT_KEY[bandwidth]] for window in windows)
+    ios = sum(window.moved[IO_STAT_KEY[iops]] for window in windows)
     return Traffic(
         bytes=moved, ios=ios, bytes_per_second=moved / seconds, ios_per_second=ios / seconds,
-        bytes_per_io=moved / ios if ios else None, bandwidth_cap=_cap(bandwidth, cut), iops_cap=_cap(iops, cut),
+        bytes_per_io=moved / ios if ios else None,
+        bandwidth_cap=_average_cap(bandwidth, windows), iops_cap=_average_cap(iops, windows),
     )  # fmt: skip
 
 
-def _cap(prop: str, cut: Sequence[Window]) -> float | None:
-    known = [(window.caps[prop], window.seconds) for window in cut if prop in window.caps]
+def _average_cap(prop: str, windows: Sequence[Window]) -> float | None:
+    known = [(window.caps[prop], window.seconds) for window in windows if prop in window.caps]
     return sum(cap * seconds for cap, seconds in known) / sum(s for _, s in known) if known else None
 
 
-def total(key: str, cut: Sequence[Window]) -> float | None:
-    """The sum of one of a window's figures; None where no window knows it."""
-    known = [value for window in cut if (value := getattr(window, key)) is not None]
+def total(figure: str, windows: Sequence[Window]) -> float | None:
+    """Return the sum of one figure over the windows; None if no window has it."""
+    known = [value for window in windows if (value := getattr(window, figure)) is not None]
     return sum(known) if known else None
 
 
-def second_by_second(cut: Sequence[Window], requested: Mapping[str, Any]) -> tuple[TrafficSecond, ...]:
-    """Every second of the measured part, from the windows that begin in it."""
+def second_by_second(windows: Sequence[Window], requested: Mapping[str, Any]) -> tuple[TrafficSecond, ...]:
+    """Return every second of the measured part, from the windows that begin in it."""
     groups: dict[int, list[Window]] = {}
-    for window in cut:
+    for window in windows:
         groups.setdefault(int(window.start_seconds), []).append(window)
     return tuple(_second(group, requested) for _, group in sorted(groups.items()))
 
 
 def _second(group: Sequence[Window], requested: Mapping[str, Any]) -> TrafficSecond:
-    held = _longest([(bound(window, requested), window.seconds) for window in group])
+    limit = _longest_limit([(binding_limit(window, requested), window.seconds) for window in group])
     return TrafficSecond(
         start_seconds=group[0].start_seconds, seconds=sum(window.seconds for window in group),
-        bound_by=held.name, property=held.property, read=traffic("read", group), write=traffic("write", group),
+        bound_by=limit.name, property=limit.property, read=traffic("read", group), write=traffic("write", group),
         waited_io_seconds=total("waited_io", group), waited_memory_seconds=total("waited_memory", group),
         cpu_seconds=total("cpu", group),
     )  # fmt: skip
 
 
-def _longest(held: Sequence[tuple[BindingLimit, float]]) -> BindingLimit:
-    """What held for the longest; of equals the first."""
+def _longest_limit(limits: Sequence[tuple[BindingLimit, float]]) -> BindingLimit:
+    """Return the limit with the most seconds; the first of equal ones."""
     times: dict[BindingLimit, float] = {}
-    for one, seconds in held:
-        times[one] = times.get(one, 0.0) + seconds
-    return max(times, key=lambda one: times[one])
+    for limit, seconds in limits:
+        times[limit] = times.get(limit, 0.0) + seconds
+    return max(times, key=lambda limit: times[limit])

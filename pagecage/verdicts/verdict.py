@@ -1,4 +1,4 @@
-"""What every verdict has in common: one word, and the sentence with the figures it rests on."""
+"""The verdicts on a trial: one word each, with a sentence that gives the figures behind it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Verdict:
-    """One word from a fixed list (docs/METHODOLOGY.md) and one plain sentence saying why."""
+    """One word from a fixed list (docs/METHODOLOGY.md) and a sentence that gives the reason."""
 
     verdict: str
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class LimitVerdict(Verdict):
-    """Whether one systemd property was in force: `enforced never_reached leaky not_applicable`.
+    """The verdict on one systemd property: `enforced never_reached leaky not_applicable`.
 
-    `cap`, `observed`, `calibrated` are in its unit (bytes, bytes/s, I/Os per second, % of one CPU).
+    `cap`, `observed` and `calibrated` are in the property's unit: bytes, bytes per second, I/Os per
+    second, or percent of one CPU. None means not known.
     """
 
     property: str
@@ -28,9 +29,10 @@ class LimitVerdict(Verdict):
 
 @dataclass(frozen=True)
 class BindingVerdict(Verdict):
-    """Which limit held the trial back (`bandwidth iops memory cpu device none`), and each one's share of time.
+    """The limit that held the trial back: `bandwidth iops memory cpu device none`.
 
-    `caps` are the same shares by systemd property, so that reads and writes stand apart.
+    `shares` maps each limit to the share of the measured time in which it held the trial back.
+    `caps` holds the same shares by systemd property, which separates reads from writes.
     """
 
     shares: dict[str, float]
@@ -39,7 +41,7 @@ class BindingVerdict(Verdict):
 
 @dataclass(frozen=True)
 class Amplification(Verdict):
-    """Device bytes per byte asked for, and per distinct byte asked for; `known` or `unknown`."""
+    """Bytes delivered per requested byte and per distinct byte; `known` or `unknown`."""
 
     per_requested_byte: float | None = None
     per_distinct_byte: float | None = None
@@ -47,7 +49,10 @@ class Amplification(Verdict):
 
 @dataclass(frozen=True)
 class TimeFloor(Verdict):
-    """The least time the caps allow for what the disk delivered; `closeness`: that over the time taken."""
+    """The least time in which the caps allow the I/O that the disk delivered; `known` or `unknown`.
+
+    `closeness` is that time divided by the measured time.
+    """
 
     floor_seconds: float | None = None
     closeness: float | None = None

@@ -1,4 +1,4 @@
-"""The sampler's series cut into windows long enough for blk-throttle's averages to mean something."""
+"""Windows of the sampler's series, each long enough for an average rate under blk-throttle."""
 
 from __future__ import annotations
 
@@ -12,45 +12,52 @@ from pagecage.verdicts.caps import caps_between, measured_caps
 from pagecage.verdicts.counters import counter, difference, io_difference, measured_seconds, stalled_seconds
 
 WINDOW_SECONDS = 0.5
-"""A throttled reader moves a slice (100 ms) at a time; over five slices its rate is a rate."""
-SHORTEST_REST_SECONDS = 0.01
+"""Five slices of blk-throttle: a throttled reader moves data once per slice of 100 ms."""
+SHORTEST_REMAINDER_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
 class Window:
-    """What the slice did in one stretch of the measured part. Waits are seconds; None is not known."""
+    """The slice's activity in one stretch of the measured part.
+
+    Waits and CPU figures are in seconds. None means not known.
+    """
 
     start_seconds: float
-    """Since `go`."""
+    """Seconds since `go`."""
     seconds: float
     moved: Mapping[str, float]
-    """By io.stat key: rbytes rios wbytes wios."""
+    """Bytes and I/Os by io.stat key: rbytes rios wbytes wios."""
     caps: Mapping[str, float]
-    """The I/O caps in force, by systemd property."""
+    """I/O caps in force, by systemd property."""
     waited_io: float | None
     waited_memory: float | None
     waited_cpu: float | None
     refault_pages: float | None
     limit_hits: float | None
-    """How often memory.max was met (memory.events: max)."""
+    """Times that memory.max was met (`max` of memory.events)."""
     disk_busy: float | None
     cpu: float | None
     throttled: float | None
 
 
-def windows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
-    """Windows of the measured part; where the series is too coarse the whole of it, from the counters."""
-    rows = _within(record, series)
-    cut = [_from_rows(record, first, last) for first, last in _pairs(rows)]
+def windows_of(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
+    """Return the windows of the measured part.
+
+    If the series is too coarse for one, the counters give a single window over the whole part.
+    Empty if the part did not end.
+    """
+    rows = _measured_rows(record, series)
+    windows = [_from_rows(record, first, last) for first, last in _window_rows(rows)]
     whole = _whole(record)
-    return cut or ([whole] if whole else [])
+    return windows or ([whole] if whole else [])
 
 
-def whole_part(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
-    """The windows, and as one more what they leave out of the measured part: its first and last moments."""
-    cut, whole = windows(record, series), _whole(record)
-    rest = _less(whole, cut) if whole and cut else None
-    return [*cut, rest] if rest else cut
+def windows_and_remainder(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Window]:
+    """Return the windows, then one for the first and last moments that no window covers."""
+    windows, whole = windows_of(record, series), _whole(record)
+    remainder = _without(whole, windows) if whole and windows else None
+    return [*windows, remainder] if remainder else windows
 
 
 _FIGURES = (
@@ -58,32 +65,35 @@ _FIGURES = (
 )  # fmt: skip
 
 
-def _less(whole: Window, cut: Sequence[Window]) -> Window | None:
-    """The whole without its windows; None where next to nothing is left. Rounding leaves nothing below zero."""
-    seconds = whole.seconds - sum(window.seconds for window in cut)
-    if seconds < SHORTEST_REST_SECONDS:
+def _without(whole: Window, windows: Sequence[Window]) -> Window | None:
+    """Return the whole part less its windows; None if next to nothing remains.
+
+    Rounding could make a figure negative, so each is at least zero.
+    """
+    seconds = whole.seconds - sum(window.seconds for window in windows)
+    if seconds < SHORTEST_REMAINDER_SECONDS:
         return None
 
-    def left(name: str) -> float | None:
-        known, told = getattr(whole, name), [getattr(window, name) for window in cut]
-        return None if known is None or None in told else max(0.0, known - sum(told))
+    def remaining(figure: str) -> float | None:
+        total, parts = getattr(whole, figure), [getattr(window, figure) for window in windows]
+        return None if total is None or None in parts else max(0.0, total - sum(parts))
 
-    moved = {key: max(0.0, count - sum(window.moved[key] for window in cut)) for key, count in whole.moved.items()}
-    figures: dict[str, Any] = {name: left(name) for name in _FIGURES}
+    moved = {key: max(0.0, count - sum(window.moved[key] for window in windows)) for key, count in whole.moved.items()}
+    figures: dict[str, Any] = {figure: remaining(figure) for figure in _FIGURES}
     return replace(whole, seconds=seconds, moved=moved, **figures)
 
 
-def _within(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The rows between `go` and `end`."""
+def _measured_rows(record: Record, series: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows between `go` and `end`."""
     if not record.measured:
         return []
-    start = record.measured["start_monotonic_seconds"]
-    end = start + record.measured["seconds"]
+    start = record.measured.start_monotonic_seconds
+    end = start + record.measured.seconds
     return [row for row in series if start <= row["t"] <= end]
 
 
-def _pairs(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """First and last row of each window; a rest shorter than a window is left out."""
+def _window_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yield the first and last row of each whole window."""
     first: Mapping[str, Any] | None = None
     for row in rows:
         if first is None:
@@ -93,7 +103,7 @@ def _pairs(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any
             first = row
 
 
-def _grown(first: Mapping[str, Any], last: Mapping[str, Any], *path: str) -> float | None:
+def _growth(first: Mapping[str, Any], last: Mapping[str, Any], *path: str) -> float | None:
     for key in path:
         first, last = (first or {}).get(key), (last or {}).get(key)  # type: ignore[assignment]
     return None if first is None or last is None else float(last) - float(first)  # type: ignore[arg-type]
@@ -104,21 +114,21 @@ def _scaled(value: float | None, factor: float) -> float | None:
 
 
 def _from_rows(record: Record, first: Mapping[str, Any], last: Mapping[str, Any]) -> Window:
-    """A disk that the slice has not touched yet has an empty `io`."""
+    """Return the window between two rows. `io` is empty until the slice touches the disk."""
     assert record.measured is not None
     return Window(
-        start_seconds=first["t"] - record.measured["start_monotonic_seconds"],
+        start_seconds=first["t"] - record.measured.start_monotonic_seconds,
         seconds=last["t"] - first["t"],
         caps=caps_between(record, first["t"], last["t"]),
         moved={key: float(last["io"].get(key, 0) - first["io"].get(key, 0)) for key in IO_STAT_KEY.values()},
-        waited_io=_scaled(_grown(first, last, "pressure", "io", "some"), 1e-6),
-        waited_memory=_scaled(_grown(first, last, "pressure", "memory", "some"), 1e-6),
-        waited_cpu=_scaled(_grown(first, last, "pressure", "cpu", "some"), 1e-6),
-        refault_pages=_grown(first, last, "memory_stat", "workingset_refault_file"),
-        limit_hits=_grown(first, last, "memory_events", "max"),
-        disk_busy=_scaled(_grown(first, last, "disk", "io_ticks"), 1e-3),
-        cpu=_scaled(_grown(first, last, "cpu", "usage_usec"), 1e-6),
-        throttled=_scaled(_grown(first, last, "cpu", "throttled_usec"), 1e-6),
+        waited_io=_scaled(_growth(first, last, "pressure", "io", "some"), 1e-6),
+        waited_memory=_scaled(_growth(first, last, "pressure", "memory", "some"), 1e-6),
+        waited_cpu=_scaled(_growth(first, last, "pressure", "cpu", "some"), 1e-6),
+        refault_pages=_growth(first, last, "memory_stat", "workingset_refault_file"),
+        limit_hits=_growth(first, last, "memory_events", "max"),
+        disk_busy=_scaled(_growth(first, last, "disk", "io_ticks"), 1e-3),
+        cpu=_scaled(_growth(first, last, "cpu", "usage_usec"), 1e-6),
+        throttled=_scaled(_growth(first, last, "cpu", "throttled_usec"), 1e-6),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.ansible import HostResult, Playbook, play
+from pagecage.ansible import HostResult, Playbook, run_to_end
 from pagecage.process import run
 from tests.tree import ROOT
 
@@ -60,7 +60,7 @@ def played(scratch: Path, variables: dict[str, Any], playbook: str = "site.yml",
     """Run a playbook of the project; return how it ended on one host."""
     inventory = scratch / "hosts.json"
     inventory.write_text(json.dumps({"all": {"hosts": {HOST: variables}}}))
-    return play(Playbook(ROOT, playbook, inventory, scratch, words))[HOST]
+    return run_to_end(Playbook(ROOT, playbook, inventory, scratch, words))[HOST]
 
 
 def refusal(scratch: Path, variables: dict[str, Any], *words: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.checkout import TOP
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm import guest
 from pagecage.process import run
 from tests.ansible.hosts import FOR_ROOT, MEMORY
@@ -31,10 +31,8 @@ def place() -> Iterator[Path]:
 
 
 def molecule(place: Path, *words: str) -> str:
-    """Run a scenario, which must succeed; return its output. The end of the output is the message
-    of a failure.
-    """
-    make_kit(TOP)
+    """Return the output of Molecule for a successful scenario; otherwise fail with the end of it."""
+    make_agent_package(TOP)
     settings = {
         "PATH": f"{BIN}:{os.environ['PATH']}", "PAGECAGE_ROOTFS": str(place), "LC_ALL": "C.UTF-8",
         "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1",

@@ -16,7 +16,7 @@ import pytest
 from pagecage.ansible import HostResult
 from pagecage.cli.provision import provision
 from pagecage.errors import HostError, PagecageError
-from pagecage.fleet.provisioning import ProvisionRequest, carry_out
+from pagecage.fleet.provisioning import ProvisionRequest, run_playbook
 from pagecage.process import run, spawn
 from tests.ansible.hosts import FOR_ROOT, root_file_system
 from tests.tree import ROOT
@@ -87,7 +87,7 @@ def project(tmp_path: Path, port: int, key: Path, **settings: Any) -> Path:
 
 
 def ends(top: Path, group: str = "rack", playbook: str = "site.yml", **order: Any) -> Mapping[str, HostResult]:
-    return carry_out(ProvisionRequest(group, playbook, **order), top / "log", print, lambda _: None, top)
+    return run_playbook(ProvisionRequest(group, playbook, **order), top / "log", print, lambda _: None, top)
 
 
 def refused(top: Path, **order: Any) -> HostError:
@@ -101,16 +101,16 @@ def refused(top: Path, **order: Any) -> HostError:
 def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
     port = free_port()
     error = refused(project(tmp_path, port, tmp_path / "no-key"))
-    assert error.message.startswith("lab-1: it cannot be reached (")
+    assert error.message.startswith("lab-1: the host is unreachable (")
     assert "Connection refused" in error.message
-    assert error.hint == f"ssh -p {port} tester@127.0.0.1 true must work without a question"
+    assert error.hint == f"make `ssh -p {port} tester@127.0.0.1 true` work without a prompt"
 
 
 @pytest.mark.long
 def test_a_host_that_does_not_know_our_key(tmp_path: Path, server: Server) -> None:
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"])
     error = refused(project(tmp_path, server.port, tmp_path / "other"))
-    assert error.message.startswith("lab-1: it cannot be reached (")
+    assert error.message.startswith("lab-1: the host is unreachable (")
     assert "Permission denied" in error.message
 
 
@@ -126,8 +126,8 @@ def test_sudo_that_does_not_let_us(tmp_path: Path, server: Server, password: str
         given = tmp_path / "password"
         given.write_text(password)
     error = refused(project(tmp_path, server.port, server.key), password_file=given)
-    assert expected in error.message
-    assert error.hint == "repeat with ASK=1 (--ask-password), and sudo's password for tester@127.0.0.1"
+    assert told in error.message
+    assert error.hint == "repeat with ASK=1 (--ask-password) and sudo's password for tester@127.0.0.1"
     assert not (server.root / "var/lib/pagecage").exists()
 
 
@@ -162,7 +162,7 @@ def test_orders_that_make_no_sense(tmp_path: Path) -> None:
     top = project(tmp_path, 1, tmp_path / "no-key")
     with pytest.raises(PagecageError, match="the group 'empty' has no hosts"):
         ends(top, "empty")
-    with pytest.raises(PagecageError, match="/dev/sdb would be taken on each of 2 hosts"):
+    with pytest.raises(PagecageError, match="--device /dev/sdb would apply to 2 hosts"):
         ends(top, "pair", device="/dev/sdb")
 
 

@@ -1,9 +1,9 @@
-"""The append log against write(2) with O_APPEND and against batches.
+"""Benchmarks of the append log against write(2) with O_APPEND and against batches.
 
-Also runs alone, as `python -m tests.bench.appends [DIR]`. The aims hold on this machine: the log
-needs neither cage nor guest. In an emulated guest the same ratios are printed without an aim. Both
-sides of a pair append the same records to files of one directory, and take turns in going first. If
-a file does not contain every record, the benchmark fails.
+`python -m tests.bench.appends [DIR]` runs them alone. The aims apply on this machine, because the log
+needs neither a cage nor a guest; in an emulated guest the same ratios are printed without an aim.
+Both methods of a pair append the same records to files in the same directory and take turns in going
+first. The benchmark fails if a file does not have every record.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tests.bench.say import say
 from tests.bench.show import show
 
 PAIRS = 21
-RECORDS_A_SECOND = 40_000  # of open load: a third of what write(2) achieves with two CPUs or more
-LOG = ("pclog", "--prefault-bytes", "16M")  # with its helper, which populates pages ahead of the writers
-FAR_AHEAD = ("pclog", "--prefault-bytes", "64M")  # the same for a log that grows by a gigabyte per second
+RECORDS_A_SECOND = 40_000  # open load: a third of the throughput of write(2) on two or more CPUs
+LOG = ("pclog", "--prefault-bytes", "16M")  # with the helper that populates pages ahead of the writers
+FAR_AHEAD = ("pclog", "--prefault-bytes", "64M")  # the same, for a log that grows by a gigabyte per second
 BARE = ("pclog",)
 FRAMED = ("pclog", "--framing", "framed")
 Pcappend = Callable[..., Mapping[str, float]]
@@ -32,7 +32,7 @@ Pcappend = Callable[..., Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Match:
-    """Two ways to append the same, the compared figure, and the aim (None for none)."""
+    """Two methods that append the same records, the figure to compare, and the aim (None: no aim)."""
 
     name: str
     ours: tuple[str, ...]
@@ -63,7 +63,7 @@ MATCHES = (
 
 
 def natively(parent: Path) -> Iterator[Figure]:
-    """Measure every ratio on this machine, with files below a directory of a disk."""
+    """Yield every ratio on this machine, with files below the directory `parent`."""
     parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=parent) as folder:
         program = str(TOP / "build/host/bin/pcappend")
@@ -72,17 +72,17 @@ def natively(parent: Path) -> Iterator[Figure]:
             return _response(run([program, "--dir", folder, "--no-handshake", *words], timeout_seconds=300).stdout)
 
         for match in MATCHES:
-            yield play(match, pcappend, aimed=True)
+            yield compare(match, pcappend, aimed=True)
 
 
 def measure(bed: Bed) -> Iterator[Figure]:
-    """Measure the same ratios on the host, without an aim."""
+    """Yield the same ratios on the host, without aims."""
     folder = bed.dataset.rpartition("/")[0]
 
     def pcappend(*words: str) -> Mapping[str, float]:
         return _response(bed.run(bed.program("pcappend"), "--dir", folder, "--no-handshake", *words).stdout)
 
-    return (play(match, pcappend, aimed=False) for match in MATCHES)
+    return (compare(match, pcappend, aimed=False) for match in MATCHES)
 
 
 def _response(lines: str) -> Mapping[str, float]:
@@ -90,10 +90,8 @@ def _response(lines: str) -> Mapping[str, float]:
     return end["response"]
 
 
-def play(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
-    """Return one ratio: the factor by which the other side is slower. The sides alternate in going
-    first, because the first finds a quieter disk.
-    """
+def compare(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
+    """Return one ratio: the time of `theirs` divided by that of `ours`. They alternate in going first."""
     say(f"{match.name}: {PAIRS} times each")
     ours, theirs = [], []
     for number in range(PAIRS):
@@ -103,10 +101,10 @@ def play(match: Match, pcappend: Pcappend, *, aimed: bool) -> Figure:
     aim, met = "none set", True
     if aimed and match.least is not None:
         aim, met = f"lower bound {match.least:.3g} or more", low >= match.least
-    return Figure(match.name, ratio, low, high, aim, met, PAIRS, _says(match))
+    return Figure(match.name, ratio, low, high, aim, met, PAIRS, _sentence(match))
 
 
-def _says(match: Match) -> str:
+def _sentence(match: Match) -> str:
     what = "99.9th percentile of a call's time" if match.figure == "call_p999_us" else "time"
     load = f", {RECORDS_A_SECOND} records a second" if match.load is OPEN else ""
     return f"{match.theirs[0]}'s {what} by that of {' '.join(match.ours)}, 4 processes{load}"

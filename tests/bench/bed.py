@@ -10,11 +10,11 @@ from statistics import median
 
 from pagecage.checkout import TOP
 from pagecage.cli.run_plan import choose_host
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import Host
 from pagecage.planning.plan import Plan
 from pagecage.process import Completed, run
-from pagecage.runner.campaign import need_of
+from pagecage.runner.campaign import resource_needs
 from pagecage.verdicts.median_interval import ranks_left_out
 from tests.bench.say import say
 
@@ -54,12 +54,12 @@ class Bed:
 
 @contextmanager
 def started(wish: str) -> Iterator[Bed]:
-    """Start and prepare the host; end it on leaving, whatever happens."""
-    host, kit = choose_host(wish, None, say), make_kit(TOP)
+    """The host, started and furnished; ended whatever happens."""
+    host, package = choose_host(wish, None, say), make_agent_package(TOP)
     try:
-        host.prepare(need_of(Plan("bench", (), {})), say)
+        host.prepare(resource_needs(Plan("bench", (), {})), say)
         state = host.start()
-        host.push(kit.programs, f"{host.spool_dir}/bin")
+        host.push(package.programs, f"{host.spool_dir}/bin")
         bed = Bed(host, f"{host.data_dir}/bench.bin", state.emulated)
         bed.run(bed.program("pcgen"), "--out", bed.dataset, "--size-bytes", str(DATASET_BYTES), "--seed", "1")
         yield bed

@@ -35,7 +35,7 @@ class Timed:
     @property
     def starts(self) -> list[float]:
         """The start of each trial by the clock of its host, which the harness sets."""
-        return [float(record.phases[0]["start_wall_seconds"]) for record in self.records]
+        return [float(record.phases[0].start_wall_seconds) for record in self.records]
 
     def said(self, words: str) -> float:
         """Return when it first printed these words. Raises PagecageError if it did not."""

@@ -22,10 +22,10 @@ from pagecage.fleet.folder import FleetFolder, FleetRequest
 from pagecage.fleet.host_plans import host_plans
 from pagecage.fleet.host_run import HostRun
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.playbook import make_stage
-from pagecage.fleet.preflight import look
+from pagecage.fleet.playbook import make_fleet_playbook
+from pagecage.fleet.preflight import check_hosts
 from pagecage.fleet.rounds import FleetCampaign
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.trial import Trial, Workload, trial_to_json
 from pagecage.planning.plan import Plan
@@ -38,18 +38,18 @@ MOST_SECONDS_A_HOST = 10.0
 
 
 def controller_seconds(hosts: Sequence[FleetHost], trials: int, name: str) -> float:
-    """Run one fleet of empty trials; return its seconds beyond the agents' own work."""
-    kit = make_kit(TOP)
+    """One fleet run of trials of nothing; what it took beside the agents' own work."""
+    package = make_agent_package(TOP)
     began = time.monotonic()
-    stage = make_stage(TOP, kit, TOP / "build" / "fleet")
-    seen = look(stage, "bench", hosts).seen
-    plans = host_plans(_plan(trials, name), [one.host.name for one in seen], "replicate")
+    stage = make_fleet_playbook(TOP, package, TOP / "build" / "fleet")
+    ready = check_hosts(stage, "bench", hosts).ready
+    plans = host_plans(_plan(trials, name), [one.host.name for one in ready], "replicate")
     folder = FleetFolder.create(scratch(), _plan(trials, name), FleetRequest("bench", "replicate"), plans)
     runs, streams = folder.host_folders(), folder.path / "streams"
     streams.mkdir()
     with FleetProgress(dict.fromkeys(plans, (trials, 0)), 1.0) as progress:
-        lanes = [HostRun(one.place, plans[one.host.name], runs[one.host.name], streams, progress) for one in seen]
-        FleetCampaign(stage, folder, lanes, kit, progress).run()
+        lanes = [HostRun(one.remote, plans[one.host.name], runs[one.host.name], streams, progress) for one in ready]
+        FleetCampaign(stage, folder, lanes, package, progress).run()
     whole = time.monotonic() - began
     worked = [_agent_seconds(run, trials) for run in runs.values()]
     say(f"{len(hosts)} hosts, {trials} trials each: {whole:.1f} s, of which the agents worked {max(worked):.1f} s")
@@ -61,8 +61,8 @@ def _agent_seconds(run: RunFolder, trials: int) -> float:
     if len(records) != trials:
         raise PagecageError(f"{run.path.name} has {len(records)} records of {trials}", "look at its host")
     phases = [phase for record in records for phase in record.phases]
-    start = min(phase["start_monotonic_seconds"] for phase in phases)
-    return float(max(phase["start_monotonic_seconds"] + phase["seconds"] for phase in phases) - start)
+    start = min(phase.start_monotonic_seconds for phase in phases)
+    return float(max(phase.start_monotonic_seconds + phase.seconds for phase in phases) - start)
 
 
 def _plan(count: int, name: str) -> Plan:
@@ -89,7 +89,7 @@ def main(group: str) -> int:
     build/bench-fleet.json.
     """
     hosts = fleet.hosts_of(group)
-    controller_seconds(hosts, 1, "w")  # copies the agent package, which a host keeps
+    controller_seconds(hosts, 1, "w")  # brings the package, which a host has from then on
     one_few = controller_seconds(hosts[:1], FEW, "a")
     one_many = controller_seconds(hosts[:1], MANY, "b")
     more = len(hosts) - 1

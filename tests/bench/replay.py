@@ -11,7 +11,7 @@ from pagecage.agent.system.systemd import Systemd, scope_command, slice_commands
 from pagecage.checkout import TOP
 from pagecage.cli.run_options import definitions
 from pagecage.cli.run_plan import choose_host, harness
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import CommandSpec, Trial, Workload
@@ -88,7 +88,7 @@ def replays(wish: str, bare: dict[str, list[float]]) -> Iterator[Figure]:
     host = choose_host(wish, None, say)
     plan = _plan(f"{host.data_dir}/bench.bin")
     folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_kit(TOP), tell).run()
+    Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
     last = folder.last_records()
     for cage in bare:
         records = [last[f"{cage.replace('-', '_')}_{n}"] for n in range(RUNS)]
@@ -128,10 +128,8 @@ def _inside(cage: str, records: list[Record], bare: list[float]) -> Figure:
 
 
 def _around(cage: str, records: list[Record], bare: list[float]) -> Figure:
-    """Return the overhead of the whole trial, from its first phase to its last: the waiting time of
-    a user. The first trial calibrates.
-    """
-    trials = [sum(phase["seconds"] for phase in record.phases) for record in records]
+    """The whole trial, from its first phase to its last: what a user waits for. The first one calibrates."""
+    trials = [sum(phase.seconds for phase in record.phases) for record in records]
     ratio, low, high = ratio_of_pairs(trials[1:], bare[1:])
     says = f"{median(trials[1:]):.2f} s a trial, {median(bare):.2f} s bare, {trials[0]:.2f} s the first trial"
     return Figure(f"trial of a replay / bare, {cage}", ratio, low, high, "none set", True, RUNS - 1, says)

@@ -67,7 +67,7 @@ def _seconds(name: str, values: Sequence[float], most: float, says: str) -> Figu
 
 def _end_of(record: Record) -> float:
     last = record.phases[-1]
-    return float(last["start_wall_seconds"] + last["seconds"])
+    return float(last.start_wall_seconds + last.seconds)
 
 
 def _pauses(one: Timed) -> list[float]:
@@ -79,16 +79,16 @@ def _pauses(one: Timed) -> list[float]:
 
 
 def _measured(record: Record) -> float:
-    return float((record.measured or {}).get("seconds", 0.0))
+    return float(record.measured.seconds if record.measured else 0.0)
 
 
 def _once(record: Record) -> float:
-    return float(sum(phase["seconds"] for phase in record.phases if phase["name"] in ONCE))
+    return float(sum(phase.seconds for phase in record.phases if phase.name in ONCE))
 
 
 def _own_phases(record: Record) -> Mapping[str, float]:
     """Return the seconds of each phase; for `run`, the time beyond its workload."""
-    taken = {phase["name"]: float(phase["seconds"]) for phase in record.phases if phase["name"] not in ONCE}
+    taken = {phase.name: float(phase.seconds) for phase in record.phases if phase.name not in ONCE}
     return taken | {"run": taken.get("run", 0.0) - _measured(record)}
 
 

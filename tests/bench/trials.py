@@ -10,7 +10,7 @@ from typing import Any
 from pagecage.checkout import TOP
 from pagecage.cli.run_options import definitions
 from pagecage.cli.run_plan import choose_host, harness
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.model.cage import UNCAGED, Cage
 from pagecage.model.record import Record
 from pagecage.model.trial import COLLECTORS, Dataset, Trial, Workload
@@ -53,7 +53,7 @@ def run_trials(wish: str) -> Mapping[str, Record]:
     """Run the plan on its own host; return the records by trial."""
     host, plan = choose_host(wish, None, say), _plan()
     folder = RunFolder.create(scratch(), plan)
-    Campaign(host, plan, folder, make_kit(TOP), tell).run()
+    Campaign(host, plan, folder, make_agent_package(TOP), tell).run()
     return folder.last_records()
 
 
@@ -91,7 +91,7 @@ def tell(event: Mapping[str, Any]) -> None:
 
 def fixed_cost(records: Mapping[str, Record], bare: list[float]) -> Figure:
     """Compare an empty trial, from its first phase to its last, with a plain scope."""
-    trials = [sum(phase["seconds"] for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)]
+    trials = [sum(phase.seconds for phase in records[f"nothing_{n}"].phases) for n in range(NOTHINGS)]
     ratio, low, high = ratio_of_pairs(trials, bare)
     says = f"{median(trials):.2f} s a trial of nothing, {median(bare):.2f} s a bare scope"
     return Figure("trial of nothing / bare scope", ratio, low, high, "none set", True, NOTHINGS, says)

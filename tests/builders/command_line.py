@@ -11,7 +11,7 @@ from typing import Any
 
 from pagecage.model.record import Record, read_records
 from pagecage.process import PIPE, Process, spawn
-from pagecage.verdicts.evaluate import Verdicts, judge
+from pagecage.verdicts.evaluate import Verdicts, evaluate
 
 _LONGEST_SECONDS = 900.0
 
@@ -50,7 +50,7 @@ class CommandLine:
 
 
 def verdicts(command_line: CommandLine, record: Record) -> Verdicts:
-    return judge(record, series(command_line, record))
+    return evaluate(record, series(command_line, record))
 
 
 def series(command_line: CommandLine, record: Record) -> list[Mapping[str, Any]]:

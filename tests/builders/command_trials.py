@@ -9,7 +9,7 @@ from pagecage.agent.session import run_trial
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Workload
-from tests.fake_host.machine import Machine, make_bench, make_trial
+from tests.fake_host.machine import Machine, make_session, make_trial
 
 MEMORY = Cage("memory", {"MemoryMax": 64 * 1024**2, "MemorySwapMax": 0})
 
@@ -26,5 +26,5 @@ def carry_out(machine: Machine, script: str, out: io.BytesIO | None = None, **ch
     workload = Workload("sh", ("-c", script), "command", command=command)
     trial = make_trial(workload=workload, timeout_seconds=limit, **{"cage": MEMORY, "collectors": (), "dataset": None,
                        "cache": "any", **own})  # fmt: skip
-    run_trial(make_bench(machine, out or io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, out or io.BytesIO(), trial), trial, 1)
     return list(read_records(machine.records))[-1]

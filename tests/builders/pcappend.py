@@ -1,4 +1,4 @@
-"""pcappend, run as on a host."""
+"""Runs of pcappend for its tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ METHODS = (
     "pclog", "write", "writev", "fwrite", "batch", "handoff", "reserve-pwrite", "direct", "direct-misaligned", "aio",
     "uring", "mapped-atomic", "mapped-mutex", "mapped-semaphore", "mapped-futex", "seed-mmlog",
 )  # fmt: skip
-LOSING = ("seed-mmlog", "direct-misaligned")  # as in the article: lost records are counted
+LOSING = ("seed-mmlog", "direct-misaligned")  # the article's methods, which lose records
 SOUND = tuple(method for method in METHODS if method not in LOSING)
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The result of a run that has ended."""
+class RunResult:
+    """The result of a run."""
 
     status: int
     lines: list[dict[str, Any]]
@@ -35,30 +35,30 @@ class Ended:
 
     @property
     def response(self) -> dict[str, Any]:
-        """The figures of the `end` line."""
+        """The figures in the `end` line."""
         response: dict[str, Any] = self.end["response"]
         return response
 
 
 @dataclass(frozen=True)
 class Program:
-    """The binary, and an empty directory on a disk for its file."""
+    """The binary, and an empty directory for its file."""
 
     binary: Path
     folder: Path
 
     def argv(self, method: str, *words: object) -> list[str]:
-        """Return the command for a method."""
+        """Return the command line with the directory and the method."""
         return [str(word) for word in (self.binary, "--dir", self.folder, "--method", method, *words)]
 
-    def run(self, method: str, *words: object, before: Callable[[], None] | None = None) -> Ended:
-        """Run without the handshake, to the end."""
+    def run(self, method: str, *words: object, before: Callable[[], None] | None = None) -> RunResult:
+        """Run it to the end without the handshake."""
         argv = [*self.argv(method, *words), "--no-handshake"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300, preexec_fn=before)
-        return Ended(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
+        return RunResult(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
 
     def start(self, method: str, *words: object) -> subprocess.Popen[str]:
-        """Start with the handshake, and wait for `ready`."""
+        """Start it with the handshake and wait for `ready`."""
         pipe = subprocess.PIPE
         started = subprocess.Popen(self.argv(method, *words), stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         assert started.stdout
@@ -74,10 +74,10 @@ def go(started: subprocess.Popen[str]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the pids of the children of a process."""
+    """Return the child processes of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def files_of(most_bytes: int) -> Callable[[], None]:
-    """Return a function that limits the size of the process's files."""
+    """Return a function that limits the size of files that the process writes."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))

@@ -15,7 +15,7 @@ from pagecage.model.trial import Trial
 from tests.fake_host.machine import (
     WORKLOADS,
     Machine,
-    make_bench,
+    make_session,
 )
 
 FIO = """#!/bin/sh
@@ -30,14 +30,14 @@ JSON
 """
 
 
-def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
-    """Run one trial; return its record from the host's file."""
-    run_trial(bench or make_bench(machine, io.BytesIO(), trial), trial, 1)
+def carry_out(machine: Machine, trial: Trial, session: HostSession | None = None) -> Record:
+    """Run one trial; its record as it stands in the host's file."""
+    run_trial(session or make_session(machine, io.BytesIO(), trial), trial, 1)
     return list(read_records(machine.records))[-1]
 
 
 @pytest.fixture
-def kit(machine: Machine) -> AgentPackage:
+def package(machine: Machine) -> AgentPackage:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
     programs = shutil.copytree(WORKLOADS, machine.root / "programs", ignore=shutil.ignore_patterns("__pycache__"))

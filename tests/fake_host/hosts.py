@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied, HostError
-from pagecage.hosts.agent_package import AgentPackage, push_kit
+from pagecage.hosts.agent_package import AgentPackage, push_agent_package
 from pagecage.hosts.host import MachineState, Progress, ResourceNeeds
 from tests.fake_host.machine import Machine
 
@@ -54,8 +54,8 @@ class TestHost:
             raise HostDied("the guest did not come up")
         return MachineState("state", self.starts, True, {"accel": "tcg"})
 
-    def install(self, kit: AgentPackage) -> None:
-        push_kit(self, kit)
+    def install(self, package: AgentPackage) -> None:
+        push_agent_package(self, package)
 
     def agent_command(self) -> list[str]:
         return list(self.agent)

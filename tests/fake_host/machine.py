@@ -192,7 +192,7 @@ def make_request(machine: Machine, *trials: Trial) -> RunRequest:
     )  # fmt: skip
 
 
-def make_bench(
+def make_session(
     machine: Machine, out: io.BytesIO, *trials: Trial, interruption: Interruption | None = None,
     inbox: AnswerQueue | None = None,
 ) -> HostSession:  # fmt: skip

@@ -17,7 +17,7 @@ from pagecage.fleet.folder import FleetFolder, FleetRequest
 from pagecage.fleet.host_plans import host_plans
 from pagecage.fleet.host_run import HostRun
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.playbook import FleetPlaybook, make_stage
+from pagecage.fleet.playbook import FleetPlaybook, make_fleet_playbook
 from pagecage.fleet.preflight import ReadyHost
 from pagecage.fleet.rounds import FleetCampaign
 from pagecage.hosts.agent_package import AgentPackage
@@ -77,14 +77,14 @@ class Rack:
         patience = {"campaign_dir": f"{self.top / name}/fleet", "campaign_patience_seconds": 0}
         return FleetHost(name, name, {**local, **own, **patience})
 
-    def kit(self) -> AgentPackage:
+    def package(self) -> AgentPackage:
         return AgentPackage(agent_archive(self.top / "agent.pyz"), (), "0" * 64)
 
     def stage(self) -> FleetPlaybook:
-        return make_stage(ROOT, self.kit(), self.top / "scratch", self.top / "inventory.json")
+        return make_fleet_playbook(ROOT, self.package(), self.top / "scratch", self.top / "inventory.json")
 
     def seen(self) -> tuple[ReadyHost, ...]:
-        """Return the result of a preflight in which every host can serve."""
+        """The hosts that a check finds, where all are suitable."""
         facts = (self.top / host.name / "spool/facts.json" for host in self.hosts())
         return tuple(
             ReadyHost(host, json.loads(path.read_text())) for host, path in zip(self.hosts(), facts, strict=True)
@@ -100,10 +100,10 @@ class Rack:
         runs, streams = folder.host_folders(), folder.path / "streams"
         streams.mkdir(exist_ok=True)
         lanes = [
-            HostRun(one.place, runs[one.host.name].plan(), runs[one.host.name], streams, self.hear)
+            HostRun(one.remote, runs[one.host.name].plan(), runs[one.host.name], streams, self.hear)
             for one in self.seen() if one.host.name in (names or self.names)
         ]  # fmt: skip
-        FleetCampaign(self.stage(), folder, lanes, self.kit(), self.hear).run()
+        FleetCampaign(self.stage(), folder, lanes, self.package(), self.hear).run()
 
     def hear(self, host: str, event: Mapping[str, Any]) -> None:
         self.heard.append((host, event))

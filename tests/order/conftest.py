@@ -1,6 +1,4 @@
-"""Fixtures of the fake machine, on the disk of the checkout because tmpfs has no page cache to
-evict.
-"""
+"""Fixtures of the fake machine, on the checkout's disk, because tmpfs pages cannot be evicted."""
 
 from __future__ import annotations
 
@@ -15,19 +13,19 @@ from pathlib import Path
 import pytest
 
 from pagecage.agent.system.facts import tool_version
-from tests.builders.trial_runs import kit
+from tests.builders.trial_runs import package
 from tests.conftest import children
 from tests.fake_host.machine import Machine
 from tests.fake_host.rack import HERE, Rack
 from tests.record_schema import breaches_under
 from tests.tree import ROOT
 
-__all__ = ["kit"]
+__all__ = ["package"]
 
 
 @pytest.fixture
 def on_disk() -> Iterator[Path]:
-    """A folder on the disk of the checkout."""
+    """Make a folder on the checkout's disk."""
     (ROOT / "build/tests").mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(dir=ROOT / "build/tests"))
     yield path
@@ -36,7 +34,10 @@ def on_disk() -> Iterator[Path]:
 
 @pytest.fixture
 def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """A fake machine for the agent in this process. No test may leave a process of it behind."""
+    """Make a fake machine for the agent in this process.
+
+    Fails if a test leaves a process behind.
+    """
     made = Machine(on_disk)
     made.make()
     before = set(children())
@@ -50,7 +51,7 @@ def machine(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]
 
 
 def lingering(before: set[int]) -> dict[int, str]:
-    """Return children of this process that are new and still alive after a moment."""
+    """Return new child processes that still run after a moment."""
     deadline = time.monotonic() + 2.0
     while True:
         left = {pid: line for pid, line in children().items() if pid not in before and "pytest" not in line}
@@ -61,7 +62,7 @@ def lingering(before: set[int]) -> dict[int, str]:
 
 @contextmanager
 def racked(folder: Path, *names: str) -> Iterator[Rack]:
-    """Yield hosts with these names; no agent may outlive them."""
+    """Make hosts with these names. Fails if an agent is left running."""
     made = Rack(folder, names)
     made.make()
     with pytest.MonkeyPatch.context() as patch:
@@ -75,6 +76,6 @@ def racked(folder: Path, *names: str) -> Iterator[Rack]:
 
 @pytest.fixture
 def rack(tmp_path: Path) -> Iterator[Rack]:
-    """Two hosts."""
+    """Make two hosts."""
     with racked(tmp_path, "left", "right") as made:
         yield made

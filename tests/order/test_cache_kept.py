@@ -1,6 +1,4 @@
-"""Other processes that read or drop a trial's files between proof and end: its trial has no
-answer.
-"""
+"""Trials whose files another process reads or drops have no answer; undisturbed trials have one."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ SERVES = "; echo serving; exec sleep 60"
 
 @pytest.fixture
 def data(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file larger than the tolerance for unexplained pages, on a machine with two CPUs."""
+    """Make a file that is larger than the tolerance, on a machine with two CPUs."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     path = make_dataset(machine.data, DATA)
     monkeypatch.setenv("FAKE_FILE", str(path))
@@ -39,15 +37,13 @@ def data(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def reads(*arguments: str, **changes: Any) -> Trial:
-    """Return a trial of the fake workload that reads its file, under the name of one whose figures
-    are trusted.
-    """
+    """Return a trial of the fake workload, named as a workload whose `distinct_bytes` count."""
     workload = Workload("pcread", ("--file", "{file}", *arguments))
     return make_trial(**{"workload": workload, "dataset": DATA, "cage": LIGHT, "collectors": ("vmtouch",), **changes})
 
 
 def runs(script: str, **changes: Any) -> Trial:
-    """Return the same for a command."""
+    """Return a trial of a command that reads the file."""
     command = CommandSpec(is_literal=True, **{key: changes.pop(key) for key in ("ready_when",) if key in changes})
     workload = Workload("sh", ("-c", script), "command", command=command)
     return reads(**{"workload": workload, "cage": MEMORY, **changes})
@@ -55,7 +51,7 @@ def runs(script: str, **changes: Any) -> Trial:
 
 @pytest.fixture(autouse=True)
 def programs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fake workloads, one of them as pcread."""
+    """Install the fake workloads, one of them as pcread."""
     folder = machine.root / "programs"
     folder.mkdir()
     source = Path(__file__).parent.parent / "fake_workloads"
@@ -66,18 +62,18 @@ def programs(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def all_of_it() -> Any:
-    """Return the file's size, less the few pages that a machine may reclaim early."""
+    """Match the file's size, less a few pages that proactive reclaim may take."""
     return pytest.approx(DATA.size_bytes, abs=MIB)
 
 
-def refused(record: Record, says: str) -> None:
+def refused(record: Record, reason: str) -> None:
     assert (record.outcome, record.phase) == ("not_prepared", "run")
-    assert says in (record.error or "")
+    assert reason in (record.error or "")
     assert record.response == {}
     judged = judge_cache_state(record)
     assert judged.verdict == "not_reached"
     assert record.error is not None
-    assert record.error in judged.because, "agent and verdict say the same"
+    assert record.error in judged.reason, "agent and verdict give the same reason"
 
 
 def believed(record: Record) -> None:
@@ -86,87 +82,85 @@ def believed(record: Record) -> None:
     assert record.response
 
 
-def test_the_trials_own_reading_is_believed(machine: Machine, data: Path) -> None:
+def test_reads_by_the_trial_itself_are_accepted(machine: Machine, data: Path) -> None:
     record = carry_out(machine, reads())
     believed(record)
-    looks = [record.cache[moment] for moment in ("start", "go", "end")]
-    assert [look["resident_bytes"] for look in looks] == [0, 0, all_of_it()]
-    assert [look["read_bytes"] for look in looks] == [0, 0, DATA.size_bytes]
-    assert looks[-1]["charged_bytes"] == DATA.size_bytes
-    assert record.cache["came_bytes"] == all_of_it()
+    checks = [getattr(record.cache, moment) for moment in ("start", "go", "end")]
+    assert [check["resident_bytes"] for check in checks] == [0, 0, all_of_it()]
+    assert [check["read_bytes"] for check in checks] == [0, 0, DATA.size_bytes]
+    assert checks[-1]["charged_bytes"] == DATA.size_bytes
+    assert record.cache.came_bytes == all_of_it()
 
 
 @pytest.mark.parametrize(
-    ("moment", "says", "is_started"),
-    [("start", "before the program started another process had read", False),
-     ("scope", "before `go` another process had read", True)],
+    ("moment", "reason", "is_started"),
+    [("start", "before the program started, another process had read", False),
+     ("scope", "before `go`, another process had read", True)],
 )  # fmt: skip
-def test_what_is_read_before_go_lets_nothing_go(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, says: str, is_started: bool
+def test_reads_by_another_process_before_go_stop_the_trial(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, reason: str, is_started: bool
 ) -> None:
     monkeypatch.setenv("FAKE_READS", moment)
     record = carry_out(machine, reads())
-    reported = machine.log_lines()
-    assert f"another process reads at {moment}" in reported
-    refused(record, says)
+    log = machine.told()
+    assert f"another process reads at {moment}" in log
+    refused(record, reason)
     assert record.measured is None
-    started = any(line.startswith("scope pagecage-run-r1_tight.1 ") for line in reported)
-    assert (started, "workload go" in reported) == (is_started, False)
+    started = any(line.startswith("scope pagecage-run-r1_tight.1 ") for line in log)
+    assert (started, "workload go" in log) == (is_started, False)
     assert machine.left() == []
 
 
 @pytest.mark.parametrize("driver", ["systemd-scope", "systemd-service", "docker"])
-def test_whoever_runs_it(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, driver: str) -> None:
+def test_every_driver_detects_foreign_reads(
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
     monkeypatch.setenv("FAKE_READS", "start")
     refused(carry_out(machine, reads(driver=driver)), "before the program started")
 
 
-def test_what_is_read_while_it_runs_is_found_at_the_end(
+def test_foreign_reads_during_the_run_are_found_at_the_end(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The workload did nothing wrong, but its figures are the work of another process."""
+    """The workload is correct, but another process has read the file."""
     monkeypatch.setenv("FAKE_READS", "go")
     record = carry_out(machine, reads("--direct", workload=Workload("good.py", ("--file", "{file}"))))
-    refused(record, "of the files, as it is charged for these pages")
+    refused(record, "of the files, since it is charged for these pages")
     assert record.measured is not None
-    assert record.workload["end"]["checksum_ok"] is True
+    assert record.workload.end["checksum_ok"] is True
     assert machine.left() == []
 
 
-def test_what_is_read_and_dropped_again_while_it_runs_is_missing_from_the_disk(machine: Machine, data: Path) -> None:
-    """At the end nothing of it is in the cache, and the slice read less than the workload
-    requested.
-    """
+def test_pages_read_and_dropped_by_another_process_are_missed(machine: Machine, data: Path) -> None:
+    """At the end no page is left in the cache, and the slice has read less than the workload."""
     workload = Workload("pcread", ("--file", "{file}", "--direct", "--short"))
-    refused(carry_out(machine, reads(workload=workload)), "that it asked for were not in the page cache")
+    refused(carry_out(machine, reads(workload=workload)), "that the workload read were not in the page cache")
 
 
 @pytest.mark.parametrize("serves", [{}, {"ready_when": "serving"}], ids=["command", "service"])
 @pytest.mark.parametrize(
-    ("moment", "script", "says"),
+    ("moment", "script", "reason"),
     [
         ("start", HONEST, "before the program started"), ("scope", HONEST, "before `go`"),
-        ("", READS, "as it is charged for these pages"), ("", HONEST, None),
-        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the disk delivered 0 B to the slice"),
+        ("", READS, "since it is charged for these pages"), ("", HONEST, None),
+        ("", "; ".join((READS, CHARGED % DATA.size_bytes)), "the slice read only 0 B from the disk"),
     ],
 )  # fmt: skip
 def test_a_command_and_a_service(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, script: str, says: str | None,
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, script: str, reason: str | None,
     serves: dict[str, str],
 ) -> None:  # fmt: skip
-    """Their own figures prove nothing, so the pages decide: who is charged for them, and who
-    read them.
-    """
+    """Commands report no figures, so the check uses the pages' charges and the slice's reads."""
     monkeypatch.setenv("FAKE_READS", moment)
     record = carry_out(machine, runs(script + (SERVES if serves else ""), **serves))
-    if says is None:
+    if reason is None:
         believed(record)
     else:
-        refused(record, says)
+        refused(record, reason)
     assert machine.left() == []
 
 
-def test_fio_is_looked_at_before_it_starts(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fio_is_checked_before_it_starts(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = machine.root / "tools"
     tools.mkdir()
     (tools / "fio").write_text(FIO)
@@ -175,7 +169,7 @@ def test_fio_is_looked_at_before_it_starts(machine: Machine, data: Path, monkeyp
     fio = reads(workload=Workload("fio", ("ioengine=mmap", "rw=randread"), "fio"), cage=LIGHT, collectors=())
     honest = carry_out(machine, fio)
     believed(honest)
-    assert honest.cache["go"] == honest.cache["start"]
+    assert honest.cache.go == honest.cache.start
     monkeypatch.setenv("FAKE_READS", "start")
     refused(carry_out(machine, fio), "before the program started")
 
@@ -183,40 +177,38 @@ def test_fio_is_looked_at_before_it_starts(machine: Machine, data: Path, monkeyp
 def test_a_file_that_is_written_or_has_no_extents_needs_no_disk(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writes of a command enter the page cache without a read and are charged to it; so does a
-    hole.
-    """
+    """Written pages and holes enter the page cache without a read, charged to the slice."""
     script = f'dd if=/dev/urandom of="$FAKE_FILE" bs=1M count=8 conv=notrunc status=none; {CHARGED % DATA.size_bytes}'
     believed(carry_out(machine, runs(script)))
     monkeypatch.setattr(cache_checks, "on_disk_bytes", lambda _: 0)
     believed(carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes)))))
 
 
-def test_what_is_still_being_read_need_not_be_counted_yet(
+def test_read_ahead_in_progress_need_not_be_counted_yet(
     machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read-ahead that waits at the cap already has its pages; its bytes are counted later."""
+    """Read-ahead that waits for the limit has its pages, but is counted later."""
     monkeypatch.setattr(cache_checks, "uptodate_bytes", lambda _: MIB)
     record = carry_out(machine, runs("; ".join((READS, CHARGED % DATA.size_bytes))))
     believed(record)
-    assert record.cache["came_bytes"] == MIB
+    assert record.cache.came_bytes == MIB
 
 
 def test_a_command_may_remove_its_file(machine: Machine, data: Path) -> None:
     record = carry_out(machine, runs(HONEST + '; rm "$FAKE_FILE"', collectors=()))
     believed(record)
-    assert record.cache["resident_bytes_after"] == 0
+    assert record.cache.resident_bytes_after == 0
 
 
-def test_any_state_is_nobodys_business(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_any_is_not_checked(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_READS", "start go")
     record = carry_out(machine, reads(cache="any"))
     assert record.outcome == "ok"
-    assert "start" not in record.cache
+    assert "start" not in record.cache.present
 
 
 @pytest.mark.parametrize(
-    ("moment", "says"),
+    ("moment", "reason"),
     [
         ("start", "of the files left the page cache before the program started"),
         ("scope", "of the files left the page cache before `go`"),
@@ -224,28 +216,26 @@ def test_any_state_is_nobodys_business(machine: Machine, data: Path, monkeypatch
     ],
 )
 def test_a_resident_file_that_another_process_drops(
-    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, says: str
+    machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch, moment: str, reason: str
 ) -> None:
     believed(carry_out(machine, reads("--direct", cache="resident")))
     monkeypatch.setenv("FAKE_DROPS", moment)
-    refused(carry_out(machine, reads(cache="resident")), says)
+    refused(carry_out(machine, reads(cache="resident")), reason)
     assert machine.left() == []
 
 
 def test_a_resident_file_of_a_command(machine: Machine, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command may drop the file when it is done. Reading it again violates the requested
-    state.
-    """
+    """The command may drop the file at its end, but must not read it again."""
     drops = 'dd "if=$FAKE_FILE" iflag=nocache count=0 status=none'
     believed(carry_out(machine, runs(drops, cache="resident")))
     again = IO_STAT % DATA.size_bytes
     refused(carry_out(machine, runs(f"{drops}; {again}", cache="resident")), "had to be read again")
     whole_by_the_end = carry_out(machine, runs(f"{drops}; sleep 0.4; {READS}; {again}", cache="resident"))
     refused(whole_by_the_end, "had to be read again")
-    assert whole_by_the_end.cache["end"]["resident_bytes"] == all_of_it()
+    assert whole_by_the_end.cache.end["resident_bytes"] == all_of_it()
 
 
-def test_what_a_workload_drops_in_its_set_up_it_must_own_up_to(machine: Machine, data: Path) -> None:
+def test_a_workload_must_report_the_pages_that_it_drops(machine: Machine, data: Path) -> None:
     believed(carry_out(machine, reads("--drops", "--owns-up", cache="resident")))
     refused(carry_out(machine, reads("--drops", cache="resident")), "left the page cache before `go`")
     assert measure_residency(data).is_empty

@@ -16,7 +16,7 @@ from pagecage.cli import execution
 from pagecage.cli.progress import RunProgress
 from pagecage.errors import HostError, PagecageError
 from pagecage.model.trial import Dataset
-from pagecage.runner.campaign import RunSummary, check_memory_floor, need_of
+from pagecage.runner.campaign import RunSummary, check_memory_floor, resource_needs
 from tests.builders.campaigns import KIT, THREE, Run
 from tests.builders.plans import CHOICES, plan_of
 from tests.record_schema import breaches_under
@@ -43,7 +43,8 @@ def test_a_record_is_completed_by_what_only_the_controller_knows(three: Run) -> 
     record = three.records()[0]
     assert record.traces == {"sampler": f"trials/{record.trial_id}.1/sampler.jsonl"}
     assert (three.folder.path / record.traces["sampler"]).read_bytes() == b'{"t": 1.0}\n' * 3
-    assert set(record.outer_host or {}) == {"before", "after"}
+    assert record.outer_host is not None
+    assert record.outer_host.present == {"before", "after"}
     assert (record.plan_sha256, record.run_id) == (three.plan.sha256, three.plan.run_id)
     [facts] = (three.folder.path / "facts").iterdir()
     assert json.loads(facts.read_text())["boot_id"] == "b"
@@ -220,11 +221,11 @@ def test_a_run_whose_last_line_was_cut_off_goes_on(three: Run) -> None:
 
 def test_what_a_plan_needs_of_a_host() -> None:
     plan = plan_of(THREE, ONE_BLOCK)
-    need = need_of(plan)
+    need = resource_needs(plan)
     assert need.memory_bytes == 2 * 2**30
     assert need.data_bytes == 2**20 + 512 * 2**20
     big = replace(plan, trials=tuple(replace(t, dataset=Dataset(10 * 2**30)) for t in plan.trials))
-    assert need_of(big).memory_bytes == 11.5 * 2**30
+    assert resource_needs(big).memory_bytes == 11.5 * 2**30
 
 
 def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
@@ -235,12 +236,12 @@ def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
 
 
 def test_the_command_line_tells_how_an_interrupted_run_goes_on(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    three.set_script({three.ids[0]: ["waits"]})
-    monkeypatch.setattr(execution, "make_kit", lambda _: KIT)
+    three.tell({three.ids[0]: ["waits"]})
+    monkeypatch.setattr(execution, "make_agent_package", lambda _: KIT)
     monkeypatch.setattr(RunProgress, "__call__", interrupt_at_go)
     printed: list[str] = []
     with pytest.raises(PagecageError) as caught:
-        execution.carry_out(execution.PreparedRun(three.plan, three.folder, three.host()), printed.append)
+        execution.execute(execution.PreparedRun(three.plan, three.folder, three.host()), said.append)
     assert caught.value.exit_code == 130
     assert caught.value.hint == "pagecage run test --resume"
     assert "3 of 3 trials to run" in printed[0]
@@ -252,13 +253,13 @@ def interrupt_at_go(_: RunProgress, event: Mapping[str, Any]) -> None:
 
 
 def test_a_run_with_trials_unanswered_ends_with_its_own_status(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    three.set_script({three.ids[0]: ["failed"] * 9})
-    monkeypatch.setattr(execution, "make_kit", lambda _: KIT)
-    printed: list[str] = []
+    three.tell({three.ids[0]: ["failed"] * 9})
+    monkeypatch.setattr(execution, "make_agent_package", lambda _: KIT)
+    said: list[str] = []
     job = execution.PreparedRun(three.plan, three.folder, three.host())
-    assert execution.carry_out(job, printed.append) == 4
-    assert printed[-1] == "1 trials have no answer\n  fix: pagecage run test --resume"
-    three.set_script({})
-    assert execution.carry_out(job, printed.append) == 0
-    assert execution.carry_out(job, printed.append) == 0
-    assert printed[-1].startswith("0 of 3 trials to run")
+    assert execution.execute(job, said.append) == 4
+    assert said[-1] == "1 trials have no result\n  fix: pagecage run test --resume"
+    three.tell({})
+    assert execution.execute(job, said.append) == 0
+    assert execution.execute(job, said.append) == 0
+    assert said[-1].startswith("0 of 3 trials to run")

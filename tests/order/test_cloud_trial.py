@@ -1,6 +1,4 @@
-"""A trial in a cage made from a cloud volume: credits enforced, requests split as counted, latency
-recorded.
-"""
+"""Trials in a cloud volume's cage: burst credits, split requests, and latency."""
 
 from __future__ import annotations
 
@@ -15,15 +13,15 @@ from pagecage.agent import storage
 from pagecage.agent.session import run_trial
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.cli import execution as carry_out_module
-from pagecage.cli.execution import begun
+from pagecage.cli.execution import create_run
 from pagecage.errors import HostError, PagecageError
 from pagecage.hosts.local import LocalHost
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import Dataset, Trial
 from pagecage.planning.plan import Plan
-from pagecage.runner.campaign import need_of
-from tests.fake_host.machine import LIGHT, Machine, frames_of, make_bench, make_trial
+from pagecage.runner.campaign import resource_needs
+from tests.fake_host.machine import LIGHT, Machine, frames_of, make_session, make_trial
 from tests.record_schema import breaches
 
 BURSTING = replace(
@@ -33,26 +31,26 @@ SLOW = replace(LIGHT, latency=LatencyFloor(1000, 1000))
 
 
 def carry_out(machine: Machine, trial: Trial, out: io.BytesIO | None = None, **facts: object) -> Record:
-    bench = make_bench(machine, out or io.BytesIO(), trial)
-    bench.facts.update(facts)
-    run_trial(bench, trial, 1)
+    session = make_session(machine, out or io.BytesIO(), trial)
+    session.facts.update(facts)
+    run_trial(session, trial, 1)
     return list(read_records(machine.records))[-1]
 
 
 def carried(record: Record) -> dict[str, str]:
-    return {one["aspect"]: one["state"] for one in record.cage["fidelity"]}
+    return {one["aspect"]: one["state"] for one in record.cage.fidelity}
 
 
-def test_credits_are_played_and_recorded(machine: Machine) -> None:
+def test_credits_are_enforced_and_recorded(machine: Machine) -> None:
     out = io.BytesIO()
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), out, kernel="6.12.57+deb13-amd64")
     assert (record.outcome, record.error) == ("ok", None)
-    credits_ = record.cage["credits"]
+    credits_ = record.cage.credits
     assert credits_["buckets"][0]["credits_at_start"] == 100_000
     assert [set(change) for change in credits_["changes"]] == [{"t", "IOReadIOPSMax"}]
     assert credits_["changes"][0]["IOReadIOPSMax"] == 2000
     assert credits_["error"] is None
-    assert record.cage["read_back"]["io.max.riops"] == "500", "the base is what systemd was told"
+    assert record.cage.read_back["io.max.riops"] == "500", "systemd was given the base"
     assert record.collectors["credits"]["status"] == "ok"
     [trace] = [frame["body"] for frame in frames_of(out.getvalue()) if frame.get("name") == "credits.jsonl"]
     assert json.loads(trace.splitlines()[0])["buckets"] == [{"credits": 100000, "caps": {"IOReadIOPSMax": 2000}}]
@@ -60,61 +58,61 @@ def test_credits_are_played_and_recorded(machine: Machine) -> None:
     assert machine.left() == []
 
 
-def test_what_a_cloud_does_besides_stands_in_the_record(machine: Machine) -> None:
+def test_the_record_has_the_cages_cloud_parts(machine: Machine) -> None:
     burst = BurstCredits("drained", CreditBucket(1000, 18000))
     record = carry_out(machine, make_trial(cage=replace(LIGHT, burst=burst), collectors=()))
     assert record.outcome == "ok"
-    assert record.cage["burst"] == {"start": "drained", "iops": {"rate": 1000, "credits": 18000}, "bandwidth": None}
-    assert not {"volume", "accounting", "latency"} & set(record.cage), "of which the cage says nothing"
+    assert record.cage.burst == {"start": "drained", "iops": {"rate": 1000, "credits": 18000}, "bandwidth": None}
+    assert not {"volume", "accounting", "latency"} & record.cage.present, "the cage has none of them"
 
 
-def test_an_old_kernel_plays_no_credits(machine: Machine) -> None:
+def test_an_old_kernel_enforces_no_credits(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING), kernel="5.15.0-91-generic")
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0]["reason"]
+    assert "may hang throttled I/O on kernel 5.15.0-91-generic" in record.missed_requirements[0].reason
 
 
-def test_requests_are_split_during_the_trial_and_as_before_after_it(machine: Machine) -> None:
+def test_request_splitting_is_set_for_the_trial_and_restored(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), kernel="6.12.0")
     assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
-    assert record.device["queue_settings"]["max_sectors_kb"] == "256"
-    assert [line for line in machine.log_lines() if line.startswith("max_sectors_kb")] == [
+    assert record.device.queue_settings["max_sectors_kb"] == "256"
+    assert [line for line in machine.told() if line.startswith("max_sectors_kb")] == [
         "max_sectors_kb 256", "max_sectors_kb 1280",
     ]  # fmt: skip
 
 
-def test_a_limit_that_both_ways_share_is_divided_without_credits_too(machine: Machine) -> None:
+def test_a_shared_limit_is_divided_without_credits_too(machine: Machine) -> None:
     both = {**LIGHT.properties, **dict.fromkeys(("IOReadIOPSMax", "IOWriteIOPSMax"), 500)}
     cage = Cage("shared", both, accounting=IoAccounting(None, None, True))
     record = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="6.12.0")
     assert carried(record) == {"combined": "exact"}
-    assert record.cage["credits"]["buckets"][0]["properties"] == ["IOReadIOPSMax", "IOWriteIOPSMax"]
-    assert record.cage["credits"]["changes"] == []
+    assert record.cage.credits["buckets"][0]["properties"] == ["IOReadIOPSMax", "IOWriteIOPSMax"]
+    assert record.cage.credits["changes"] == []
     assert record.collectors["credits"]["status"] == "ok"
     old = carry_out(machine, make_trial(cage=cage, collectors=()), kernel="5.15.0")
-    assert (old.outcome, carried(old), "credits" in old.cage) == ("ok", {"combined": "looser"}, False)
+    assert (old.outcome, carried(old), "credits" in old.cage.present) == ("ok", {"combined": "looser"}, False)
 
 
-def test_a_latency_is_given_by_a_disk_made_for_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_latency_floor_is_provided_by_a_made_disk(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[object, ...]] = []
 
     def make(*asked: object) -> TrialStorage:
         made.append(asked)
         return TrialStorage(phases_disk, machine.data)
 
-    phases_disk = make_bench(machine, io.BytesIO(), make_trial()).disk
+    phases_disk = make_session(machine, io.BytesIO(), make_trial()).disk
     monkeypatch.setattr(storage, "OF_OURS", machine.root)
     monkeypatch.setattr(storage, "make_storage", make)
     monkeypatch.setattr(storage, "remove_storage", lambda *_: [])
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
     assert record.outcome == "ok"
     assert made[0][:2] == ("null_blk", 1000)
-    assert (record.device["storage"], record.device["storage_latency_us"]) == ("null_blk", 1000)
+    assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 1000)
     assert carried(record) == {"latency": "exact"}
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
+def test_a_latency_that_cannot_be_provided_is_reported(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
     def refuse(*_: object) -> TrialStorage:
@@ -123,15 +121,15 @@ def test_a_latency_that_cannot_be_had_is_told_and_the_trial_goes_on(
     monkeypatch.setattr(storage, "OF_OURS", machine.root if ours else Path("/nowhere"))
     monkeypatch.setattr(storage, "make_storage", refuse)
     record = carry_out(machine, make_trial(cage=SLOW, collectors=()))
-    assert (record.outcome, record.device["storage"]) == ("ok", "data")
-    [reported] = record.cage["fidelity"]
-    assert (reported["aspect"], reported["state"]) == ("latency", "absent")
-    assert ("no such module" if ours else "HOST=vm") in reported["reason"]
+    assert (record.outcome, record.device.storage) == ("ok", "data")
+    [fidelity] = record.cage.fidelity
+    assert (fidelity["aspect"], fidelity["state"]) == ("latency", "absent")
+    assert ("no such module" if ours else "HOST=vm") in fidelity["reason"]
 
 
-def test_a_disk_in_memory_is_room_that_the_guest_must_have() -> None:
+def test_a_disk_in_memory_needs_free_memory() -> None:
     trial = make_trial(cage=LIGHT, dataset=Dataset(4 * 2**30))
-    plain, slow = (need_of(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
+    plain, slow = (resource_needs(Plan("x", (replace(trial, cage=cage),), {})).memory_bytes for cage in (LIGHT, SLOW))
     assert slow - plain == 4 * 2**30
 
 
@@ -148,11 +146,11 @@ def test_a_setting_of_the_disk_under_the_system_is_asked_for(
     monkeypatch.setattr(carry_out_module.RunFolder, "create", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "prepare", lambda *_: None)
     monkeypatch.setattr(carry_out_module, "require_programs", lambda *_: None)
-    monkeypatch.setattr(carry_out_module, "make_kit", lambda _: None)
+    monkeypatch.setattr(carry_out_module, "make_agent_package", lambda _: None)
     plan = Plan("x", (make_trial(cage=cage, read_ahead_kb=read_ahead_kb),), {})
     if named is None:
-        assert begun(plan, host, False, print).plan is plan
+        assert create_run(plan, host, False, print).plan is plan
     else:
-        with pytest.raises(PagecageError, match=f"set {named} on /dev/sda, which holds /"):
-            begun(plan, host, False, print)
-    assert begun(plan, host, True, print).plan is plan
+        with pytest.raises(PagecageError, match=f"Set {named} of /dev/sda, which holds /"):
+            create_run(plan, host, False, print)
+    assert create_run(plan, host, True, print).plan is plan

@@ -1,6 +1,4 @@
-"""The real agent as a fleet starts it: detached, with its frames in a file that grows between
-trials.
-"""
+"""The real agent without a controller, as a fleet starts it, with its frames in a file."""
 
 from __future__ import annotations
 
@@ -37,12 +35,12 @@ def serve(machine: Machine, agent: Path, *trials: Trial) -> tuple[Process[bytes]
 
 
 def ended(process: Process[bytes]) -> int:
-    _, printed = process.communicate(timeout=60)
-    assert "Traceback" not in printed.decode()
+    _, stderr = process.communicate(timeout=60)
+    assert "Traceback" not in stderr.decode()
     return process.returncode
 
 
-def test_it_works_to_the_end_with_nobody_there(machine: Machine, agent: Path) -> None:
+def test_it_finishes_without_a_controller(machine: Machine, agent: Path) -> None:
     process, stream = serve(machine, agent, make_trial(), make_trial("out_of_memory.py", trial_id="r1_other"))
     assert ended(process) == 0
     frames = frames_of(stream.read_bytes())
@@ -52,7 +50,7 @@ def test_it_works_to_the_end_with_nobody_there(machine: Machine, agent: Path) ->
     assert machine.left() == []
 
 
-def test_nothing_is_written_within_a_trial_and_a_signal_ends_it_in_order(machine: Machine, agent: Path) -> None:
+def test_the_file_grows_only_between_trials_and_a_signal_ends_it(machine: Machine, agent: Path) -> None:
     process, stream = serve(machine, agent, make_trial(), make_trial("never_ends.py", trial_id="r1_other"))
     deadline = time.monotonic() + 60
     while not any(line.startswith("scope ") and "never_ends" in line for line in machine.log_lines()):
@@ -69,10 +67,10 @@ def test_nothing_is_written_within_a_trial_and_a_signal_ends_it_in_order(machine
     assert machine.left() == []
 
 
-def test_a_stream_that_is_there_is_never_written_over(machine: Machine, agent: Path) -> None:
+def test_an_existing_stream_is_never_overwritten(machine: Machine, agent: Path) -> None:
     (machine.root / "stream").write_bytes(b"kept")
     process, stream = serve(machine, agent, make_trial())
-    _, printed = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert b"FileExistsError" in printed or b"is there" in printed
+    assert b"FileExistsError" in stderr or b"is there" in stderr
     assert stream.read_bytes() == b"kept"

@@ -1,4 +1,4 @@
-"""One trial by each driver on the fake machine: its place, its limits, and its verdicts."""
+"""A trial with each driver on the fake machine: its slice, its limits, and their read-back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Trial, Workload
 from tests.fake_host.docker_api import docker_api
-from tests.fake_host.machine import CAGE, NODE, Machine, make_bench, make_trial
+from tests.fake_host.machine import CAGE, NODE, Machine, make_session, make_trial
 from tests.record_schema import breaches
 
 UNIT = "pagecage-r1_tight.1.slice"
@@ -29,12 +29,12 @@ RUN = "pagecage-run-r1_tight.1"
 DOCKER_UNITS = "docker.socket docker.service containerd.service"
 
 
-def carry_out(machine: Machine, trial: Trial, bench: HostSession | None = None) -> Record:
-    bench = bench or make_bench(machine, io.BytesIO(), trial)
+def carry_out(machine: Machine, trial: Trial, session: HostSession | None = None) -> Record:
+    session = session or make_session(machine, io.BytesIO(), trial)
     try:
-        run_trial(bench, trial, 1)
+        run_trial(session, trial, 1)
     finally:
-        bench.engines.stop()
+        session.engines.stop()
     assert not breaches(json.loads(machine.records.read_text().splitlines()[-1]))
     assert machine.left() == []
     return list(read_records(machine.records))[-1]
@@ -50,40 +50,38 @@ def by(driver: str, **changes: Any) -> Trial:
     ("docker", f"container {RUN} in {UNIT}: good.py"),
     ("podman", f"container {RUN} in {UNIT}: good.py"),
 ])  # fmt: skip
-def test_the_limits_lie_on_the_slice_whatever_runs_in_it(
+def test_every_driver_runs_in_the_slice_with_the_limits(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, start: str
 ) -> None:
     if driver == "podman":
         monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(PODMAN_INFO))
     record = carry_out(machine, by(driver))
     assert (record.outcome, record.error) == ("ok", None)
-    assert start in machine.log_lines()
-    assert record.cage["driver"]["name"] == driver
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
-    assert record.cage["expected"]["io.max.rbps"] == "20000000"
-    assert "driver_cgroup" not in record.cage
+    assert start in machine.told()
+    assert record.cage.driver["name"] == driver
+    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert record.cage.expected["io.max.rbps"] == "20000000"
+    assert "driver_cgroup" not in record.cage.present
     assert record.response["start_seconds"] is not None
     assert record.response["start_seconds"] > 0
 
 
 def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:
     record = carry_out(machine, by("docker"))
-    reported = machine.log_lines()
+    log = machine.told()
     of_engine = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info", "docker import image.tar"]
-    places = [
-        reported.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")
-    ]
+    places = [log.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
     assert places == sorted(places)
-    assert reported[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
-    assert reported.index(f"stop {UNIT}") > reported.index("docker rm --force") > reported.index("workload exits")
-    assert record.cage["driver"]["engine"]["storage_driver"] == "overlay2"
+    assert log[-2:] == ["docker image rm", f"stop {DOCKER_UNITS}"]
+    assert log.index(f"stop {UNIT}") > log.index("docker rm --force") > log.index("workload exits")
+    assert record.cage.driver["engine"]["storage_driver"] == "overlay2"
 
 
 @pytest.mark.parametrize(("active", "stopped"), [
     ("docker.socket docker.service containerd.service", []),
     ("docker.socket", ["stop docker.service containerd.service"]),
 ])  # fmt: skip
-def test_what_ran_before_is_left_running(
+def test_an_engine_that_ran_before_is_left_running(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, active: str, stopped: list[str]
 ) -> None:
     monkeypatch.setenv("FAKE_ACTIVE", active)
@@ -94,17 +92,17 @@ def test_what_ran_before_is_left_running(
 def test_dockers_own_limits_are_read_back_where_docker_puts_them(machine: Machine) -> None:
     record = carry_out(machine, by("docker-flags"))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage["driver_cgroup"].endswith(f"{UNIT}/docker-0123abcd.scope")
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
-    assert record.cage["expected"] == {
+    assert record.cage.driver_cgroup.endswith(f"{UNIT}/docker-0123abcd.scope")
+    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert record.cage.expected == {
         "memory.max": str(8 * 1024**2), "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
     }  # fmt: skip
-    assert record.cage["calibration"] == {}, "over-driving a slice of ours would prove nothing of Docker's"
+    assert record.cage.calibration == {}, "calibrating the slice would not prove Docker's limits"
 
 
 @pytest.mark.parametrize(("lost", "named"), [("device", "io.max.rbps is max, not 20000000"), ("memory", "memory.max")])
 @pytest.mark.parametrize("driver", ["docker-flags", "docker-api"])
-def test_a_limit_that_docker_loses_without_a_word_is_caught(
+def test_a_limit_that_docker_loses_silently_is_detected(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, lost: str, named: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", lost)
@@ -114,16 +112,16 @@ def test_a_limit_that_docker_loses_without_a_word_is_caught(
     assert record.error is not None
     assert f"{driver} lost them: " in record.error
     assert named in record.error
-    assert record.missed_requirements[0]["hint"] == "use --driver docker: limits on our own slice"
-    assert "workload go" not in machine.log_lines(), "it was let go although its cage was open"
+    assert record.missed_requirements[0].hint == "use --driver docker: limits on our own slice"
+    assert "workload go" not in machine.told(), "it was let go although its cage was open"
 
 
 @pytest.mark.parametrize("program", ["fio", "sh"])
-def test_a_lost_limit_is_caught_for_every_kind_of_program(
+def test_a_lost_limit_is_detected_for_every_kind_of_program(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setenv("FAKE_LOSES", "device")
-    monkeypatch.setenv("FAKE_LASTS", "0.5")  # one that ends at once has no cage left to read
+    monkeypatch.setenv("FAKE_LASTS", "0.5")  # the cage of a command that exits at once cannot be read
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     command = Workload("sh", ("-c", "echo gone > {data_dir}/let-go"), "command", command=CommandSpec())
     fio = Workload("fio", ("rw=randread", "bs=4k"), "fio")
@@ -134,20 +132,18 @@ def test_a_lost_limit_is_caught_for_every_kind_of_program(
 
 
 def test_limits_are_read_back_when_the_runtime_has_set_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a program without a gate: in the guest, the container's cgroup was read before it had
-    limits.
-    """
+    """Without a gate, the container's cgroup was once read before it had its limits."""
     monkeypatch.setenv("FAKE_SLOW", "runtime")
     monkeypatch.setenv("FAKE_LASTS", "0.5")
     monkeypatch.setattr("pagecage.agent.programs.fio.missing_engine", lambda _: None)
     record = carry_out(machine, by("docker-flags", workload=Workload("fio", ("rw=randread", "bs=4k"), "fio")))
     assert "lost" not in (record.error or "")
-    assert record.cage["expected"]["io.max.riops"] == "500"
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage.expected["io.max.riops"] == "500"
+    assert record.cage.read_back.items() >= record.cage.expected.items()
 
 
-def test_without_the_reading_back_the_loss_would_pass(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The guard removed, to show that the tests above depend on it."""
+def test_without_the_read_back_the_loss_goes_unnoticed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the read-back, lost limits would go unnoticed."""
     monkeypatch.setenv("FAKE_LOSES", "device")
     monkeypatch.setattr("pagecage.agent.programs.measured_part.confirm_limits", lambda *_: None)
     assert carry_out(machine, by("docker-flags")).outcome == "ok"
@@ -169,10 +165,10 @@ def test_the_api_is_asked_for_the_same_container(machine: Machine, monkeypatch: 
     assert body["HostConfig"]["BlkioDeviceReadIOps"] == [{"Path": NODE, "Rate": 500}]
     assert body["HostConfig"]["CgroupParent"] == UNIT
     assert body["HostConfig"]["MemorySwap"] == body["HostConfig"]["Memory"] == 8 * 1024**2
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
+    assert record.cage.read_back.items() >= record.cage.expected.items()
 
 
-def test_a_refusal_of_the_api_is_told_in_its_words(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_the_api_is_quoted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     with api(machine, monkeypatch, refuses="stat /dev/fakedisk: no such file or directory"):
         record = carry_out(machine, by("docker-api"))
     assert record.outcome == "failed"
@@ -180,7 +176,7 @@ def test_a_refusal_of_the_api_is_told_in_its_words(machine: Machine, monkeypatch
 
 
 def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "resolve_disk", lambda _: make_bench(machine, io.BytesIO()).disk)
+    monkeypatch.setattr(storage, "resolve_disk", lambda _: make_session(machine, io.BytesIO()).disk)
     folder = machine.docker_root / "pagecage-data"
     folder.mkdir()
     for path in machine.data.iterdir():
@@ -191,8 +187,8 @@ def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monke
     linked = machine.docker_root / "upper" / str(data).lstrip("/")
     assert linked.stat().st_ino == data.stat().st_ino, "a copy would have pages of its own"
     assert linked.with_name(data.name + ".json").exists()
-    assert record.device["storage"] == "container_layer"
-    assert f"docker create {RUN} in {UNIT}" in machine.log_lines()
+    assert record.device.storage == "container_layer"
+    assert f"docker create {RUN} in {UNIT}" in machine.told()
 
 
 PODMAN_INFO = {
@@ -205,31 +201,32 @@ DOCKER_INFO = {"ServerVersion": "26", "Driver": "overlay2", "CgroupDriver": "sys
                "DockerRootDir": "/var/lib/docker"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("driver", "info", "why"), [
+@pytest.mark.parametrize(("driver", "info", "reason"), [
     ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"], "Warnings": ["WARNING: No io.max (rbps) support"]},
      "rootless docker has no io controller and discards limits on I/O with a warning"),
-    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"]}, "docker is a user's own and this is root's"),
+    ("docker", {**DOCKER_INFO, "SecurityOptions": ["name=rootless"]},
+     "docker runs as a user, so it cannot put a container into a slice of root's systemd"),
     ("docker", {**DOCKER_INFO, "CgroupDriver": "cgroupfs"}, "docker makes its cgroups itself (cgroupfs)"),
     ("docker", {**DOCKER_INFO, "CgroupVersion": "1"}, "docker uses cgroup v1"),
     ("podman", {**PODMAN_INFO, "host": {**PODMAN_INFO["host"], "cgroupControllers": ["memory"]}},
      "podman has no io controller"),
 ])  # fmt: skip
-def test_an_engine_that_cannot_serve_is_refused(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, info: dict[str, Any], why: str
+def test_an_unusable_engine_is_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, driver: str, info: dict[str, Any], reason: str
 ) -> None:
     monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(info))
     record = carry_out(machine, by(driver))
     assert record.outcome == "requirement_missed"
-    assert why in (record.error or "")
-    assert record.missed_requirements[0]["hint"]
-    assert not [line for line in machine.log_lines() if line.startswith("container")]
+    assert reason in (record.error or "")
+    assert record.missed_requirements[0].hint
+    assert not [line for line in machine.told() if line.startswith("container")]
 
 
-def test_no_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "engine")
     record = carry_out(machine, by("docker"))
     assert record.outcome == "requirement_missed"
-    assert "there is no Docker engine here: Failed to start docker.service" in (record.error or "")
+    assert "the Docker engine cannot be started: Failed to start docker.service" in (record.error or "")
 
 
 def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,14 +234,14 @@ def test_a_program_that_is_not_installed_is_named(machine: Machine, monkeypatch:
     monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "podman" else found(name, **more))
     record = carry_out(machine, by("podman"))
     assert record.error == "podman is not installed on this host"
-    assert record.missed_requirements[0]["hint"] == "apt-get install podman"
+    assert record.missed_requirements[0].hint == "apt-get install podman"
 
 
 def test_burst_credits_need_a_slice_with_the_limits_on_it(machine: Machine) -> None:
     burst = Cage("b", {"IOReadIOPSMax": 500}, burst=BurstCredits("full", iops=CreditBucket(1000, 10)))
     record = carry_out(machine, by("docker-flags", cage=burst))
     assert record.outcome == "requirement_missed"
-    assert "docker-flags keeps its limits elsewhere" in (record.error or "")
+    assert "docker-flags sets them elsewhere" in (record.error or "")
 
 
 class Answering(FrameStream):
@@ -259,38 +256,38 @@ class Answering(FrameStream):
         super().event(event, **details)
         if event == "throttle_wanted":
             self.asked.append(details["limits"])
-            reported = self._answer or {"read_back": details["limits"]}
-            piece = base64.b64encode(json.dumps(reported).encode()).decode()
+            answer = self._answer or {"read_back": details["limits"]}
+            piece = base64.b64encode(json.dumps(answer).encode()).decode()
             self._inbox.put_line(json.dumps({"answers": details["question"], "piece": piece}).encode())
 
 
 def with_qemu(machine: Machine, trial: Trial, answer: dict[str, Any] | None = None) -> tuple[Record, Answering]:
     inbox = AnswerQueue()
-    stream, bench = Answering(inbox, answer), make_bench(machine, io.BytesIO(), trial, inbox=inbox)
-    return carry_out(machine, trial, HostSession(**{**vars(bench), "stream": stream})), stream
+    stream, session = Answering(inbox, answer), make_session(machine, io.BytesIO(), trial, inbox=inbox)
+    return carry_out(machine, trial, HostSession(**{**vars(session), "stream": stream})), stream
 
 
-def test_qemu_holds_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
+def test_qemu_limits_the_disk_and_the_slice_the_rest(machine: Machine) -> None:
     record, stream = with_qemu(machine, by("qemu-throttle"))
     assert (record.outcome, record.error) == ("ok", None)
     disk = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
     assert stream.asked == [disk, {}], "held before the start, let go of afterwards"
-    assert record.cage["external"] == {"by": "qemu", "read_back": disk}
-    assert record.cage["expected"] == {"memory.max": str(8 * 1024**2), "memory.swap.max": "0"}
-    assert record.cage["requested"] == dict(CAGE.properties)
+    assert record.cage.external == {"by": "qemu", "read_back": disk}
+    assert record.cage.expected == {"memory.max": str(8 * 1024**2), "memory.swap.max": "0"}
+    assert record.cage.requested == dict(CAGE.properties)
 
 
-@pytest.mark.parametrize(("answer", "why"), [
+@pytest.mark.parametrize(("answer", "reason"), [
     ({"error": "this machine is no guest of ours", "hint": "use HOST=vm"}, "this machine is no guest of ours"),
     ({"read_back": {"IOReadBandwidthMax": 7}}, "qemu holds IOReadBandwidthMax at 7"),
 ])  # fmt: skip
-def test_what_nobody_outside_holds_is_missed(machine: Machine, answer: dict[str, Any], why: str) -> None:
+def test_external_limits_need_a_controller(machine: Machine, answer: dict[str, Any], reason: str) -> None:
     record, _ = with_qemu(machine, by("qemu-throttle"), answer)
     assert record.outcome == "requirement_missed"
-    assert why in (record.error or "")
+    assert reason in (record.error or "")
 
 
-def test_docker_counts_in_plain_numbers() -> None:
+def test_docker_limits_are_plain_numbers() -> None:
     cage = Cage("all", {"MemoryMax": 4096, "IOWriteBandwidthMax": 7, "IOWriteIOPSMax": 9, "CPUQuota": 150})
     assert limit_options(cage, "/dev/vdb") == [
         "--memory=4096", "--memory-swap=-1", "--cpu-period=100000", "--cpu-quota=150000",

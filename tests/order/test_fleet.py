@@ -64,7 +64,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         (folder.path / "streams/anew.1").write_text(json.dumps(begun) + "\n")
         rack.go(folder)
         streams = [path.name for path in (folder.path / "streams").iterdir()]
-        yield Fleet(rack, folder, outcomes(folder), folder.last_ends(), streams)
+        yield Fleet(rack, folder, outcomes(folder), folder.last_results(), streams)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_an_agent_that_dies_is_started_again_where_it_stood(fleet: Fleet) -> Non
 def test_an_agent_that_cannot_work_is_believed_and_the_others_go_on(fleet: Fleet) -> None:
     assert fleet.outcomes["refusing"] == []
     refused = fleet.ends["refusing"]
-    assert (refused.outcome, "another run is using this host" in refused.because) == ("refused", True)
+    assert (refused.outcome, "another run is using this host" in refused.reason) == ("refused", True)
     assert len(fleet.rack.agent_calls("refusing")) == 1
 
 
@@ -133,10 +133,10 @@ def test_a_host_that_is_lost_leaves_its_part_and_its_agent_is_not_forgotten(flee
     """
     assert fleet.outcomes["lost"] == []
     assert fleet.ends["lost"].outcome == "lost"
-    assert "the host is gone" in fleet.ends["lost"].because
+    assert "the host is gone" in fleet.ends["lost"].reason
     assert outcomes(gone_on)["lost"] == ["ok"] * 3
     assert len(fleet.rack.agent_calls("lost")) == 1
-    assert gone_on.last_ends()["lost"].outcome == "done"
+    assert gone_on.last_results()["lost"].outcome == "done"
 
 
 def test_what_was_fetched_before_is_not_recorded_twice(fleet: Fleet, gone_on: FleetFolder) -> None:
@@ -155,7 +155,7 @@ def test_spread_deals_whole_blocks() -> None:
 
 
 def test_fewer_blocks_than_hosts_cannot_be_spread() -> None:
-    with pytest.raises(PagecageError, match="1 repeats cannot be spread over 2 hosts") as caught:
+    with pytest.raises(PagecageError, match="1 repeats are too few to spread over 2 hosts") as told:
         host_plans(plan_of(THREE, replace(CHOICES, repeats=1)), ("left", "right"), "spread")
     assert "--repeats 2" in caught.value.hint
 
@@ -182,7 +182,7 @@ def test_ctrl_c_ends_every_agent_in_good_order(rack: Rack) -> None:
         rack.go(folder)
     thread.join()
     assert outcomes(folder) == {"left": ["ok", "interrupted"], "right": ["ok", "interrupted"]}
-    assert {end.outcome for end in folder.last_ends().values()} == {"interrupted"}
+    assert {end.outcome for end in folder.last_results().values()} == {"interrupted"}
     for name in rack.names:
         rack.set_script(name, {})
     rack.go(folder)

@@ -24,7 +24,7 @@ from tests.order.conftest import racked
 
 SMOKE = RunOptions(host="rack", size="smoke")
 GO_ON = RunOptions(host="rack")
-WAYS = FleetOptions()
+REPLICATE = FleetOptions()
 START, AGAIN = fleet.ResumeOptions(resume=False, yes=False), fleet.ResumeOptions(resume=True, yes=False)
 
 
@@ -40,8 +40,8 @@ def rack(tmp_path: Path) -> Iterator[Rack]:
 def printed(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return standard error; the group `rack` means the test's hosts."""
     monkeypatch.setattr(fleet, "hosts_of", lambda _: rack.hosts())
-    monkeypatch.setattr(fleet, "make_stage", lambda *_: rack.stage())
-    monkeypatch.setattr(fleet, "make_kit", lambda _: rack.kit())
+    monkeypatch.setattr(fleet, "make_fleet_playbook", lambda *_: rack.stage())
+    monkeypatch.setattr(fleet, "make_agent_package", lambda _: rack.package())
     monkeypatch.setattr(fleet, "RUNS", rack.top / "runs")
     # Results of a scripted agent cannot be judged; other tests cover reports of real records.
     monkeypatch.setattr(analyse, "analyse", reported)
@@ -56,16 +56,19 @@ def reported(verb: str, folder: Path, *options: str) -> Completed:
 
 @pytest.fixture
 def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the preflight by its result for two hosts; test_fleet_preflight.py tests the preflight
-    itself.
-    """
-    monkeypatch.setattr(fleet, "look", lambda *_: Preflight(rack.seen()[:2], {}, {}))
+    """The result of a check of the two hosts; test_fleet_look.py tests the check itself."""
+    monkeypatch.setattr(fleet, "check_hosts", lambda *_: Preflight(rack.seen()[:2], {}, {}))
 
 
 def go(
-    printed: list[str], again: fleet.ResumeOptions = START, wishes: RunOptions = SMOKE, ways: FleetOptions = WAYS
+    said: list[str],
+    again: fleet.ResumeOptions = START,
+    options: RunOptions = SMOKE,
+    fleet_options: FleetOptions = REPLICATE,
 ) -> int:
-    return fleet.run("smoke", wishes, ways, "pagecage run smoke --host rack", again, OutputFormat(), printed.append)
+    return fleet.run(
+        "smoke", options, fleet_options, "pagecage run smoke --host rack", again, OutputFormat(), said.append
+    )
 
 
 def refusal(call: Callable[[], object]) -> PagecageError:
@@ -82,14 +85,14 @@ def test_from_hosts_that_do_not_answer_to_one_report_over_all(
     """
     gone = refusal(lambda: go(printed))
     assert isinstance(gone, HostError)
-    assert gone.hint == "bring silent back, or leave such hosts out: --skip-unreachable"
+    assert gone.hint == "bring silent back, or leave out such hosts: --skip-unreachable"
     assert not (rack.top / "runs").exists()
     (rack.top / "units/lost").write_text("-right-")
-    assert go(printed, ways=FleetOptions(skip_unreachable=True)) == EXIT_INCOMPLETE
-    assert any(line.startswith("left out: silent: ") for line in printed)
-    assert any(line.startswith("8 trials to run on 2 hosts") for line in printed)
-    assert any("right: 4 trials have no answer (lost: " in line for line in printed)
-    assert "  fix: pagecage run smoke --host rack --resume" in printed
+    assert go(said, fleet_options=FleetOptions(skip_unreachable=True)) == EXIT_INCOMPLETE
+    assert any(line.startswith("left out: silent: ") for line in said)
+    assert any(line.startswith("8 trials to run on 2 hosts") for line in said)
+    assert any("right: 4 trials have no result (lost: " in line for line in said)
+    assert "  fix: pagecage run smoke --host rack --resume" in said
     folder = find_fleet(rack.top / "runs", "smoke@rack")
     assert folder is not None
     assert "Connection refused" in folder.document()["left_out"]["silent"]
@@ -109,11 +112,11 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
     rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
     spread = FleetOptions(fleet="spread")
-    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
-    plan_text = capsys.readouterr().out
-    assert "left     8 trials, 2 repeats" in plan_text
-    assert "right    4 trials, 1 repeats" in plan_text
-    fleet.show_plan("smoke", SMOKE, WAYS, "", True, printed.append)
+    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, said.append)
+    told = capsys.readouterr().out
+    assert "left     8 trials, 2 repeats" in told
+    assert "right    4 trials, 1 repeats" in told
+    fleet.show_plan("smoke", SMOKE, REPLICATE, "", True, said.append)
     assert list(json.loads(capsys.readouterr().out)) == ["left", "right"]
     assert rack.agent_calls("left") == []
     assert not (rack.top / "runs").exists()
@@ -122,18 +125,19 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
 def test_bad_wishes_are_refused_before_anything_starts(
     rack: Rack, printed: list[str], looked_at: None, tmp_path: Path
 ) -> None:
-    assert "--until-ci" in refusal(lambda: go(printed, wishes=replace(SMOKE, until_ci="5%"))).message
-    assert "--data-dir" in refusal(lambda: go(printed, wishes=replace(SMOKE, data_dir=tmp_path))).message
-    assert "saved machine state" in refusal(lambda: go(printed, wishes=replace(SMOKE, fresh="block"))).message
+    assert "--until-ci" in refusal(lambda: go(said, options=replace(SMOKE, until_ci="5%"))).message
+    assert "--data-dir" in refusal(lambda: go(said, options=replace(SMOKE, data_dir=tmp_path))).message
+    assert "saved machine state" in refusal(lambda: go(said, options=replace(SMOKE, fresh="block"))).message
     rack.is_like("right", **{**FIT, "kernel": "6.1"})
-    unlike = refusal(lambda: go(printed, wishes=replace(SMOKE, repeats=2), ways=FleetOptions(fleet="spread")))
-    assert "not alike: kernel is 6.12 on left, 6.1 on right" in unlike.message
+    unlike = refusal(lambda: go(said, options=replace(SMOKE, repeats=2), fleet_options=FleetOptions(fleet="spread")))
+    assert "differ: kernel is 6.12 on left, 6.1 on right" in unlike.message
     rack.is_like("right", **{**FIT, "disk": {"mount_point": "/"}})
-    assert "the disk that holds / would be changed on right" in refusal(lambda: go(printed)).message
+    assert "the disk that holds / on right" in refusal(lambda: go(said)).message
     assert (
-        "--repeats does not go with --resume" in refusal(lambda: go(printed, AGAIN, replace(GO_ON, repeats=2))).message
+        "--repeats and --resume are mutually exclusive"
+        in refusal(lambda: go(said, AGAIN, replace(GO_ON, repeats=2))).message
     )
-    assert "there is no run of smoke on rack" in refusal(lambda: go(printed, AGAIN, GO_ON)).message
+    assert "there is no run of smoke on rack" in refusal(lambda: go(said, AGAIN, GO_ON)).message
     assert not (rack.top / "runs").exists()
 
 

@@ -1,4 +1,4 @@
-"""The preflight of a fleet: which hosts answer and can serve, and whether they are similar."""
+"""Checks of every host before a fleet starts: reachable, suitable, similar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pagecage.agent.system.facts import read_facts
 from pagecage.errors import HostError, PagecageError
 from pagecage.fleet.inventory import FleetHost
-from pagecage.fleet.preflight import Preflight, look, unlike
+from pagecage.fleet.preflight import Preflight, check_hosts, differences
 from tests.fake_host.rack import FIT, Rack
 from tests.order.conftest import racked
 
@@ -44,13 +44,13 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rack]:
 
 @pytest.fixture(scope="module")
 def found(hosts: Rack) -> Preflight:
-    """The result of one preflight over all hosts."""
+    """The result of one check of all of them."""
     with used_by_another(hosts, "busy"):
-        return look(hosts.stage(), "rack", hosts.hosts())
+        return check_hosts(hosts.stage(), "rack", hosts.hosts())
 
 
 def test_a_look_tells_who_can_serve(found: Preflight) -> None:
-    [fit] = found.seen
+    [fit] = found.ready
     assert (fit.host.name, fit.facts) == ("fit", FIT)
     assert list(found.unreachable) == ["gone"]
     assert set(found.unfit) == set(HOSTS) - {"fit", "gone"}
@@ -71,7 +71,7 @@ def test_a_host_without_limits(found: Preflight) -> None:
 
 
 def test_a_host_that_greets_is_told_to_be_quiet(found: Preflight) -> None:
-    assert found.unfit["greeting"].hint == "its login must print nothing"
+    assert found.unfit["greeting"].hint == "make sure that its login shell prints nothing"
 
 
 def test_a_host_that_does_not_answer(found: Preflight) -> None:
@@ -84,35 +84,33 @@ def test_a_host_that_another_run_uses(found: Preflight) -> None:
 
 
 def test_our_own_agent_may_use_it_where_its_kit_is(hosts: Rack, found: Preflight) -> None:
-    """`fit` got its agent package in the first preflight; `busy` has none, and gets none while it
-    is busy.
-    """
+    """`fit` got its package by the first check; `busy` has none, and gets none while it is busy."""
     working = ["fit", "busy"]
     with used_by_another(hosts, *working):
-        again = look(hosts.stage(), "rack", [hosts.host(name) for name in working], working)
-    assert [one.host.name for one in again.seen] == ["fit"]
+        again = check_hosts(hosts.stage(), "rack", [hosts.host(name) for name in working], working)
+    assert [one.host.name for one in again.ready] == ["fit"]
 
 
 def test_hosts_that_are_alike(rack: Rack) -> None:
-    assert list(unlike(rack.seen())) == []
+    assert list(differences(rack.seen())) == []
 
 
 def test_hosts_that_differ_are_told_apart(rack: Rack) -> None:
     left, right = rack.seen()
     other = replace(right, facts={**FIT, "kernel": "6.1", "disk": {"filesystem": "xfs"}, "memory_bytes": 2**30})
-    assert list(unlike([left, other])) == [
+    assert list(differences([left, other])) == [
         "kernel is 6.12 on left, 6.1 on right", "disk.filesystem is ext4 on left, xfs on right",
         "their memory differs by more than 5 %",
     ]  # fmt: skip
 
 
 def test_an_empty_group_and_a_host_without_a_directory_are_refused(rack: Rack) -> None:
-    with pytest.raises(PagecageError, match="the group rack has no host now"):
-        look(rack.stage(), "rack", ())
+    with pytest.raises(PagecageError, match="the group rack has no hosts"):
+        check_hosts(rack.stage(), "rack", ())
     with pytest.raises(PagecageError, match="left has no pagecage_data_dir"):
-        look(rack.stage(), "rack", (FleetHost("left", "left", {}),))
-    with pytest.raises(PagecageError, match="cannot be the name of a run's folder"):
-        look(rack.stage(), "rack", (FleetHost("a/b", "left", {"pagecage_data_dir": "/x"}),))
+        check_hosts(rack.stage(), "rack", (FleetHost("left", "left", {}),))
+    with pytest.raises(PagecageError, match="cannot name a run folder"):
+        check_hosts(rack.stage(), "rack", (FleetHost("a/b", "left", {"pagecage_data_dir": "/x"}),))
 
 
 def test_facts_that_a_look_reads_are_those_that_agents_tell(tmp_path: Path) -> None:

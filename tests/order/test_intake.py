@@ -87,7 +87,7 @@ def test_what_is_no_frame_is_named(line: bytes) -> None:
         os.write(writing, wire({}) + line)
         os.close(writing)
         assert reader.next() is not None
-        with pytest.raises(HostError, match="no frame") as caught:
+        with pytest.raises(HostError, match="instead of a frame") as caught:
             reader.next()
     assert line.strip().decode(errors="replace")[:5] in caught.value.message
 

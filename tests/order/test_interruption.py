@@ -1,6 +1,4 @@
-"""Requests to end at every point of a trial: nothing stays, a record names the phase, finished work
-is kept.
-"""
+"""Termination at every point of a trial: nothing is left behind, and a record names the phase."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from pagecage.agent.trial_run import TrialRun
 from pagecage.errors import HostError
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record, read_records
-from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import CAGE, LIGHT, Machine, frames_of, make_session, make_trial
 
 NAMES = list(PHASES)
 NO_LIMITS = Cage("uncaged", {})
@@ -28,7 +26,7 @@ NO_LIMITS = Cage("uncaged", {})
 
 @pytest.fixture
 def interruption() -> Iterator[Interruption]:
-    """Install the agent's signal handlers in this process for a test."""
+    """Handle the agent's signals in this process during a test."""
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     made = Interruption()
@@ -44,15 +42,15 @@ def only_record(machine: Machine) -> Record:
 
 
 def run_interrupted(machine: Machine, interruption: Interruption, cage: Cage = CAGE) -> Record:
-    """Run a trial that is expected to be cut short; return its only record."""
+    """Run a trial that is interrupted; return its only record."""
     trial = make_trial(cage=cage)
     with pytest.raises(Interrupted):
-        run_trial(make_bench(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
+        run_trial(make_session(machine, io.BytesIO(), trial, interruption=interruption), trial, 1)
     return only_record(machine)
 
 
 @pytest.mark.parametrize("asking", ["TERM", "INT", "HUP"])
-def test_every_signal_that_asks_is_heard(
+def test_every_terminating_signal_is_handled(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption, asking: str
 ) -> None:
     monkeypatch.setenv("FAKE_SIGNAL", asking)
@@ -106,7 +104,7 @@ def test_an_error_after_every_phase(
 ) -> None:
     trial = make_trial(cage=LIGHT)
     cut_short(monkeypatch, name, "after", error)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     record = only_record(machine)
     assert (record.outcome, record.phase) == ("failed", name)
     assert record.error
@@ -114,7 +112,7 @@ def test_an_error_after_every_phase(
 
 
 def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
-    """Let one phase raise before it begins or after it is done."""
+    """Make one phase raise before it begins or after it ends."""
 
     real = TrialRun.announced
 
@@ -133,13 +131,14 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, moment: str, error: Ba
 def test_a_signal_during_the_cleanup_loses_nothing(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, interruption: Interruption
 ) -> None:
-    """The trial is done when its slice is stopped: it keeps its answer, and only then the agent
-    ends.
+    """The trial has ended when its slice is stopped, so it keeps its answer.
+
+    Then the agent ends.
     """
     monkeypatch.setenv("FAKE_SIGNALS", "stop")
     out, trial = io.BytesIO(), make_trial(cage=NO_LIMITS)
     with pytest.raises(Interrupted):
-        run_trial(make_bench(machine, out, trial, interruption=interruption), trial, 1)
+        run_trial(make_session(machine, out, trial, interruption=interruption), trial, 1)
     assert only_record(machine).outcome == "ok"
     assert machine.left() == []
     assert frames_of(out.getvalue())[-1]["frame"] == "record"
@@ -162,10 +161,10 @@ def test_a_second_signal_changes_nothing(
 
 
 @pytest.mark.parametrize("verb", ["set-property", "start"])
-def test_a_systemd_that_refuses_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_a_refusal_of_systemd_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     monkeypatch.setenv("FAKE_FAILS", verb)
     trial = make_trial(cage=NO_LIMITS)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     record = only_record(machine)
     assert (record.outcome, record.phase) == ("failed", "slice")
     assert "asked to" in (record.error or "")
@@ -175,13 +174,13 @@ def test_a_systemd_that_refuses_is_told(machine: Machine, monkeypatch: pytest.Mo
 def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial, bench = make_trial(), make_bench(machine, io.BytesIO())
+    trial, session = make_trial(), make_session(machine, io.BytesIO())
 
     def refuse() -> None:
         raise HostError("the setting is stuck")
 
-    monkeypatch.setattr(type(bench.settings), "restore", lambda _: refuse())
-    run_trial(bench, trial, 1)
+    monkeypatch.setattr(type(session.settings), "restore", lambda _: refuse())
+    run_trial(session, trial, 1)
     record = only_record(machine)
     assert record.outcome == "ok"
     assert "the setting is stuck" in (record.error or "")
@@ -189,7 +188,7 @@ def test_a_cleanup_that_fails_still_leaves_a_record_and_does_the_rest(
 
 
 def test_a_queue_setting_that_cannot_be_restored_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial, bench = make_trial(cage=LIGHT), make_bench(machine, io.BytesIO())
+    trial, session = make_trial(cage=LIGHT), make_session(machine, io.BytesIO())
     real = settings.write_queue_setting
 
     def refuse_the_old(disk: Disk, setting: str, value: str) -> None:
@@ -198,7 +197,7 @@ def test_a_queue_setting_that_cannot_be_restored_is_reported(machine: Machine, m
         real(disk, setting, value)
 
     monkeypatch.setattr(settings, "write_queue_setting", refuse_the_old)
-    run_trial(bench, trial, 1)
+    run_trial(session, trial, 1)
     record = only_record(machine)
     assert record.outcome == "ok"
     assert "read_ahead_kb could not be put back to 256: the disk is gone" in (record.error or "")
@@ -212,7 +211,7 @@ def test_a_collector_that_cannot_be_stopped_does_not_keep_the_others(
 
     monkeypatch.setattr("pagecage.agent.collectors.sysstat.Sar._read_back", refuse)
     trial = make_trial()
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     collectors = only_record(machine).collectors
     assert {name: found["status"] for name, found in collectors.items()} == {
         "sampler": "ok", "iostat": "ok", "sar": "failed", "vmtouch": "ok",

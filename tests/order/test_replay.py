@@ -1,4 +1,4 @@
-"""A replay by controller and real agent together: streams, carried files, final failures."""
+"""A replay by controller and real agent: streams, copied files, and final failures."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pagecage.model.record import Record, read_records
 from pagecage.model.trial import CommandSpec, Dataset
 from pagecage.planning.plan import Plan, PlanOptions, make_plan
 from pagecage.planning.replay import SIZE, ReplaySpec, make_experiment
-from pagecage.runner.campaign import TRIES, Campaign, RunSummary, need_of
+from pagecage.runner.campaign import ATTEMPTS, Campaign, RunSummary, resource_needs
 from pagecage.runner.run_folder import RunFolder
-from pagecage.runner.uploads import carried_to_json, make_carried, translated
+from pagecage.runner.uploads import find_uploads, translate_command, uploads_to_json
 from pagecage.units import MIB
 from tests.builders.plans import HARNESS
 from tests.fake_host.hosts import on_fakes
@@ -31,7 +31,7 @@ CAGES = {name: Cage(name, {}) for name in ("uncaged", "tight")}
 
 
 @pytest.fixture
-def kit(machine: Machine) -> AgentPackage:
+def package(machine: Machine) -> AgentPackage:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
     return AgentPackage(agent, (), "0" * 64)
@@ -46,17 +46,17 @@ def plan_of(
     cache: str = "any",
 ) -> Plan:
     """Return the plan of a replay in one cage."""
-    made = make_carried(carried)
+    made = find_uploads(carried)
     here = replace(command, is_literal=True, directory=place or command.directory)
-    asked = ReplaySpec(argv, translated(argv, made, place), here, ("tight",), cache, ())
-    more = {"carried": carried_to_json(made), "directory": place}
+    asked = ReplaySpec(argv, translate_command(argv, made, place), here, ("tight",), cache, ())
+    more = {"carried": uploads_to_json(made), "directory": place}
     choices = PlanOptions(SIZE, "asked for", repeats, 7, "vm", "never")
     run_id = f"20261121T100000Z-{asked.name}-vm"
     return make_plan(run_id, make_experiment(asked), CAGES, choices, "pagecage replay", HARNESS, more)
 
 
 class Streams:
-    """Standard output, and standard input from a file or a pipe, in place of this process's own."""
+    """Replacements of this process's standard output, and of its input by a file or a pipe."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "stdout"
@@ -73,10 +73,10 @@ def streams(tmp_path: Path) -> Iterator[Streams]:
     os.close(made.stdout)
 
 
-def carry_out(machine: Machine, kit: AgentPackage, plan: Plan, streams: Streams) -> tuple[RunSummary, list[Record]]:
+def carry_out(machine: Machine, package: AgentPackage, plan: Plan, streams: Streams) -> tuple[RunSummary, list[Record]]:
     folder = RunFolder.create(machine.root / "runs", plan)
     listener = StdioRelay(lambda _: None, streams.stdout)
-    summary = Campaign(on_fakes(kit.agent, machine), plan, folder, kit, listener).run()
+    summary = Campaign(on_fakes(package.agent, machine), plan, folder, package, listener).run()
     return summary, list(read_records(folder.records_path))
 
 
@@ -88,67 +88,69 @@ BOTH = CommandSpec(streams_output=True, takes_input=True)
 
 
 def test_a_pipe_goes_through_the_program(
-    machine: Machine, kit: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one piece, with bytes that are not text."""
+    """The input has several pieces and is not text."""
     sent = os.urandom(300_000)
     (machine.root / "sent").write_bytes(sent)
     with os.popen(f"cat {machine.root}/sent") as pipe:
         stdin(monkeypatch, pipe.fileno())
-        summary, [record] = carry_out(machine, kit, plan_of("cat", command=BOTH), streams)
+        summary, [record] = carry_out(machine, package, plan_of("cat", command=BOTH), streams)
     assert (summary, record.outcome) == (RunSummary(1, 0), "ok")
     assert streams.text() == sent
     assert machine.left() == []
 
 
 def test_each_trial_has_all_of_a_file(
-    machine: Machine, kit: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine.root / "sent").write_bytes(b"x" * 100_000)
     counted = plan_of("sh", "-c", 'test "$(wc -c)" = 100000', command=CommandSpec(takes_input=True), repeats=3)
     with (machine.root / "sent").open("rb") as file:
         stdin(monkeypatch, file.fileno())
-        summary, records = carry_out(machine, kit, counted, streams)
+        summary, records = carry_out(machine, package, counted, streams)
     assert summary == RunSummary(3, 0)
     assert [record.outcome for record in records] == ["ok"] * 3
     assert streams.text() == b""
 
 
 def test_a_program_that_reads_nothing_is_not_waited_for(
-    machine: Machine, kit: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, package: AgentPackage, streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its input is a pipe to which nothing is written, as at a terminal."""
+    """The input is a pipe without a writer, as at a terminal."""
     silent, writer = os.pipe()
     stdin(monkeypatch, silent)
-    summary, [record] = carry_out(machine, kit, plan_of("echo", "done", command=BOTH), streams)
+    summary, [record] = carry_out(machine, package, plan_of("echo", "done", command=BOTH), streams)
     assert (summary, record.outcome, streams.text()) == (RunSummary(1, 0), "ok", b"done\n")
     os.close(writer)
     os.close(silent)
 
 
-def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, kit: AgentPackage, streams: Streams) -> None:
+def test_a_failure_of_its_own_is_not_tried_again(machine: Machine, package: AgentPackage, streams: Streams) -> None:
     plan = plan_of("sh", "-c", "echo ran; exit 3", command=replace(BOTH, takes_input=False))
-    summary, records = carry_out(machine, kit, plan, streams)
+    summary, records = carry_out(machine, package, plan, streams)
     assert summary == RunSummary(1, 0)
-    assert [(record.attempt, record.outcome, record.exit["status"]) for record in records] == [(1, "failed", 3)]
+    assert [(record.attempt, record.outcome, record.exit.status) for record in records] == [(1, "failed", 3)]
     assert streams.text() == b"ran\n"
 
 
-@pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, TRIES)])
-def test_a_program_that_has_printed_what_another_process_helped_it_to_is_not_run_again(
-    machine: Machine, kit: AgentPackage, streams: Streams, streams_output: bool, tries: int
+@pytest.mark.parametrize(("streams_output", "tries"), [(True, 1), (False, ATTEMPTS)])
+def test_a_disturbed_program_with_streamed_output_is_not_repeated(
+    machine: Machine, package: AgentPackage, streams: Streams, streams_output: bool, tries: int
 ) -> None:
-    """It reads a cold file, and its slice is charged for none of it."""
+    """The program reads a cold file, but its slice is charged for no page of it."""
     path = make_dataset(machine.data, Dataset(16 * MIB))
     command = CommandSpec((str(path),), streams_output=streams_output)
     plan = plan_of("sh", "-c", 'cat "$1" >/dev/null; echo ran', "sh", str(path), command=command, cache="cold")
-    summary, records = carry_out(machine, kit, plan, streams)
+    summary, records = carry_out(machine, package, plan, streams)
     assert summary == RunSummary(0, 1)
     assert [record.outcome for record in records] == ["not_prepared"] * tries
     assert streams.text() == (b"ran\n" if streams_output else b"")
 
 
-def test_files_are_carried_and_put_away(machine: Machine, kit: AgentPackage, streams: Streams, tmp_path: Path) -> None:
+def test_files_are_carried_and_put_away(
+    machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path
+) -> None:
     folder = tmp_path / "with a space"
     (folder / "below").mkdir(parents=True)
     (folder / "below/file").write_text("carried\n")
@@ -158,29 +160,29 @@ def test_files_are_carried_and_put_away(machine: Machine, kit: AgentPackage, str
     command = replace(BOTH, takes_input=False)
     script = 'cat "$1/link" && pwd && test ! -e earlier'
     plan = plan_of("sh", "-c", script, "sh", str(folder), command=command, carried=(str(folder),), place=place)
-    summary, [record] = carry_out(machine, kit, plan, streams)
+    summary, [record] = carry_out(machine, package, plan, streams)
     assert (summary, record.outcome) == (RunSummary(1, 0), "ok"), record.error
     assert streams.text().decode() == f"carried\n{place}\n"
     assert not Path(place).exists()
 
 
-def test_what_is_carried_has_room(tmp_path: Path) -> None:
+def test_uploads_need_free_space(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * 1_000_000)
     bare, loaded = (plan_of("true", command=CommandSpec(), carried=paths, place="/d") for paths in
                     ((), (str(tmp_path / "big"),)))  # fmt: skip
-    assert need_of(loaded).data_bytes - need_of(bare).data_bytes == 1_000_000
+    assert resource_needs(loaded).data_bytes - resource_needs(bare).data_bytes == 1_000_000
 
 
-def test_what_cannot_be_carried_is_told(machine: Machine, kit: AgentPackage, streams: Streams, tmp_path: Path) -> None:
+def test_a_failed_upload_is_reported(machine: Machine, package: AgentPackage, streams: Streams, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (machine.root / "a-file").touch()
     place = str(machine.root / "a-file/replay")
     plan = plan_of("true", command=CommandSpec(), carried=(str(tmp_path / "file"),), place=place)
     with pytest.raises(HostError, match="--copy could not write"):
-        carry_out(machine, kit, plan, streams)
+        carry_out(machine, package, plan, streams)
 
 
-def test_ctrl_c_ends_the_program_and_leaves_nothing(machine: Machine, kit: AgentPackage, streams: Streams) -> None:
+def test_ctrl_c_ends_the_program_and_leaves_nothing(machine: Machine, package: AgentPackage, streams: Streams) -> None:
     plan = plan_of("sleep", "60", command=CommandSpec(streams_output=True))
     folder = RunFolder.create(machine.root / "runs", plan)
 
@@ -189,7 +191,7 @@ def test_ctrl_c_ends_the_program_and_leaves_nothing(machine: Machine, kit: Agent
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Campaign(on_fakes(kit.agent, machine), plan, folder, kit, StdioRelay(interrupt, streams.stdout)).run()
+        Campaign(on_fakes(package.agent, machine), plan, folder, package, StdioRelay(interrupt, streams.stdout)).run()
     [record] = read_records(folder.records_path)
     assert (record.outcome, record.phase) == ("interrupted", "run")
     assert not record.is_final

@@ -1,4 +1,4 @@
-"""A shell in the cage at a real terminal (a pty), with the agent as the copied zipapp."""
+"""A shell in a cage at a real terminal (a pty), by the packaged agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.agent.protocol.request import ShellRequest, order_to_json
+from pagecage.agent.protocol.request import ShellRequest, shell_request_to_json
 from pagecage.hosts.agent_package import agent_bytes
 from pagecage.model.cage import BurstCredits, Cage, CreditBucket
 from pagecage.model.requirements import may_rewrite_io_max
@@ -29,30 +29,30 @@ class Terminal:
     def __init__(self, machine: Machine, cage: Cage = CAGE) -> None:
         agent = machine.root / "agent.pyz"
         agent.write_bytes(agent_bytes())
-        order = json.dumps(order_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
+        order = json.dumps(shell_request_to_json(ShellRequest(cage, str(machine.data), str(machine.spool), False)))
         self._master, slave = pty.openpty()
-        # setsid -c: the pty becomes the controlling terminal, as in a terminal window.
+        # setsid -c makes the pty the controlling terminal.
         argv = ["setsid", "-cw", sys.executable, "-S", str(ON_FAKES), str(agent), str(machine.root), "shell", order]
         env = {"SHELL": "/bin/bash", "HOME": str(machine.root), "PS1": "$ ", "TERM": "dumb"}
         self.process: Process[bytes] = spawn(argv, stdin=slave, stdout=slave, stderr=slave, env=env)
         os.close(slave)
-        self.printed = b""
+        self.output = b""
 
     def wait_for(self, text: str, seconds: float = 20.0) -> None:
-        """Read until this is printed."""
+        """Read until `text` has been printed."""
         deadline = time.monotonic() + seconds
-        while text.encode() not in self.printed:
-            assert time.monotonic() < deadline, self.printed.decode()
-            self.printed += os.read(self._master, 4096)
+        while text.encode() not in self.output:
+            assert time.monotonic() < deadline, self.output.decode()
+            self.output += os.read(self._master, 4096)
 
     def type(self, line: str) -> None:
         os.write(self._master, line.encode())
 
     def end(self) -> int:
-        """Read the remaining output; return the exit status."""
+        """Return the exit status after reading the remaining output."""
         try:
             while piece := os.read(self._master, 4096):
-                self.printed += piece
+                self.output += piece
         except OSError:  # EIO: the other end is closed (pty(7))
             pass
         os.close(self._master)
@@ -67,14 +67,14 @@ def test_limits_are_shown_and_leaving_removes_them(machine: Machine) -> None:
     assert any("pagecage-shell.1" in path for path in machine.left())
     terminal.type("exit 7\n")
     assert terminal.end() == 7
-    text = terminal.printed.decode()
-    assert "cage tight on /dev/fakedisk" in text
-    assert "io.max.rbps      20000000" in text
-    assert "memory.max       8388608" in text
+    output = terminal.output.decode()
+    assert "cage tight on /dev/fakedisk" in output
+    assert "io.max.rbps      20000000" in output
+    assert "memory.max       8388608" in output
     assert machine.left() == []
 
 
-def test_credits_are_played_while_it_is_open(machine: Machine) -> None:
+def test_credits_are_enforced_while_the_shell_is_open(machine: Machine) -> None:
     base = {**CAGE.properties, "IOReadIOPSMax": 500}
     burst = replace(CAGE, properties=base, burst=BurstCredits("full", iops=CreditBucket(2000, 100_000)))
     terminal = Terminal(machine, burst)
@@ -83,17 +83,17 @@ def test_credits_are_played_while_it_is_open(machine: Machine) -> None:
     terminal.wait_for("seen-42")
     terminal.type("exit\n")
     assert terminal.end() == 0
-    text = terminal.printed.decode()
+    output = terminal.output.decode()
     if may_rewrite_io_max({"kernel": os.uname().release}):
-        assert "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500" in text
-        assert "riops=2000" in text
+        assert "io.max.riops 2000 while credits last (100000 of 100000 credits), then the base of 500" in output
+        assert "riops=2000" in output
     else:
-        assert "io.max.riops: no credits, since rewriting io.max may hang this kernel" in text
-        assert "riops=500" in text
+        assert "io.max.riops: no credits, since rewriting io.max may hang this kernel" in output
+        assert "riops=500" in output
     assert machine.left() == []
 
 
-def test_ctrl_c_is_for_what_runs_in_it(machine: Machine) -> None:
+def test_ctrl_c_is_for_programs_in_the_shell(machine: Machine) -> None:
     terminal = Terminal(machine)
     terminal.wait_for("removed when you leave")
     terminal.type("echo begun; sleep 60\n")
@@ -122,7 +122,7 @@ def test_a_limit_that_is_not_in_force_gives_no_shell(machine: Machine, monkeypat
     monkeypatch.setenv("FAKE_FORGETS", "memory.max")
     terminal = Terminal(machine)
     assert terminal.end() == 3
-    assert "the limits are not in force" in terminal.printed.decode()
-    assert "fix: pagecage doctor" in terminal.printed.decode()
+    assert "the limits are not in force" in terminal.output.decode()
+    assert "fix: pagecage doctor" in terminal.output.decode()
     assert machine.left() == []
     assert not any(line.startswith("scope") for line in machine.log_lines())

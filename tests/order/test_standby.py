@@ -1,6 +1,4 @@
-"""The agent in standby on the fake machine: a client hands over its streams and gets the agent's
-output.
-"""
+"""The agent in standby on the fake machine: a client that passes its streams gets normal output."""
 
 from __future__ import annotations
 
@@ -33,14 +31,14 @@ done
 
 @pytest.fixture
 def spool(machine: Machine) -> Path:
-    """A spool with the agent in it, as the start of a host leaves one."""
+    """Make a spool with the agent in it, as after the start of a host."""
     machine.spool.mkdir(parents=True, exist_ok=True)
     Path(agent_path(str(machine.spool))).write_bytes(agent_bytes())
     return machine.spool
 
 
 def stand_by(machine: Machine, spool: Path, *tracers: str) -> Process[bytes]:
-    """Start an agent in standby and wait until it is ready."""
+    """Start an agent in standby and wait for its socket."""
     words = [agent_path(str(spool)), machine.root, "standby", spool, machine.data, *tracers]
     agent = spawn([sys.executable, "-S", HERE / "agent_on_fakes.py", *words], stderr=PIPE)
     deadline = time.monotonic() + 60
@@ -52,7 +50,7 @@ def stand_by(machine: Machine, spool: Path, *tracers: str) -> Process[bytes]:
 
 
 def attach(machine: Machine, spool: Path, request: str) -> tuple[int, bytes, str]:
-    """Run one client to its end; return status, output and errors."""
+    """Run one client; return its status, output and errors."""
     argv = [sys.executable, *attach_argv(str(spool))[1:]]
     client = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=machine.environment())
     assert client.stdin is not None
@@ -61,24 +59,24 @@ def attach(machine: Machine, spool: Path, request: str) -> tuple[int, bytes, str
     client.stdin.write(request.encode() + b"\n")
     output = client.stdout.read()
     client.stdin.close()
-    printed = client.stderr.read().decode()
+    stderr = client.stderr.read().decode()
     client.stdout.close()
     client.stderr.close()
-    return client.wait(60), output, printed
+    return client.wait(60), output, stderr
 
 
 def ended(agent: Process[bytes]) -> int:
-    _, printed = agent.communicate(timeout=60)
-    assert "Traceback" not in printed.decode()
+    _, stderr = agent.communicate(timeout=60)
+    assert "Traceback" not in stderr.decode()
     return agent.returncode
 
 
 def test_the_client_gets_the_frames_and_the_status_of_the_agent(machine: Machine, spool: Path) -> None:
     agent = stand_by(machine, spool)
     request = json.dumps(request_to_json(make_request(machine, make_trial())))
-    status, output, printed = attach(machine, spool, request)
+    status, output, stderr = attach(machine, spool, request)
     frames = frames_of(output)
-    assert (status, printed) == (0, "")
+    assert (status, stderr) == (0, "")
     assert [f["record"]["outcome"] for f in frames if f["frame"] == "record"] == ["ok"]
     assert ended(agent) == 0
     assert not (spool / SOCKET_NAME).exists()
@@ -87,7 +85,7 @@ def test_the_client_gets_the_frames_and_the_status_of_the_agent(machine: Machine
 
 @pytest.fixture
 def attachments(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bpftrace that ticks, and the file to which each start of it adds a line."""
+    """Install a bpftrace that ticks; return the file to which each start adds a line."""
     folder = machine.root / "tracer"
     folder.mkdir()
     (folder / "bpftrace").write_text(BPFTRACE)
@@ -125,12 +123,12 @@ def test_a_tracer_that_no_trial_wants_is_detached_before_the_first(
     assert machine.left() == []
 
 
-def test_a_client_that_finds_no_agent_becomes_one(machine: Machine, spool: Path) -> None:
-    """As with a second connection to one machine state, or after an agent in standby was killed."""
-    status, output, printed = attach(machine, spool, "")
+def test_a_client_without_a_waiting_agent_starts_one(machine: Machine, spool: Path) -> None:
+    """Such a client is the second in a machine state, or the agent in standby was killed."""
+    status, output, stderr = attach(machine, spool, "")
     assert status not in (0, 127)
     assert output == b""
-    assert "agent.pyz" in printed or "JSON" in printed
+    assert "agent.pyz" in stderr or "JSON" in stderr
 
 
 def test_a_client_of_an_agent_that_is_killed_ends_with_a_failure(machine: Machine, spool: Path) -> None:

@@ -1,6 +1,4 @@
-"""Repeats until intervals are narrow: a campaign ends where the rule says, also after an
-interruption.
-"""
+"""Repeats until intervals are narrow: a campaign ends by the rule, also after an interruption."""
 
 from __future__ import annotations
 
@@ -24,15 +22,15 @@ Figure = Callable[[int, str], float]
 
 
 class Stopping(Run):
-    """At most twelve blocks of three trials, with figures by block and level."""
+    """Up to twelve blocks of three trials, with given figures by block and level."""
 
     def __init__(self, tmp_path: Path, figure: Figure) -> None:
         super().__init__(tmp_path, repeats=1)
         self.plan = replace(plan_of(THREE, FIVE_PERCENT), run_id="20261121T100001Z-test-vm")
         self.plan = replace(self.plan, document={**self.plan.document, "run_id": self.plan.run_id})
         self.folder = type(self.folder).create(tmp_path / "runs", self.plan)
-        reported = {t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])} for t in self.plan.trials}
-        self.set_script({"figures": reported})
+        figures = {t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])} for t in self.plan.trials}
+        self.tell({"figures": figures})
 
     def blocks(self) -> list[int]:
         return sorted({record.block for record in self.records()})
@@ -52,7 +50,7 @@ def test_narrow_intervals_need_the_six_blocks_that_an_interval_needs(tmp_path: P
 def test_one_treatment_that_spreads_keeps_the_run_going(tmp_path: Path) -> None:
     run = Stopping(tmp_path, lambda block, level: 14.0 if (block, level) == (1, "b") else steady(block, level))
     assert run.go() == RunSummary(27, 0)
-    assert run.blocks() == list(range(1, 10))  # of nine values the interval omits the highest
+    assert run.blocks() == list(range(1, 10))  # the interval of nine values omits the highest
     assert [len(call) for call in run.agent_calls()] == [18, 3, 3, 3]
 
 
@@ -102,7 +100,7 @@ def test_half_widths(values: list[float], width: float | None) -> None:
 
 @pytest.mark.parametrize("text", ["5", "0%", "%", "-5%", "5 %%", "five%", "100%", "0.0%", ""])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(PagecageError, match="is no share"):
+    with pytest.raises(PagecageError, match="is not a percentage"):
         until_ci(RunOptions(until_ci=text))
 
 

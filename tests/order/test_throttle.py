@@ -1,6 +1,4 @@
-"""A trial behind QEMU's throttling, by controller and real agent together: requested, enforced,
-released; or refused.
-"""
+"""A trial with QEMU's throttling, by controller and real agent: set, removed, or refused."""
 
 from __future__ import annotations
 
@@ -23,26 +21,26 @@ HELD = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
 def carry_out(machine: Machine, host: str) -> tuple[Record, list[str]]:
     agent = machine.root / "agent.pyz"
     agent.write_bytes(agent_bytes())
-    kit = AgentPackage(agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64)
+    package = AgentPackage(agent, tuple(path for path in WORKLOADS.iterdir() if path.is_file()), "0" * 64)
     trial = make_trial(driver="qemu-throttle", collectors=())
     plan = Plan("20261121T100000Z-throttle-vm", (trial,), {"fresh": "never", "experiment": "t", "harness": HARNESS})
     whole = replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []})
     folder = RunFolder.create(machine.root / "runs", whole)
     around = on_fakes(agent, machine, name=host)
-    Campaign(around, plan, folder, kit, lambda _: None).run()
+    Campaign(around, plan, folder, package, lambda _: None).run()
     return list(read_records(folder.records_path))[-1], [call for call in around.calls if call.startswith("throttle")]
 
 
-def test_the_machine_around_holds_the_disk_for_the_trial(machine: Machine) -> None:
+def test_the_outer_machine_limits_the_disk_for_the_trial(machine: Machine) -> None:
     record, asked = carry_out(machine, "vm")
     assert (record.outcome, record.error) == ("ok", None)
     assert asked == [f"throttle {HELD}", "throttle {}"]
-    assert record.cage["external"] == {"by": "qemu", "read_back": HELD}
+    assert record.cage.external == {"by": "qemu", "read_back": HELD}
 
 
 @pytest.mark.parametrize("host", ["local"])
-def test_a_host_with_nothing_around_it_gives_no_figure(machine: Machine, host: str) -> None:
+def test_a_host_without_an_outer_machine_is_refused(machine: Machine, host: str) -> None:
     record, _ = carry_out(machine, host)
     assert record.outcome == "requirement_missed"
     assert record.error == "nothing is around it"
-    assert record.missed_requirements[0]["hint"] == "use HOST=vm"
+    assert record.missed_requirements[0].hint == "use HOST=vm"

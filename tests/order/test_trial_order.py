@@ -1,6 +1,4 @@
-"""One trial through the agent's own phases on a fake machine: its steps, their order, and the
-result.
-"""
+"""One trial through the agent's phases on a fake machine: its commands, their order, its record."""
 
 from __future__ import annotations
 
@@ -19,8 +17,9 @@ from pagecage.agent.responses import STANDARD_RESPONSES, TRACED_RESPONSES
 from pagecage.agent.system.cgroupfs import own_cgroup
 from pagecage.agent.system.page_cache import evict, load
 from pagecage.agent.system.systemd import Systemd
+from pagecage.model.json_codec import to_json
 from tests.builders.trial_runs import carry_out
-from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import CAGE, DATASET, LIGHT, MAJ_MIN, Machine, frames_of, make_session, make_trial
 
 VERIFYING_SECONDS = 0.4  # of verifies.py
 UNIT = "pagecage-r1_tight.1.slice"
@@ -37,9 +36,7 @@ ORDER = [
 
 
 def without_calibration(lines: list[str]) -> list[str]:
-    """Return the log without calibration, whose units have its name. Tools that begin or end
-    together are sorted.
-    """
+    """Return the log without calibration. Tools that start or end together are sorted."""
     kept = [line for line in lines if "calibrate" not in line and line != "fio"]
     for together in ("(iostat|sar) begins", "(iostat|sar) ends|sadf"):
         places = [n for n, line in enumerate(kept) if re.fullmatch(together, line)]
@@ -57,32 +54,32 @@ def test_the_whole_order(machine: Machine) -> None:
 
 def test_every_phase_is_in_the_record_with_its_times(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    names = [phase["name"] for phase in record.phases]
+    names = [phase.name for phase in record.phases]
     assert names == [
         "requirements", "driver", "storage", "dataset", "queue_settings", "calibrate", "memory", "dirty", "cache",
         "slice", "before", "collectors", "run", "stop", "totals", "cleanup",
     ]  # fmt: skip
-    starts = [phase["start_monotonic_seconds"] for phase in record.phases]
+    starts = [phase.start_monotonic_seconds for phase in record.phases]
     assert starts == sorted(starts)
-    assert all(0 <= phase["seconds"] < 30 for phase in record.phases)
+    assert all(0 <= phase.seconds < 30 for phase in record.phases)
 
 
 def test_the_record_holds_what_happened(machine: Machine) -> None:
     record = carry_out(machine, make_trial())
-    assert record.cage["read_back"] == {**record.cage["expected"], "cpu.max": "max 100000",
+    assert record.cage.read_back == {**record.cage.expected, "cpu.max": "max 100000",
                                         "io.max.wbps": "max", "io.max.wiops": "max"}  # fmt: skip
-    assert record.cage["requested"] == dict(CAGE.properties)
-    assert record.cache["requested"] == "cold"
-    assert record.cache["resident_bytes_before"] == 0
-    assert record.device["queue_settings"]["read_ahead_kb"] == "128"
-    assert record.device["maj_min"] == MAJ_MIN
-    assert record.exit == {"status": 0, "oom_kill": 0}
+    assert record.cage.requested == dict(CAGE.properties)
+    assert record.cache.requested == "cold"
+    assert record.cache.resident_bytes_before == 0
+    assert record.device.queue_settings["read_ahead_kb"] == "128"
+    assert record.device.maj_min == MAJ_MIN
+    assert to_json(record.exit) == {"status": 0, "oom_kill": 0}
     assert record.samples == ({"seconds": 0.25, "bytes": 524288},)
     assert {name: found["status"] for name, found in record.collectors.items()} == {
         "sampler": "ok", "iostat": "ok", "sar": "ok", "vmtouch": "ok",
     }  # fmt: skip
-    assert record.workload["checksum_ok"] is True
-    assert len(record.workload["sha256"]) == 64
+    assert record.workload.checksum_ok is True
+    assert len(record.workload.sha256) == 64
 
 
 def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine) -> None:
@@ -102,7 +99,7 @@ def test_responses_are_computed_from_the_slice_and_the_end_line(machine: Machine
 
 
 def test_counters_stand_around_the_measured_part(machine: Machine) -> None:
-    counters = carry_out(machine, make_trial()).counters
+    counters = to_json(carry_out(machine, make_trial()).counters)
     assert counters["before"]["cgroup"]["io.stat"] == {}
     assert counters["after"]["cgroup"]["io.stat"][MAJ_MIN]["rbytes"] == 1048576
     assert counters["totals"]["cgroup"]["memory.events"]["oom_kill"] == 0
@@ -111,7 +108,7 @@ def test_counters_stand_around_the_measured_part(machine: Machine) -> None:
 
 def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
-    carry_out(machine, trial, make_bench(machine, out, trial))
+    carry_out(machine, trial, make_session(machine, out, trial))
     frames = frames_of(out.getvalue())
     kinds = [frame["frame"] for frame in frames]
     assert kinds.index("record") > max(n for n, kind in enumerate(kinds) if kind == "trace")
@@ -123,9 +120,9 @@ def test_every_trace_comes_before_the_record_and_whole(machine: Machine) -> None
     assert rows[0]["resident_pages"] in (0, None)
 
 
-def test_events_tell_the_controller_when_to_look_around(machine: Machine) -> None:
+def test_events_mark_the_measured_part_for_the_controller(machine: Machine) -> None:
     out, trial = io.BytesIO(), make_trial()
-    carry_out(machine, trial, make_bench(machine, out, trial))
+    carry_out(machine, trial, make_session(machine, out, trial))
     events = [f["event"] for f in frames_of(out.getvalue()) if f["frame"] == "event" and f["event"] != "phase"]
     assert events == ["trial", "go", "end"]
 
@@ -137,29 +134,27 @@ def test_events_tell_the_controller_when_to_look_around(machine: Machine) -> Non
 def test_a_limit_that_is_not_applied_starts_no_workload(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, file: str, shown: str
 ) -> None:
-    """A manager without a controller drops its limits silently, as `--user` does without
-    delegated `io`.
-    """
+    """A manager without a controller drops limits silently, as `--user` does without `io`."""
     monkeypatch.setenv("FAKE_FORGETS", file)
     record = carry_out(machine, make_trial())
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
-    assert shown in record.missed_requirements[0]["reason"]
-    scopes = [line for line in machine.log_lines() if line.startswith("scope") and "calibrate" not in line]
+    assert shown in record.missed_requirements[0].reason
+    scopes = [line for line in machine.told() if line.startswith("scope") and "calibrate" not in line]
     assert scopes == []
     assert record.measured is None
     assert machine.left() == []
 
 
-def test_a_limit_that_nobody_asked_for_starts_no_workload(machine: Machine) -> None:
-    """systemd also applies a limit that an earlier run left in a drop-in."""
+def test_an_unrequested_limit_starts_no_workload(machine: Machine) -> None:
+    """systemd also applies a drop-in that an earlier run has left."""
     drop_in = machine.control / "pagecage-r1_light.1.slice.d"
     drop_in.mkdir()
     (drop_in / "40-left.conf").write_text("MemoryMax=8388608\n")
     record = carry_out(machine, make_trial(cage=LIGHT, trial_id="r1_light"))
     assert record.outcome == "requirement_missed"
-    assert "memory.max is 8388608, unasked" in record.missed_requirements[0]["reason"]
-    assert not any(line.startswith("workload") for line in machine.log_lines())
+    assert "memory.max is 8388608, which was not requested" in record.missed_requirements[0].reason
+    assert not any(line.startswith("workload") for line in machine.told())
     assert machine.left() == []
 
 
@@ -198,29 +193,27 @@ def test_what_a_workload_does_after_it_stopped_is_not_measured(machine: Machine)
     record = carry_out(machine, make_trial("verifies.py"))
     assert record.outcome == "ok"
     assert record.measured is not None
-    assert record.measured["seconds"] < VERIFYING_SECONDS
+    assert record.measured.seconds < VERIFYING_SECONDS
     assert record.response["device_read_bytes"] == 4096
-    assert record.workload["end"]["seconds"] == 0.01, "the end that comes later is heard"
+    assert record.workload.end["seconds"] == 0.01, "the end that comes later is heard"
 
 
 @pytest.mark.parametrize("program", ["prints_garbage.py", "ends_strangely.py"])
-def test_a_workload_that_talks_nonsense_leaves_a_record(machine: Machine, program: str) -> None:
+def test_a_workload_with_invalid_output_leaves_a_record(machine: Machine, program: str) -> None:
     record = carry_out(machine, make_trial(program))
     assert record.outcome in ("ok", "failed")
     assert machine.left() == []
 
 
-def test_what_died_before_it_was_ready_has_totals_alone(machine: Machine) -> None:
+def test_a_workload_that_dies_before_ready_has_only_totals(machine: Machine) -> None:
     record = carry_out(machine, make_trial("dies_before_ready.py"))
-    assert set(record.counters) == {"totals"}
+    assert record.counters.present == {"totals"}
     assert record.measured is None
     assert record.response == {}
 
 
-def test_a_file_that_somebody_holds_is_not_cold(machine: Machine) -> None:
-    """A mapped and touched page cannot be evicted: nothing can be measured, and nothing is
-    started.
-    """
+def test_a_mapped_file_is_not_cold(machine: Machine) -> None:
+    """A mapped page cannot be evicted, so nothing is started."""
     with (
         (machine.data / DATASET.file_name).open("rb") as file,
         mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as held,
@@ -236,9 +229,9 @@ def test_a_file_that_somebody_holds_is_not_cold(machine: Machine) -> None:
 def test_a_resident_file_is_full_and_charged_to_the_agent(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident"))
     assert record.outcome == "ok"
-    assert record.cache["resident_bytes_before"] == record.cache["file_bytes"] == DATASET.size_bytes
-    assert 0 < record.cache["resident_bytes_after"] <= DATASET.size_bytes  # a busy machine may have reclaimed some
-    assert record.cache["charged_to"] == str(own_cgroup())
+    assert record.cache.resident_bytes_before == record.cache.file_bytes == DATASET.size_bytes
+    assert 0 < record.cache.resident_bytes_after <= DATASET.size_bytes  # a busy machine may have reclaimed some
+    assert record.cache.charged_to == str(own_cgroup())
 
 
 def test_a_file_that_cannot_be_kept_whole_is_not_resident(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,37 +245,37 @@ def test_any_state_is_measured_and_left_as_it_is(machine: Machine, resident: boo
     path = machine.data / DATASET.file_name
     found = load(path) if resident else evict(path)
     record = carry_out(machine, make_trial(cage=LIGHT, cache="any"))
-    assert record.cache["resident_bytes_before"] == found.resident_bytes
-    assert record.cache["charged_to"] is None
+    assert record.cache.resident_bytes_before == found.resident_bytes
+    assert record.cache.charged_to is None
 
 
-def test_without_a_dataset_there_is_no_cache_to_speak_of(machine: Machine) -> None:
+def test_without_a_dataset_there_is_no_cache_state(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=LIGHT, dataset=None, collectors=("vmtouch", "bpftrace")))
     assert record.outcome == "ok"
-    assert record.cache == {"requested": "cold", "charged_to": None}
+    assert to_json(record.cache) == {"requested": "cold", "charged_to": None}
     assert {name: found["status"] for name, found in record.collectors.items()} == {
         "sampler": "ok", "vmtouch": "missing", "bpftrace": "missing",
     }  # fmt: skip
 
 
 def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None:
-    bench = make_bench(machine, io.BytesIO(), make_trial())
-    bench.facts["cgroup"]["controllers"].remove("io")
-    record = carry_out(machine, make_trial(), bench)
+    session = make_session(machine, io.BytesIO(), make_trial())
+    session.facts["cgroup"]["controllers"].remove("io")
+    record = carry_out(machine, make_trial(), session)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert record.missed_requirements[0]["requirement"] == "io_controller"
-    assert machine.log_lines() == []
+    assert record.missed_requirements[0].requirement == "io_controller"
+    assert machine.told() == []
 
 
-def test_a_user_is_measured_by_his_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same steps; each command has --user, and the slice is below user@UID.service."""
+def test_a_user_is_measured_under_their_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order is the same; each command has --user, and the slice is below user@UID.service."""
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     monkeypatch.setenv("FAKE_PARENT", str(manager / "pagecage.slice"))
     trial = make_trial(cage=LIGHT)
-    bench = make_bench(machine, io.BytesIO(), trial)
-    own = replace(bench, systemd=Systemd(True, 257), calibrator=Calibrator(
-        Systemd(True, 257), bench.disk, machine.data, bench.interruption))  # fmt: skip
+    session = make_session(machine, io.BytesIO(), trial)
+    own = replace(session, systemd=Systemd(True, 257), calibrator=Calibrator(
+        Systemd(True, 257), session.disk, machine.data, session.interruption))  # fmt: skip
     record = carry_out(machine, trial, own)
     assert record.outcome == "ok"
-    assert record.cage["slice"].startswith(str(manager))
+    assert record.cage.slice.startswith(str(manager))
     assert machine.left() == []

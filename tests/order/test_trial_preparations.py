@@ -1,6 +1,4 @@
-"""Trials that need more than one file on the data disk: many files, a step before, another disk,
-less memory.
-"""
+"""Trials with many files, a setup step, another disk, or less memory."""
 
 from __future__ import annotations
 
@@ -19,16 +17,17 @@ from pagecage.agent.system.settings import DirtyLimits
 from pagecage.agent.system.systemd import Systemd
 from pagecage.agent.system.trial_storage import TrialStorage
 from pagecage.errors import HostError
+from pagecage.model.json_codec import to_json
 from pagecage.model.trial import SetupStep, Trial, Workload
 from tests.builders.trial_runs import FIO, carry_out
-from tests.fake_host.machine import DATASET, LIGHT, Machine, make_bench, make_dataset, make_trial
+from tests.fake_host.machine import DATASET, LIGHT, Machine, make_dataset, make_session, make_trial
 
 UNIT = "pagecage-r1_tight.1"
 
 
 @pytest.fixture
 def two(machine: Machine) -> Trial:
-    """Return a trial with two files, which the fake workload receives."""
+    """Return a trial of two files for the fake workload."""
     make_dataset(machine.data, replace(DATASET, seed=2))
     return make_trial(
         workload=Workload("good.py", ("--files", "{files}")), cage=LIGHT, files=2, collectors=("vmtouch",)
@@ -38,38 +37,36 @@ def two(machine: Machine) -> Trial:
 def test_every_file_is_handed_over_and_cold(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, two)
     assert record.outcome == "ok"
-    assert record.workload["argv"][1:] == ["--files", *(str(machine.data / d.file_name) for d in two.datasets)]
-    assert (record.cache["file_bytes"], record.cache["resident_bytes_before"]) == (2 * DATASET.size_bytes, 0)
+    assert record.workload.argv[1:] == ("--files", *(str(machine.data / d.file_name) for d in two.datasets))
+    assert (record.cache.file_bytes, record.cache.resident_bytes_before) == (2 * DATASET.size_bytes, 0)
 
 
 def test_every_file_is_resident(machine: Machine, two: Trial) -> None:
     record = carry_out(machine, replace(two, cache="resident"))
-    assert record.cache["resident_bytes_before"] == 2 * DATASET.size_bytes
+    assert record.cache.resident_bytes_before == 2 * DATASET.size_bytes
     assert record.outcome == "ok"
 
 
-def test_one_file_that_is_not_there_is_told(machine: Machine, two: Trial) -> None:
+def test_a_missing_file_is_reported(machine: Machine, two: Trial) -> None:
     """The fake machine has no pcgen, so a third file cannot be made."""
     record = carry_out(machine, replace(two, files=3))
     assert (record.outcome, record.phase) == ("failed", "dataset")
 
 
 @pytest.mark.parametrize(("where", "unit"), [("same", f"{UNIT}.slice"), ("other", f"{UNIT}.before.slice")])
-def test_a_step_before_loads_in_its_slice_and_is_over_when_the_counters_begin(
-    machine: Machine, where: str, unit: str
-) -> None:
+def test_a_setup_step_runs_in_its_slice_before_the_counters(machine: Machine, where: str, unit: str) -> None:
     step = SetupStep("loads.py", ("{file}",), where)
     record = carry_out(machine, make_trial(cage=LIGHT, before=step, collectors=()))
-    reported = machine.log_lines()
+    log = machine.told()
     assert record.outcome == "ok"
-    assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in reported
-    assert reported.index(f"workload loads {DATASET.size_bytes}") < reported.index("workload ready")
-    found = record.cache["step"]
+    assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in log
+    assert log.index(f"workload loads {DATASET.size_bytes}") < log.index("workload ready")
+    found = record.cache.step
     assert found["slice"].endswith(unit)
-    assert record.cache["charged_to"] == found["slice"]
+    assert record.cache.charged_to == found["slice"]
     assert (found["exit_status"], found["resident_bytes_after"]) == (0, DATASET.size_bytes)
-    assert set(found["charged_bytes"]) == {record.cage["slice"], found["slice"]}
-    assert record.cache["resident_bytes_before"] == 0, "cold is what the step found"
+    assert set(found["charged_bytes"]) == {record.cage.slice, found["slice"]}
+    assert record.cache.resident_bytes_before == 0, "cold is what the step found"
     assert machine.left() == []
 
 
@@ -80,11 +77,11 @@ def test_a_sibling_slice_has_the_trials_limits(machine: Machine) -> None:
     ]  # fmt: skip
 
 
-def test_resident_is_what_the_step_must_leave(machine: Machine) -> None:
+def test_a_setup_step_must_leave_the_files_resident(machine: Machine) -> None:
     step = SetupStep("loads.py", ("{file}",), "same")
     record = carry_out(machine, make_trial(cage=LIGHT, cache="resident", before=step, collectors=()))
     assert record.outcome == "ok"
-    assert record.cache["resident_bytes_before"] == DATASET.size_bytes
+    assert record.cache.resident_bytes_before == DATASET.size_bytes
     lazy = carry_out(
         machine, make_trial(cage=LIGHT, cache="resident", before=replace(step, arguments=()), collectors=())
     )
@@ -117,10 +114,10 @@ def test_another_disk_carries_data_limits_and_counters(machine: Machine, monkeyp
     monkeypatch.setattr(storage, "remove_storage", gone.append)
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700, collectors=()))
     assert record.outcome == "ok"
-    assert record.workload["argv"][-1] == str(other / DATASET.file_name)
-    assert (record.device["storage"], record.device["storage_latency_us"]) == ("null_blk", 700)
-    assert record.device["mount_point"] == str(other)
-    assert record.device["read_latency_us"] > 0
+    assert record.workload.argv[-1] == str(other / DATASET.file_name)
+    assert (record.device.storage, record.device.storage_latency_us) == ("null_blk", 700)
+    assert record.device.mount_point == str(other)
+    assert record.device.read_latency_us > 0
     assert gone == [machine.spool]
 
 
@@ -131,15 +128,17 @@ def test_a_workload_that_reads_no_file_writes_where_it_is_told_and_has_room(
     other.mkdir()
     disk = replace(facts.resolve_disk(machine.data), mount_point=str(other))
     asked: list[object] = []
-    monkeypatch.setattr(storage, "make_storage", lambda *reported: asked.extend(reported) or TrialStorage(disk, other))
+    monkeypatch.setattr(
+        storage, "make_storage", lambda *arguments: asked.extend(arguments) or TrialStorage(disk, other)
+    )
     monkeypatch.setattr(storage, "remove_storage", lambda _: [])
     workload = Workload("good.py", ("--dir", "{data_dir}", "--max-seconds", "{max_seconds}"))
     trial = make_trial(workload=workload, cage=LIGHT, cache="any", dataset=None, collectors=("iostat",))
     record = carry_out(machine, replace(trial, storage="null_blk", storage_latency_us=700, writes_bytes=2**28))
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.workload["argv"][1:] == ["--dir", str(other), "--max-seconds", "5.0"]
+    assert record.workload.argv[1:] == ("--dir", str(other), "--max-seconds", "5.0")
     assert asked[:3] == ["null_blk", 700, 2**28]
-    assert record.device["read_latency_us"] is None
+    assert record.device.read_latency_us is None
 
 
 def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +149,7 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     record = carry_out(machine, make_trial(cage=LIGHT, storage="null_blk", storage_latency_us=700))
     assert (record.outcome, record.phase) == ("requirement_missed", "storage")
     [missed] = record.missed_requirements
-    assert missed == {
+    assert vars(missed) == {
         "requirement": "storage", "reason": "no null_blk here: modprobe: FATAL: Module null_blk not found",
         "hint": "",
     }  # fmt: skip
@@ -167,23 +166,23 @@ def test_a_disk_that_cannot_be_made_is_a_missed_requirement(machine: Machine, mo
     ],
 )
 def test_only_root_may_ask_for_a_disk_or_memory(machine: Machine, asks: dict[str, object]) -> None:
-    bench = make_bench(machine, io.BytesIO(), make_trial())
-    bench.facts["uid"] = 1000
-    record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), bench)
+    session = make_session(machine, io.BytesIO(), make_trial())
+    session.facts["uid"] = 1000
+    record = carry_out(machine, make_trial(cage=LIGHT, read_ahead_kb=None, **asks), session)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
-    assert record.missed_requirements[0]["reason"].startswith("only root may")
+    assert record.missed_requirements[0].reason.startswith("only root may")
 
 
-def test_a_machine_that_is_no_guest_of_ours_keeps_its_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_guests_of_pagecage_give_up_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(MemoryReservation, "leave", lambda *_: pytest.fail("nothing may be taken"))
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28))
     assert (record.outcome, record.phase) == ("requirement_missed", "memory")
-    assert record.missed_requirements[0]["requirement"] == "machine_memory"
-    assert record.machine_memory == {}
+    assert record.missed_requirements[0].requirement == "machine_memory"
+    assert to_json(record.machine_memory) == {}
 
 
-def test_memory_is_taken_before_the_cache_is_set_and_given_back(
+def test_memory_is_reserved_before_the_cache_state_and_released(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = machine.data / DATASET.file_name
@@ -200,13 +199,13 @@ def test_memory_is_taken_before_the_cache_is_set_and_given_back(
     record = carry_out(machine, make_trial(cage=LIGHT, machine_memory_bytes=2**28, collectors=()))
     assert record.outcome == "ok"
     assert seen == [f"leave {2**28} with {DATASET.size_bytes}", "restore"]
-    assert record.machine_memory["hugepages"] == 5
+    assert record.machine_memory.hugepages == 5
 
 
 LIMITS = {"dirty_bytes": 2**24, "dirty_background_bytes": 2**23}
 
 
-def test_dirty_limits_are_set_before_the_workload_and_put_back(
+def test_dirty_limits_are_set_before_the_workload_and_restored(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
@@ -216,35 +215,31 @@ def test_dirty_limits_are_set_before_the_workload_and_put_back(
     monkeypatch.setattr(DirtyLimits, "restore", lambda _: seen.append("restored") or [])
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS, collectors=()))
     assert record.outcome == "ok"
-    assert record.dirty_limits == {"requested": LIMITS, "in_force": LIMITS}
+    assert to_json(record.dirty_limits) == {"requested": LIMITS, "in_force": LIMITS}
     assert "workload" not in seen[0]
     assert seen[1:] == ["restored"]
 
 
-def test_dirty_limits_that_nobody_asked_for_are_noted_and_left(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unrequested_dirty_limits_are_recorded_and_kept(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DirtyLimits, "read", lambda _: {"dirty_ratio": 20})
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, collectors=()))
-    assert record.dirty_limits == {"requested": {}, "in_force": {"dirty_ratio": 20}}
+    assert to_json(record.dirty_limits) == {"requested": {}, "in_force": {"dirty_ratio": 20}}
 
 
-def test_a_machine_that_is_no_guest_of_ours_keeps_its_dirty_limits(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_guests_of_pagecage_change_dirty_limits(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_settings, "OF_OURS", machine.root / "no-such-port")
     monkeypatch.setattr(DirtyLimits, "set", lambda *_: pytest.fail("nothing may be set"))
     record = carry_out(machine, make_trial(cage=LIGHT, dirty_limits=LIMITS))
     assert (record.outcome, record.phase) == ("requirement_missed", "dirty")
-    assert record.missed_requirements[0]["requirement"] == "dirty_limits"
+    assert record.missed_requirements[0].requirement == "dirty_limits"
 
 
-def test_a_sweep_gives_memory_back_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory told"])
-    monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits told"])
+def test_a_sweep_releases_memory_and_removes_disks(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryReservation, "restore", lambda _: ["memory restored"])
+    monkeypatch.setattr(DirtyLimits, "restore", lambda _: ["limits restored"])
     monkeypatch.setattr("pagecage.agent.host_session.remove_storage", lambda spool: [f"disk in {spool.name}"])
-    assert sweep(Systemd(False, 257), machine.spool) == ["memory told", "limits told", "disk in spool"]
+    assert sweep(Systemd(False, 257), machine.spool) == ["memory restored", "limits restored", "disk in spool"]
 
 
 def test_a_workloads_own_figures_stand_beside_the_standard_ones(machine: Machine) -> None:
@@ -276,7 +271,7 @@ def test_fio_is_run_by_its_job_file_and_its_figures_are_the_answer(
     assert record.response["read_seconds"] == 0.5
     assert record.response["fio_p50_us"] == 2
     assert record.response["amplification"] == 2
-    assert record.workload["end"]["fio_version"] == "fio-3.39"
+    assert record.workload.end["fio_version"] == "fio-3.39"
     assert record.collectors["fio"]["status"] == "ok"
     missing = carry_out(machine, replace(trial, workload=replace(workload, arguments=("ioengine=rados",))))
     assert (missing.outcome, missing.error) == ("requirement_missed", "this fio has no ioengine rados")

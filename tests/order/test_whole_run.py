@@ -1,6 +1,4 @@
-"""Controller and real agent together, the agent as the copied zipapp: killed, interrupted, resumed,
-run twice.
-"""
+"""Controller and real agent together: killed, interrupted, resumed, and concurrent runs."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ ONCE = replace(CHOICES, repeats=1)
 
 
 def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmtouch")) -> Plan:
-    """Return a plan with one trial per program, in this order, in the tight cage."""
+    """Return one trial per program, in this order, in the tight cage."""
     plan = make_plan("20261121T100000Z-test-vm", BASE, {"uncaged": CAGE}, ONCE, "pagecage run test", HARNESS)
     trial = make_trial(collectors=collectors, timeout_seconds=20.0)
     trials = tuple(
@@ -47,20 +45,20 @@ def a_plan(*programs: str, collectors: tuple[str, ...] = ("iostat", "sar", "vmto
 class Whole:
     """A run of a plan by the real agent on the fake machine."""
 
-    def __init__(self, machine: Machine, kit: AgentPackage, plan: Plan) -> None:
-        self.machine, self.kit, self.plan = machine, kit, plan
+    def __init__(self, machine: Machine, package: AgentPackage, plan: Plan) -> None:
+        self.machine, self.package, self.plan = machine, package, plan
         self.folder = RunFolder.create(machine.root / "runs", plan)
-        self.host: TestHost = on_fakes(kit.agent, machine)
+        self.host: TestHost = on_fakes(package.agent, machine)
 
     def go(self, listener: Any = lambda _: None) -> RunSummary:
-        return Campaign(self.host, self.plan, self.folder, self.kit, listener).run()
+        return Campaign(self.host, self.plan, self.folder, self.package, listener).run()
 
     def records(self) -> list[Record]:
         return list(read_records(self.folder.records_path))
 
 
-def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: AgentPackage) -> None:
-    whole = Whole(machine, kit, a_plan("good.py", "out_of_memory.py"))
+def test_a_run_from_plan_to_records_and_traces(machine: Machine, package: AgentPackage) -> None:
+    whole = Whole(machine, package, a_plan("good.py", "out_of_memory.py"))
     assert whole.go() == RunSummary(2, 0)
     good, killed = whole.records()
     assert (good.outcome, killed.outcome) == ("ok", "oom_killed")
@@ -74,11 +72,9 @@ def test_a_run_from_plan_to_records_and_traces(machine: Machine, kit: AgentPacka
     assert facts["disk"]["maj_min"] == "259:7"
 
 
-def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machine: Machine, kit: AgentPackage) -> None:
-    """SIGKILL leaves slice, limits, queue settings, tools and traces in place until the next agent
-    cleans up.
-    """
-    whole = Whole(machine, kit, a_plan("never_ends.py", "good.py"))
+def test_a_killed_agent_leaves_nothing_after_the_next_start(machine: Machine, package: AgentPackage) -> None:
+    """SIGKILL leaves slice, limits, queue settings, tools and traces to the next agent."""
+    whole = Whole(machine, package, a_plan("never_ends.py", "good.py"))
     left: list[str] = []
 
     def kill(event: Mapping[str, Any]) -> None:
@@ -93,14 +89,14 @@ def test_an_agent_killed_in_the_midst_leaves_nothing_after_the_next_start(machin
     assert any("queue-settings.json" in path for path in left)
     assert any("children" in path for path in left)
     assert machine.left() == []
-    reported = [(record.attempt, record.outcome) for record in whole.records()]
-    assert reported == [(1, "interrupted"), (2, "ok"), (1, "ok")]
-    assert machine.log_lines().count("iostat begins") == 3
-    assert machine.log_lines().count("iostat ends") == 2  # the cleanup killed the first, which had lost its agent
+    results = [(record.attempt, record.outcome) for record in whole.records()]
+    assert results == [(1, "interrupted"), (2, "ok"), (1, "ok")]
+    assert machine.told().count("iostat begins") == 3
+    assert machine.told().count("iostat ends") == 2  # the cleanup killed the first, whose agent was gone
 
 
-def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: AgentPackage) -> None:
-    whole = Whole(machine, kit, a_plan("good.py", "never_ends.py", "good.py"))
+def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, package: AgentPackage) -> None:
+    whole = Whole(machine, package, a_plan("good.py", "never_ends.py", "good.py"))
 
     def interrupt(event: Mapping[str, Any]) -> None:
         if event["event"] == "go" and "never_ends" in event["trial_id"]:
@@ -108,16 +104,16 @@ def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, kit: Agent
 
     with pytest.raises(KeyboardInterrupt):
         whole.go(interrupt)
-    reported = [(record.outcome, record.phase, record.error) for record in whole.records()]
-    assert reported == [("ok", "record", None), ("interrupted", "run", "ended from outside")]
+    results = [(record.outcome, record.phase, record.error) for record in whole.records()]
+    assert results == [("ok", "record", None), ("interrupted", "run", "ended from outside")]
     assert machine.left() == []
     assert len(whole.folder.remaining(whole.plan)) == 2
 
 
-def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: AgentPackage) -> None:
-    """The second is refused, and the slice and workload of the first survive."""
-    first = Whole(machine, kit, a_plan("never_ends.py"))
-    second = on_fakes(kit.agent, machine)
+def test_a_second_run_on_a_host_is_refused(machine: Machine, package: AgentPackage) -> None:
+    """The second run is refused, and the first one's slice and workload continue."""
+    first = Whole(machine, package, a_plan("never_ends.py"))
+    second = on_fakes(package.agent, machine)
     refusals: list[HostError] = []
 
     def meet(event: Mapping[str, Any]) -> None:
@@ -125,7 +121,7 @@ def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: AgentPackage) -
             return
         before = machine.left()
         with pytest.raises(HostError) as caught:
-            Campaign(second, first.plan, first.folder, kit, lambda _: None).run()
+            Campaign(second, first.plan, first.folder, package, lambda _: None).run()
         refusals.append(caught.value)
         assert machine.left() == before
         raise KeyboardInterrupt
@@ -137,34 +133,35 @@ def test_two_runs_on_one_host_do_not_meet(machine: Machine, kit: AgentPackage) -
 
 
 @pytest.mark.parametrize("program", ["never_ends.py", "floods_for_ever.py"])
-def test_a_controller_that_is_gone_is_noticed(machine: Machine, kit: AgentPackage, program: str) -> None:
-    """kill -9 of the controller closes the agent's input: it cleans up, and its record is on the
-    host's disk.
+def test_the_end_of_the_controller_is_noticed(machine: Machine, package: AgentPackage, program: str) -> None:
+    """SIGKILL of the controller closes the agent's input.
+
+    The agent cleans up and saves its record.
     """
-    host = on_fakes(kit.agent, machine)
+    host = on_fakes(package.agent, machine)
     request = make_request(machine, make_trial(program), make_trial(trial_id="r1_next"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
     agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
-    reported = b""
-    while b'"event":"go"' not in reported:
-        reported += agent.stdout.readline()
+    output = b""
+    while b'"event":"go"' not in output:
+        output += agent.stdout.readline()
     agent.stdin.close()
     agent.stdout.close()
-    printed = agent.stderr.read().decode()
+    stderr = agent.stderr.read().decode()
     agent.stderr.close()
     assert agent.wait(30) != 0
-    assert "Traceback" not in printed
+    assert "Traceback" not in stderr
     assert machine.left() == []
     [record] = read_records(machine.records)
     assert record.outcome == "interrupted"
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b"[]\n", b'{"run_id": "cut'])
-def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: AgentPackage, line: bytes) -> None:
-    agent = spawn(on_fakes(kit.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+def test_an_incomplete_request_starts_nothing(machine: Machine, package: AgentPackage, line: bytes) -> None:
+    agent = spawn(on_fakes(package.agent, machine).agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
     assert agent.stdout is not None
     assert agent.stderr is not None
@@ -177,8 +174,8 @@ def test_a_request_that_never_came_whole_starts_nothing(machine: Machine, kit: A
     assert machine.log_lines() == []
 
 
-def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: AgentPackage) -> None:
-    host = on_fakes(kit.agent, machine)
+def test_an_agent_that_cannot_work_reports_the_reason(machine: Machine, package: AgentPackage) -> None:
+    host = on_fakes(package.agent, machine)
     request = replace(make_request(machine, make_trial()), spool_dir=str(machine.root / "log/spool"))
     agent = spawn(host.agent_command(), stdin=PIPE, stdout=PIPE, stderr=PIPE)
     assert agent.stdin is not None
@@ -186,22 +183,20 @@ def test_an_agent_that_cannot_work_says_why_and_ends(machine: Machine, kit: Agen
     assert agent.stderr is not None
     agent.stdin.write(json.dumps(request_to_json(request)).encode() + b"\n")
     frames = frames_of(agent.stdout.read())
-    printed = agent.stderr.read().decode()
+    stderr = agent.stderr.read().decode()
     agent.stdin.close()
     assert agent.wait(30) not in (0, None)
     agent.stdout.close()
     agent.stderr.close()
-    assert "Traceback" not in printed
+    assert "Traceback" not in stderr
     assert frames[-1]["event"] == "error"
 
 
-def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: AgentPackage) -> None:
-    """The dataset is larger than any disk: nothing is written or measured, and the next trial
-    runs.
-    """
+def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, package: AgentPackage) -> None:
+    """The dataset is too large: nothing is written or measured, and the next trial runs."""
     plan = a_plan("good.py", "good.py")
     huge = replace(plan.trials[0], dataset=Dataset(2**60))
-    whole = Whole(machine, kit, replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))))
+    whole = Whole(machine, package, replace(plan, trials=(huge, replace(plan.trials[1], trial_id="r1_second"))))
     assert whole.go() == RunSummary(1, 1)
     outcomes = {record.trial_id: record for record in whole.records()}
     assert outcomes[huge.trial_id].outcome == "not_prepared"
@@ -212,15 +207,15 @@ def test_a_full_disk_leaves_a_record_that_says_so(machine: Machine, kit: AgentPa
     assert machine.left() == []
 
 
-def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, kit: AgentPackage) -> None:
-    Whole(machine, kit, a_plan("good.py")).go()
+def test_the_spool_keeps_nothing_of_a_run_that_is_over(machine: Machine, package: AgentPackage) -> None:
+    Whole(machine, package, a_plan("good.py")).go()
     kept = {path.name for path in machine.spool.iterdir()} - {"bin", "agent.pyz", "lock", "children", "trials"}
     assert kept == {"20261121T100000Z-test-vm.jsonl"}
     assert not list((machine.spool / "trials").iterdir())
 
 
-def test_a_plan_can_name_a_program_that_is_not_there(machine: Machine, kit: AgentPackage) -> None:
-    whole = Whole(machine, kit, a_plan("good.py"))
+def test_a_plan_may_name_a_missing_program(machine: Machine, package: AgentPackage) -> None:
+    whole = Whole(machine, package, a_plan("good.py"))
     (machine.spool / "bin").mkdir(parents=True)
     missing = Path("no_such_program.py")
     whole.plan = replace(whole.plan, trials=a_plan(missing.name).trials)

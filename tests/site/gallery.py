@@ -1,7 +1,6 @@
-"""Pictures of a site made from a folder of runs, for docs/gallery and README.
+"""Screenshots of a site for docs/gallery and README: `python -m tests.site.gallery RUNS`.
 
-`python -m tests.site.gallery RUNS` takes them in chromium at one width, in the light theme: the
-first page, and a part of two reports.
+They show the first page and parts of two reports in chromium, in the light theme.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from tests.tree import ROOT
 
 GALLERY = ROOT / "docs/gallery"
 WIDTH = 1280
-REPORTS = {"async-hazard": "How late, how often", "constrained-random": "The table"}
-"""The experiments whose reports are shown, with the first heading shown."""
+REPORTS = {"async-hazard": "Latency distribution", "constrained-random": "Results"}
+"""Experiments whose report is shown, and the heading at which the picture begins."""
 
 
 def main(runs: Path, out: Path = GALLERY) -> list[Path]:
-    """Make the site, take the pictures, and return their paths."""
+    """Build the site, take the screenshots, and return their paths."""
     with tempfile.TemporaryDirectory() as scratch:
         site = publish(ROOT, runs, [], Path(scratch) / "site").parent
         with opened() as page:
@@ -34,7 +33,7 @@ def main(runs: Path, out: Path = GALLERY) -> list[Path]:
 
 
 def reports(page: Page, runs: Path, out: Path) -> list[Path]:
-    """Take pictures of the reports of the newest runs."""
+    """Take screenshots of the reports in the newest runs."""
     return [
         taken(page, runs / f"latest-{name}" / "report.html", out / f"{name}-report.png", 1150, heading)
         for name, heading in REPORTS.items()
@@ -43,7 +42,7 @@ def reports(page: Page, runs: Path, out: Path) -> list[Path]:
 
 @contextmanager
 def opened() -> Iterator[Page]:
-    """Yield a page in chromium."""
+    """Open a page in chromium."""
     program = shutil.which("chromium")
     assert program, "there is no chromium here: make build/.stamp-browser installs it"
     with sync_playwright() as playwright:
@@ -53,7 +52,7 @@ def opened() -> Iterator[Page]:
 
 
 def taken(page: Page, source: Path, target: Path, height: int, heading: str = "") -> Path:
-    """Take a picture of this many pixels of a page, from a heading on or from its top."""
+    """Take a screenshot of this height, from a heading or from the top of the page."""
     page.goto(source.resolve().as_uri(), wait_until="networkidle")
     top = page.locator("h2", has_text=heading).first.bounding_box() if heading else None
     clip = {"x": 0, "y": max(0, top["y"] - 20) if top else 0, "width": WIDTH, "height": height}

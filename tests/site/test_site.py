@@ -1,6 +1,4 @@
-"""The site in a real browser: complete, without errors, offline, in both themes, on a narrow
-screen, never half made.
-"""
+"""Tests of the site in a browser: errors, offline use, themes, narrow screens, updates."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from analysis.__main__ import main
-from analysis.site.publish import publish, within
+from analysis.site.publish import drop_outside_links, publish
 from pagecage.bundle.unpack import unpack
 from pagecage.errors import PagecageError
 from tests.fixtures.runs import build_run
@@ -27,8 +25,8 @@ PAGES = ("index.html", "scorecard.html", "answers.html", "docs/METHODOLOGY.html"
 
 
 @dataclass
-class Heard:
-    """The errors and requests of a browser while it showed pages."""
+class BrowserLog:
+    """Errors and requests of a browser while it showed pages."""
 
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -54,18 +52,18 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def log() -> BrowserLog:
+    return BrowserLog()
 
 
-def look(browser: Browser, heard: Heard, **looks: object) -> Page:
-    page = browser.new_page(**looks)
+def open_page(browser: Browser, log: BrowserLog, **options: object) -> Page:
+    page = browser.new_page(**options)
     page.on(
-        "console", lambda printed: heard.errors.append(printed.text) if printed.type in ("error", "warning") else None
+        "console", lambda message: log.errors.append(message.text) if message.type in ("error", "warning") else None
     )
-    page.on("pageerror", lambda error: heard.errors.append(str(error)))
-    page.on("requestfailed", lambda request: heard.errors.append(f"{request.url}: {request.failure}"))
-    page.on("request", lambda request: heard.requests.append(request.url))
+    page.on("pageerror", lambda error: log.errors.append(str(error)))
+    page.on("requestfailed", lambda request: log.errors.append(f"{request.url}: {request.failure}"))
+    page.on("request", lambda request: log.requests.append(request.url))
     return page
 
 
@@ -73,25 +71,25 @@ def all_pages(site: Path) -> list[str]:
     return [*PAGES, "reports/constrained-random.html", "search.html"]
 
 
-def test_no_page_complains_or_asks_for_anything_outside(site: Path, browser: Browser, heard: Heard) -> None:
-    page = look(browser, heard)
+def test_no_page_has_errors_or_external_requests(site: Path, browser: Browser, log: BrowserLog) -> None:
+    page = open_page(browser, log)
     for name in all_pages(site):
         page.goto((site / name).as_uri(), wait_until="networkidle")
-    assert heard.errors == []
-    assert {url for url in heard.requests if not url.startswith((site.as_uri(), "data:"))} == set()
-    assert len(heard.requests) > len(PAGES)
+    assert log.errors == []
+    assert {url for url in log.requests if not url.startswith((site.as_uri(), "data:"))} == set()
+    assert len(log.requests) > len(PAGES)
 
 
-def test_what_a_page_asks_for_in_vain_would_be_heard(browser: Browser, heard: Heard, tmp_path: Path) -> None:
+def test_failed_requests_and_errors_are_noticed(browser: Browser, log: BrowserLog, tmp_path: Path) -> None:
     bad = tmp_path / "bad.html"
     bad.write_text('<script src="http://127.0.0.1:9/x.js"></script><script>console.error("so")</script>')
-    look(browser, heard).goto(bad.as_uri())
-    assert any("127.0.0.1" in url for url in heard.requests)
-    assert "so" in heard.errors
+    open_page(browser, log).goto(bad.as_uri())
+    assert any("127.0.0.1" in url for url in log.requests)
+    assert "so" in log.errors
 
 
-def test_every_link_leads_somewhere(site: Path, browser: Browser, heard: Heard) -> None:
-    page = look(browser, heard)
+def test_every_link_leads_somewhere(site: Path, browser: Browser, log: BrowserLog) -> None:
+    page = open_page(browser, log)
     for name in all_pages(site):
         page.goto((site / name).as_uri())
         for target in page.eval_on_selector_all("a[href]", "links => links.map(link => link.href)"):
@@ -105,8 +103,8 @@ def first_column(page: Page, place: int = 1) -> list[str]:
     return page.locator(f"table.sortable tbody tr:visible td:nth-child({place})").all_inner_texts()
 
 
-def test_a_heading_sorts_there_and_back(site: Path, browser: Browser, heard: Heard) -> None:
-    page = look(browser, heard)
+def test_a_heading_sorts_in_both_directions(site: Path, browser: Browser, log: BrowserLog) -> None:
+    page = open_page(browser, log)
     page.goto((site / "scorecard.html").as_uri())
     before = first_column(page, 2)
     page.get_by_role("button", name="experiment").click()
@@ -115,8 +113,8 @@ def test_a_heading_sorts_there_and_back(site: Path, browser: Browser, heard: Hea
     assert first_column(page, 2) == sorted(before, reverse=True)
 
 
-def test_a_button_narrows_the_table_down_and_widens_it_again(site: Path, browser: Browser, heard: Heard) -> None:
-    page = look(browser, heard)
+def test_a_button_filters_the_table_and_resets_it(site: Path, browser: Browser, log: BrowserLog) -> None:
+    page = open_page(browser, log)
     page.goto((site / "scorecard.html").as_uri())
     everything = len(first_column(page))
     page.locator(".chips button[data-verdict=untestable]").click()
@@ -127,8 +125,8 @@ def test_a_button_narrows_the_table_down_and_widens_it_again(site: Path, browser
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_in_both_looks(site: Path, browser: Browser, heard: Heard, scheme: str) -> None:
-    page = look(browser, heard, color_scheme=scheme)
+def test_text_has_contrast_in_both_themes(site: Path, browser: Browser, log: BrowserLog, scheme: str) -> None:
+    page = open_page(browser, log, color_scheme=scheme)
     page.goto((site / "reports/constrained-random.html").as_uri())
     ink, paper = page.evaluate(
         "() => [getComputedStyle(document.querySelector('table.pagecage td')).color,"
@@ -139,9 +137,7 @@ def test_words_stand_out_in_both_looks(site: Path, browser: Browser, heard: Hear
 
 
 def contrast(one: list[float], other: list[float]) -> float:
-    """Return the contrast by WCAG 2.2, relative luminance; its strictest requirement for text is
-    7.
-    """
+    """Return the contrast ratio of WCAG 2.2; 7 is its strictest requirement for text."""
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
@@ -152,21 +148,21 @@ def luminance(colour: list[float]) -> float:
 
 
 @pytest.mark.parametrize("name", ["index.html", "scorecard.html", "reports/constrained-random.html"])
-def test_a_narrow_screen_needs_no_scrolling_sideways(site: Path, browser: Browser, heard: Heard, name: str) -> None:
-    page = look(browser, heard, viewport={"width": 390, "height": 844})
+def test_a_narrow_screen_needs_no_scrolling_sideways(site: Path, browser: Browser, log: BrowserLog, name: str) -> None:
+    page = open_page(browser, log, viewport={"width": 390, "height": 844})
     page.goto((site / name).as_uri())
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
-def test_it_works_from_a_server_and_can_be_searched(site: Path, browser: Browser, heard: Heard) -> None:
+def test_the_site_works_from_a_server_and_can_be_searched(site: Path, browser: Browser, log: BrowserLog) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = look(browser, heard)
+        page = open_page(browser, log)
         page.goto(f"http://127.0.0.1:{server.server_port}/search.html?q=cachestat")
         page.wait_for_selector("#search-results li a")
         server.shutdown()
-    assert heard.errors == []
+    assert log.errors == []
 
 
 def test_without_scripts_the_tables_are_there(site: Path, browser: Browser) -> None:
@@ -177,14 +173,14 @@ def test_without_scripts_the_tables_are_there(site: Path, browser: Browser) -> N
     context.close()
 
 
-def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_unchanged(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(PagecageError, match="no site of ours"):
+    with pytest.raises(PagecageError, match="not a pagecage site"):
         publish(ROOT, tmp_path, [], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_site_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, site: Path) -> None:
+def test_a_failed_build_leaves_the_old_site(tmp_path: Path, site: Path) -> None:
     old = shutil.copytree(site, tmp_path / "site")
     run = build_run(tmp_path / "runs" / "20260101T000000Z-constrained-random-vm")
     (run / "records.jsonl").write_text('{"record_version": 1, "trial_id"')
@@ -194,7 +190,7 @@ def test_a_site_that_cannot_be_made_leaves_the_old_one(tmp_path: Path, site: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["runs", "site"]
 
 
-def test_what_is_given_away_makes_the_same_report(site: Path, tmp_path: Path) -> None:
+def test_the_published_bundle_renders_the_same_report(site: Path, tmp_path: Path) -> None:
     (archive,) = (site / "runs/constrained-random").glob("*.pagecage.zip")
     folder = tmp_path / "out"
     unpack(archive, folder)
@@ -207,12 +203,12 @@ def tables_of(page: str) -> list[str]:
     return re.findall(r"<table.*?</table>", page, re.DOTALL)
 
 
-def test_no_run_is_a_sentence(tmp_path: Path) -> None:
+def test_publishing_no_run_is_an_error_message(tmp_path: Path) -> None:
     with pytest.raises(PagecageError, match="no run to publish"):
         publish(ROOT, tmp_path, [], tmp_path / "site")
 
 
-def test_a_link_out_of_the_site_is_words_and_one_within_it_stays() -> None:
+def test_a_link_out_of_the_site_becomes_text_and_one_within_it_stays() -> None:
     text = "[a](FORMAT.md#keys) [b](../Makefile) [c](https://example.org) [d](#here) ![e](x.png)"
     kept = "[a](FORMAT.md#keys) b [c](https://example.org) [d](#here) ![e](x.png)"
-    assert within(text, "docs/A.md", {"docs/FORMAT.md"}) == kept
+    assert drop_outside_links(text, "docs/A.md", {"docs/FORMAT.md"}) == kept

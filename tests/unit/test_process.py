@@ -33,7 +33,7 @@ def test_input_and_environment_reach_the_program(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_is_read_from_our_own_input() -> None:
-    """What stands on our standard input is another's: the agent's is the controller's word that it still lives."""
+    """A process does not read our standard input: the agent's is the controller's word that it still lives."""
     code = "from pagecage.process import run; print(repr(run(['cat']).stdout))"
     inner = run([sys.executable, "-c", code], input_text="not for cat", cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
     assert inner.stdout == "''\n"
@@ -78,7 +78,7 @@ def test_a_folder_that_is_not_there_is_not_called_a_program(tmp_path: Path) -> N
 
 def test_a_file_that_cannot_be_executed(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("#!/bin/sh\n")
-    with pytest.raises(PagecageError, match="could not start: Permission denied"):
+    with pytest.raises(PagecageError, match="could not be started: Permission denied"):
         run([tmp_path / "plain"])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, sweep, write_guest
+from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers, write_guest
 from pagecage.process import Process, ProcessId, end, identify, is_alive, spawn, stat_fields
 
 
@@ -76,15 +76,15 @@ def test_sweeping_ends_what_a_killed_owner_left(cache: GuestCache, sleeper: Proc
     write_guest(cache, record_of(sleeper, kept=False))
     overlay = cache.scratch / "vl.abc123"
     overlay.touch()
-    assert sweep(cache) == [f"QEMU {sleeper.pid}", "vl.abc123"]
+    assert remove_leftovers(cache) == [f"QEMU {sleeper.pid}", "vl.abc123"]
     assert sleeper.wait() == -9
     assert not overlay.exists()
-    assert sweep(cache) == []
+    assert remove_leftovers(cache) == []
 
 
 def test_sweeping_leaves_a_kept_guest_alone(cache: GuestCache, sleeper: Process[bytes]) -> None:
     write_guest(cache, record_of(sleeper, kept=True))
-    assert sweep(cache) == []
+    assert remove_leftovers(cache) == []
     assert read_guest(cache) is not None
     assert sleeper.poll() is None
 
@@ -92,7 +92,7 @@ def test_sweeping_leaves_a_kept_guest_alone(cache: GuestCache, sleeper: Process[
 def test_sweeping_never_ends_a_stranger_with_that_pid(cache: GuestCache, sleeper: Process[bytes]) -> None:
     record = record_of(sleeper, kept=False)
     write_guest(cache, replace(record, start_ticks=record.start_ticks - 1))
-    assert sweep(cache) == []
+    assert remove_leftovers(cache) == []
     assert sleeper.poll() is None
 
 

@@ -1,6 +1,4 @@
-"""Burst credits enforced by the agent, compared with QEMU's drive throttling with the same
-bucket.
-"""
+"""Burst credits as the agent enforces them, beside QEMU's throttling with the same bucket."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.data_disk import plug
 from pagecage.hosts.vm.qmp import QmpClient
 from pagecage.hosts.vm.vm_host import VmHost
@@ -23,7 +21,7 @@ from pagecage.model.trial import Dataset, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -40,9 +38,9 @@ Series = list[Mapping[str, Any]]
 
 
 class Throttling(QmpClient):
-    """QEMU's monitor, with the data disk plugged in behind a throttle node."""
+    """QEMU's monitor, which plugs in the data disk behind a throttle node."""
 
-    def __init__(self, monitor: QmpClient) -> None:  # the connection belongs to the other
+    def __init__(self, monitor: QmpClient) -> None:  # uses the connection of the other
         self._monitor = monitor
 
     def execute(self, command: str, **arguments: Any) -> Any:
@@ -61,13 +59,13 @@ def trial(name: str, cage: Cage) -> Trial:
     )  # fmt: skip
 
 
-def carried_out(folder: Path, name: str, cage: Cage) -> tuple[Record, Series]:
-    """Run one trial in the guest; return its record and its series."""
+def run_trial(folder: Path, name: str, cage: Cage) -> tuple[Record, Series]:
+    """Run one trial in the guest, and return its record and its series."""
     one = trial(name, cage)
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     plan = Plan(f"{name}-burst-vm", (one,), {"fresh": "never", "experiment": "burst", "harness": harness})
     run = RunFolder.create(folder, replace(plan, document={**plan.document, "run_id": plan.run_id, "trials": []}))
-    Campaign(VmHost(), plan, run, make_kit(ROOT), lambda _: None).run()
+    Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
     record = run.last_records()[name]
     assert record.outcome == "ok", record.error
     rows = (run.path / record.traces["sampler"]).read_text().splitlines()
@@ -79,7 +77,7 @@ def reads(series: Series) -> list[tuple[float, int]]:
 
 
 def bursts(series: Series) -> list[list[tuple[float, int]]]:
-    """Return the two stretches of reading, each from its first read on: seconds and reads since."""
+    """Return the two stretches of reading, each as seconds and reads since its first read."""
     found: list[list[tuple[float, int]]] = []
     previous, last_moved = reads(series)[0], float("-inf")
     for t, count in reads(series):
@@ -99,25 +97,21 @@ def at(curve: list[tuple[float, int]], seconds: float) -> int:
 
 
 def drained_after(curve: list[tuple[float, int]]) -> float:
-    """Return when the reads of the following second first are less than half way between base
-    and burst.
-    """
+    """Return the moment from which a second has fewer reads than the mean of base and burst."""
     return next(t for t, count in curve if at(curve, t + 1) - count < (BASE + BURST) / 2)
 
 
 def credits_left(series: Series) -> list[tuple[float, float]]:
-    """Return for each moment the credits of the pure model after these reads, and the surrounding
-    rate.
+    """Return the credits that the model has left, and the reads per second around that moment.
 
-    On a busy machine the reader falls behind the burst rate, which affects the moments but not the
-    credits.
+    On a busy machine the reader falls behind the burst rate, which the credits reflect.
     """
     bucket, found = filled(BASE, BURST, CREDITS, "full"), []
     counts = reads(series)
-    for place in range(1, len(counts) - 10):
-        (before, was), (now, count), (later, then) = counts[place - 1], counts[place], counts[place + 10]
+    for index in range(1, len(counts) - 10):
+        (before, was), (now, count), (later, then) = counts[index - 1], counts[index], counts[index + 10]
         bucket = bucket.after(count - was, now - before)
-        if counts[place + 1][1] > count:  # a second in whose middle it begins to read is not a rate
+        if counts[index + 1][1] > count:  # skip a second in which reading begins
             found.append((bucket.credits, (then - count) / (later - now)))
     return found
 
@@ -126,26 +120,26 @@ def credits_left(series: Series) -> list[tuple[float, float]]:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[Record, Series], tuple[Record, Series]]:
     folder = tmp_path_factory.mktemp("burst")
     burst = BurstCredits("full", iops=CreditBucket(BURST, CREDITS))
-    ours = Cage(
-        "ours", {"IOReadIOPSMax": BASE, "IOWriteIOPSMax": BASE}, burst=burst, accounting=IoAccounting(None, None, True)
+    caged = Cage(
+        "caged", {"IOReadIOPSMax": BASE, "IOWriteIOPSMax": BASE}, burst=burst, accounting=IoAccounting(None, None, True)
     )
-    played = carried_out(folder, "ours", ours)
+    enforced = run_trial(folder, "caged", caged)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pagecage.hosts.vm.vm_host.plug", lambda monitor, path: plug(Throttling(monitor), path))
-        throttled = carried_out(folder, "qemu", Cage("qemu", {}))
-    return played, throttled
+        throttled = run_trial(folder, "qemu", Cage("qemu", {}))
+    return enforced, throttled
 
 
 def test_drain_and_refill_agree_with_qemu(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
-    (_, ours), (_, qemu) = pair
-    (first, second), (first_there, second_there) = bursts(ours), bursts(qemu)
-    print(f"drained after {drained_after(first):.2f} s, in QEMU {drained_after(first_there):.2f} s")
+    (_, pagecage), (_, qemu) = pair
+    (first, second), (first_qemu, second_qemu) = bursts(pagecage), bursts(qemu)
+    print(f"drained after {drained_after(first):.2f} s, in QEMU {drained_after(first_qemu):.2f} s")
     for seconds in (5, 10, 15, 20, 25, 29):
-        print(f"{seconds:3d} s: {at(first, seconds)} reads, in QEMU {at(first_there, seconds)}")
-        assert at(first, seconds) == pytest.approx(at(first_there, seconds), rel=WITHIN)
-    assert drained_after(first) == pytest.approx(drained_after(first_there), rel=WITHIN)
-    print(f"after the rest {at(second, 19)} reads, in QEMU {at(second_there, 19)}")
-    assert at(second, 19) == pytest.approx(at(second_there, 19), rel=WITHIN)
+        print(f"{seconds:3d} s: {at(first, seconds)} reads, in QEMU {at(first_qemu, seconds)}")
+        assert at(first, seconds) == pytest.approx(at(first_qemu, seconds), rel=WITHIN)
+    assert drained_after(first) == pytest.approx(drained_after(first_qemu), rel=WITHIN)
+    print(f"after the rest {at(second, 19)} reads, in QEMU {at(second_qemu, 19)}")
+    assert at(second, 19) == pytest.approx(at(second_qemu, 19), rel=WITHIN)
 
 
 def test_both_agree_with_the_model(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
@@ -158,14 +152,14 @@ def test_both_agree_with_the_model(pair: tuple[tuple[Record, Series], tuple[Reco
         print(f"credits: least {min(left)[0]:.0f}, most at the base {max(throttled):.0f}")
         assert min(left)[0] >= -WITHIN * CREDITS, "more went through than there were credits"
         assert len(throttled) > 50
-        assert max(throttled) <= WITHIN * CREDITS, "it was held to the base while there were credits"
+        assert max(throttled) <= WITHIN * CREDITS, "it was limited to the base while there were credits"
 
 
-def test_the_verdict_judges_by_what_was_in_force(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
+def test_the_verdict_uses_the_caps_in_force(pair: tuple[tuple[Record, Series], tuple[Record, Series]]) -> None:
     record, series = pair[0]
-    verdicts = judge(record, series)
-    [limit] = [one for one in verdicts.limits if one.property == "IOReadIOPSMax"]
-    assert limit.verdict == "enforced", limit.because
-    assert "Its burst credits ran out after" in verdicts.diagnosis.sentence
-    assert record.cage["credits"]["error"] is None
-    assert record.cage["read_back"]["io.max.riops"] == str(BASE)
+    verdicts = evaluate(record, series)
+    [limit] = [limit for limit in verdicts.limits if limit.property == "IOReadIOPSMax"]
+    assert limit.verdict == "enforced", limit.reason
+    assert "Burst credits ran out after" in verdicts.diagnosis.sentence
+    assert record.cage.credits["error"] is None
+    assert record.cage.read_back["io.max.riops"] == str(BASE)

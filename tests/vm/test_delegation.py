@@ -12,10 +12,11 @@ import pytest
 from pagecage.checkout import TOP
 from pagecage.cli.run_options import RunOptions, definitions
 from pagecage.cli.run_plan import build_plan
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import MachineState, ResourceNeeds
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.vm_host import VmHost
+from pagecage.model.json_codec import to_json
 from pagecage.model.record import Record, read_records
 from pagecage.model.requirements import delegation_command
 from pagecage.process import run
@@ -44,7 +45,7 @@ def run_smoke(host: VmHost, runs: Path) -> list[Record]:
     try:
         plan = build_plan(RunOptions(host="vm", size="smoke"), experiment, host, "a test", print)
         folder = RunFolder.create(runs, plan)
-        Campaign(host, plan, folder, make_kit(TOP), lambda _: None).run()
+        Campaign(host, plan, folder, make_agent_package(TOP), lambda _: None).run()
     finally:
         host.stop()
     return list(read_records(folder.records_path))
@@ -54,8 +55,8 @@ def test_without_the_io_controller_every_trial_is_refused(tmp_path: Path) -> Non
     records = run_smoke(Undelegated("bench"), tmp_path)
     assert [record.outcome for record in records] == ["requirement_missed"] * 4
     for record in records:
-        assert record.missed_requirements[0]["requirement"] == "io_controller"
-        assert record.counters == {}
+        assert record.missed_requirements[0].requirement == "io_controller"
+        assert to_json(record.counters) == {}
         assert record.response == {}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
 from pagecage.model.record import Record
@@ -16,7 +16,7 @@ from pagecage.model.trial import DRIVERS, Dataset, Trial, Workload
 from pagecage.planning.plan import Plan
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
 pytestmark = [pytest.mark.vm, pytest.mark.long, pytest.mark.timeout(2400)]
@@ -49,7 +49,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Record]:
     plan = Plan("drivers-vm", trials, {"fresh": "never", "experiment": "drivers", "harness": harness})
     document = {**plan.document, "run_id": plan.run_id, "trials": []}
     run = RunFolder.create(tmp_path_factory.mktemp("drivers"), replace(plan, document=document))
-    Campaign(VmHost(), plan, run, make_kit(ROOT), lambda _: None).run()
+    Campaign(VmHost(), plan, run, make_agent_package(ROOT), lambda _: None).run()
     return run.last_records()
 
 
@@ -68,9 +68,9 @@ def test_every_driver_is_tried() -> None:
 def test_it_runs_with_every_limit_where_it_must_be(records: dict[str, Record], driver: str, load: str) -> None:
     record = records[f"{driver}_{load}"]
     assert (record.outcome, record.error) == ("ok", None)
-    assert record.cage["driver"]["name"] == driver
-    assert record.cage["read_back"].items() >= record.cage["expected"].items()
-    assert not [limit for limit in judge(record, []).limits if limit.verdict == "leaky"]
+    assert record.cage.driver["name"] == driver
+    assert record.cage.read_back.items() >= record.cage.expected.items()
+    assert not [limit for limit in evaluate(record, []).limits if limit.verdict == "leaky"]
 
 
 def test_a_container_in_our_slice_is_held_as_a_scope_is(records: dict[str, Record]) -> None:
@@ -82,9 +82,9 @@ def test_a_container_in_our_slice_is_held_as_a_scope_is(records: dict[str, Recor
 
 def test_dockers_api_puts_its_limits_on_the_container(records: dict[str, Record]) -> None:
     record = records["docker-api_deep"]
-    assert "/docker-" in record.cage["driver_cgroup"]
-    assert record.cage["expected"]["io.max.riops"] == "500"
-    assert record.cage["ancestors"][record.cage["slice"]]["io.max.riops"] == "max"
+    assert "/docker-" in record.cage.driver_cgroup
+    assert record.cage.expected["io.max.riops"] == "500"
+    assert record.cage.ancestors[record.cage.slice]["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(rate(records["systemd-scope_deep"]), rel=WITHIN)
 
 
@@ -95,8 +95,8 @@ def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[s
     """
     record = records[f"docker-flags_{load}"]
     if record.outcome == "ok":
-        assert record.cage["read_back"].items() >= record.cage["expected"].items()
-        assert record.cage["expected"]["io.max.riops"] == "500"
+        assert record.cage.read_back.items() >= record.cage.expected.items()
+        assert record.cage.expected["io.max.riops"] == "500"
         return
     assert record.outcome == "requirement_missed"
     assert "docker-flags lost them: io.max.r" in (record.error or "")
@@ -105,8 +105,8 @@ def test_a_limit_that_dockers_command_line_loses_gives_no_figure(records: dict[s
 
 def test_qemu_holds_the_disk_from_outside(records: dict[str, Record]) -> None:
     record = records["qemu-throttle_deep"]
-    assert record.cage["external"]["read_back"]["IOReadIOPSMax"] == 500
-    assert record.cage["read_back"]["io.max.riops"] == "max"
+    assert record.cage.external["read_back"]["IOReadIOPSMax"] == 500
+    assert record.cage.read_back["io.max.riops"] == "max"
     assert rate(record) == pytest.approx(500, rel=0.1)
 
 
@@ -116,7 +116,7 @@ def test_the_disk_is_let_go_of_after_the_trial(records: dict[str, Record]) -> No
 
 
 def test_an_engine_is_told_in_the_record(records: dict[str, Record]) -> None:
-    engine = records["docker_deep"].cage["driver"]["engine"]
+    engine = records["docker_deep"].cage.driver["engine"]
     assert engine["cgroup_driver"] == "systemd"
     assert engine["storage_driver"]
-    assert records["podman_deep"].cage["driver"]["engine"]["engine"] == "podman"
+    assert records["podman_deep"].cage.driver["engine"]["engine"] == "podman"

@@ -71,5 +71,5 @@ def test_every_trial_has_its_answer(name: str, tmp_path: Path, seconds: dict[str
         is_expected = any(where.items() <= dict(record.treatment).items() for where in wrong)
         answers = ("ok", "oom_killed", "requirement_missed", *(("wrong_answer",) if is_expected else ()))
         assert record.outcome in answers, (record.trial_id, record.error)
-        assert all(missed["reason"] for missed in record.missed_requirements)
+        assert all(missed.reason for missed in record.missed_requirements)
         assert bool(record.missed_requirements) == (record.outcome == "requirement_missed")

@@ -31,12 +31,12 @@ def done(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_every_trial_has_its_answer_and_every_collector_recorded(done: CommandLine) -> None:
     records = done.records()
     assert sorted(r.outcome for r in records) == ["ok"] * 4, [(r.trial_id, r.error) for r in records]
-    root = records[0].cage["slice"].startswith("/sys/fs/cgroup/pagecage.slice/")
+    root = records[0].cage.slice.startswith("/sys/fs/cgroup/pagecage.slice/")
     for record in records:
         states = {name: entry["status"] for name, entry in record.collectors.items()}
         expected = dict.fromkeys(("sampler", "iostat", "sar", "vmtouch"), "ok")
         assert states == {**expected, "bpftrace": "ok" if root else "missing"}, record.collectors
-        assert record.workload["checksum_ok"] is (True if record.response["covered_fraction"] == 1 else None)
+        assert record.workload.checksum_ok is (True if record.response["covered_fraction"] == 1 else None)
 
 
 def test_the_limits_bit_and_the_cache_was_cold(done: CommandLine) -> None:
@@ -59,7 +59,7 @@ def test_random_reads_in_the_cage_are_amplified_by_the_readahead(done: CommandLi
 
 def test_the_report_is_one_page_that_loads_nothing(done: CommandLine) -> None:
     page = (done.folder() / "report.html").read_text()
-    assert "Does every limit bite on this host?" in page
+    assert "Is every kind of limit enforced on this host?" in page
     for loading in ('src="http', "src='http", 'href="http://', "@import", "url(http"):
         assert loading not in page
 

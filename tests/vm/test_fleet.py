@@ -19,7 +19,7 @@ from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.hosts.vm.vm_host import GuestOptions
 from pagecage.model.record import Record, read_records
 from pagecage.process import Process
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.builders.command_line import CommandLine
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
@@ -71,7 +71,7 @@ def test_one_run_and_one_report_over_two_kernels(guests: None, tmp_path: Path) -
         assert len(answers(line, host)) == 4, printed
         for record in records(line, host):
             series = [json.loads(row) for row in (folder / record.traces["sampler"]).read_text().splitlines()]
-            verdicts = judge(record, series)
+            verdicts = evaluate(record, series)
             assert {limit.verdict for limit in verdicts.limits} <= {"enforced"}, verdicts.limits
             assert verdicts.cache_state_reached.verdict == "reached"
         kernels[host] = json.loads(next((folder / "facts").iterdir()).read_text())["kernel"]

@@ -15,7 +15,7 @@ from pagecage.checkout import TOP
 from pagecage.errors import HostError
 from pagecage.hosts.ssh import ssh_argv
 from pagecage.hosts.vm.cache import GuestCache
-from pagecage.hosts.vm.provision import WITHOUT_AGENT, play_on_guest
+from pagecage.hosts.vm.provision import WITHOUT_AGENT, run_on_guest
 from pagecage.hosts.vm.running_guest import read_guest
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.process import run
@@ -134,7 +134,7 @@ def test_the_machine_around_it_is_seen(host: VmHost) -> None:
 
 @pytest.mark.long
 def test_a_second_fitting_changes_nothing(host: VmHost, tmp_path: Path) -> None:
-    assert play_on_guest(TOP, tmp_path, host.target, "site.yml", WITHOUT_AGENT).changed == 0
+    assert run_on_guest(TOP, tmp_path, host.target, "site.yml", WITHOUT_AGENT).changed == 0
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: st
         output_of(host, "sh", "-c", breaking)
         if complaint:
             with pytest.raises(HostError, match=complaint):
-                play_on_guest(TOP, tmp_path, host.target, "verify.yml", AGENT_COMES_LATER)
+                run_on_guest(TOP, tmp_path, host.target, "verify.yml", AGENT_COMES_LATER)
         else:
-            play_on_guest(TOP, tmp_path, host.target, "verify.yml", AGENT_COMES_LATER)
+            run_on_guest(TOP, tmp_path, host.target, "verify.yml", AGENT_COMES_LATER)
     finally:
         if complaint:
             host.restart()
@@ -163,7 +163,7 @@ def test_verify_tells_what_is_missing(host: VmHost, tmp_path: Path, breaking: st
 
 def put_data_on(host: VmHost, scratch: Path, device: str) -> int:
     settings = json.dumps({"pagecage_data_dir": "/mnt/data", "pagecage_data_device": device})
-    return play_on_guest(TOP, scratch, host.target, "site.yml", ["--tags", "storage", "-e", settings]).changed
+    return run_on_guest(TOP, scratch, host.target, "site.yml", ["--tags", "storage", "-e", settings]).changed
 
 
 def test_a_disk_that_holds_something_else_is_refused(host: VmHost, tmp_path: Path) -> None:
@@ -192,13 +192,13 @@ def test_a_blank_disk_is_taken_once_and_kept(host: VmHost, tmp_path: Path) -> No
 def test_the_agent_role_installs_what_was_built(host: VmHost, tmp_path: Path) -> None:
     words = ["--tags", "agent", "-e", f"agent_build_dir={tmp_path}"]
     with pytest.raises(HostError, match=r"agent.pyz is not there"):
-        play_on_guest(TOP, tmp_path, host.target, "site.yml", words)
+        run_on_guest(TOP, tmp_path, host.target, "site.yml", words)
     (tmp_path / "bin").mkdir()
     for name in ("agent.pyz", "bin/pcread"):
         (tmp_path / name).write_text("#!/bin/sh\necho ran\n")
-    play_on_guest(TOP, tmp_path, host.target, "site.yml", words)
-    assert output_of(host, "/opt/pagecage/bin/pcread") == "ran"
-    assert output_of(host, "/opt/pagecage/agent.pyz") == "ran"
+    run_on_guest(TOP, tmp_path, host.target, "site.yml", words)
+    assert told(host, "/opt/pagecage/bin/pcread") == "ran"
+    assert told(host, "/opt/pagecage/agent.pyz") == "ran"
 
 
 def test_an_ordinary_user_can_cap_io(host: VmHost) -> None:

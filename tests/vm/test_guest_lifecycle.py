@@ -27,10 +27,10 @@ pytestmark = pytest.mark.vm
 NEED = ResourceNeeds(0, 0)
 OWNER = """
 import sys
-from pagecage.hosts.host import HostNeed
+from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 host = VmHost()
-host.prepare(HostNeed(0, 0), lambda _: None)
+host.prepare(ResourceNeeds(0, 0), lambda _: None)
 host.start()
 print("up", flush=True)
 sys.stdin.read()
@@ -105,13 +105,11 @@ def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
 
 
 def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
-    """A run beside a guest that is kept up uses that guest, one run at a time, and refuses what it
-    cannot hold.
-    """
-    printed: list[str] = []
-    ours = choose_host("vm", None, printed.append)
-    assert "the guest that is kept up since" in printed[0]
-    with pytest.raises(HostError, match=r"memory of 2 GiB, and the plan needs 64 GiB"):
+    """A run uses the guest that is running, one run at a time, and refuses a plan that is too large for it."""
+    said: list[str] = []
+    ours = choose_host("vm", None, said.append)
+    assert "the guest running since" in said[0]
+    with pytest.raises(HostError, match=r"memory of 2 GiB, but the plan needs 64 GiB"):
         ours.prepare(ResourceNeeds(64 * GIB, 0), print)
     ours.stop()
     ours.prepare(NEED, print)
@@ -180,7 +178,7 @@ def test_a_spoilt_state_is_made_again_once_and_it_is_said(tmp_path: Path) -> Non
         assert run(host.command(["true"])).ok
     finally:
         host.stop()
-    assert [text for text in printed if "did not come up" in text]
+    assert [text for text in said if "did not start" in text]
 
 
 @pytest.mark.long

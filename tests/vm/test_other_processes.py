@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pagecage.hosts.agent_package import make_kit
+from pagecage.hosts.agent_package import make_agent_package
 from pagecage.hosts.host import ResourceNeeds
 from pagecage.hosts.vm.vm_host import VmHost
 from pagecage.model.cage import Cage
@@ -23,7 +23,7 @@ from pagecage.process import PIPE, run, spawn
 from pagecage.runner.campaign import Campaign
 from pagecage.runner.run_folder import RunFolder
 from pagecage.units import MIB
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.tree import ROOT
 
 pytestmark = pytest.mark.vm
@@ -60,8 +60,8 @@ CASES: Mapping[str, tuple[Workload, str, str, str]] = {
     "workload": (pcread(), "cold", "proven", "another process had read"),
     "command": (sh("cat {file} >/dev/null"), "cold", "proven", "another process had read"),
     "service": (SERVICE, "cold", "proven", "another process had read"),
-    "command-runs": (WAITS, "cold", "go", "as it is charged for these pages"),
-    "workload-runs": (pcread(*SLOWLY), "cold", "go", "as it is charged for these pages"),
+    "command-runs": (WAITS, "cold", "go", "since it is charged for these pages"),
+    "workload-runs": (pcread(*SLOWLY), "cold", "go", "since it is charged for these pages"),
     "dropped": (pcread(), "resident", "proven", "left the page cache before"),
     "dropped-runs": (pcread(*SLOWLY), "resident", "go", "had to be read again"),
 }
@@ -99,8 +99,8 @@ def watching(host: VmHost) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, int], Record]]:
-    """Each disturbed trial, with its next attempt where it is short."""
-    host, kit = VmHost(), make_kit(ROOT)
+    """Each trial disturbed; and those that take little time once more, as a run tries them again."""
+    host, package = VmHost(), make_agent_package(ROOT)
     harness = {"version": "0", "git_revision": None, "git_dirty": None}
     plan = Plan("kept-vm", tuple(map(trial, CASES)), {"fresh": "never", "experiment": "kept", "harness": harness})
     document = {**plan.document, "run_id": plan.run_id, "trials": []}
@@ -113,11 +113,11 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[st
             disturbed.add(name)
             run(host.command(["sh", "-c", act(host, name)]))
 
-    campaign = Campaign(host, plan, folder, kit, disturb)
+    campaign = Campaign(host, plan, folder, package, disturb)
     try:
         host.prepare(ResourceNeeds(0, 256 * MIB), print)
         state = host.start()
-        host.install(kit)
+        host.install(package)
         with watching(host):
             campaign._serve(plan.trials, state)
         campaign._serve(tuple(one for one in folder.remaining(plan) if one.trial_id in QUICK), state)
@@ -132,7 +132,7 @@ def test_a_disturbed_trial_is_refused_whatever_it_printed(attempts: dict[tuple[s
     assert record.outcome == "not_prepared", record.cache
     assert CASES[name][3] in (record.error or "")
     assert record.response == {}
-    assert judge(record).cache_state_reached.verdict == "not_reached"
+    assert evaluate(record).cache_state_reached.verdict == "not_reached"
     assert (record.measured is None) == (CASES[name][2] == "proven"), "what is found at the gate is never let go"
 
 
@@ -140,11 +140,11 @@ def test_a_disturbed_trial_is_refused_whatever_it_printed(attempts: dict[tuple[s
 def test_the_next_attempt_is_believed_to_the_page(attempts: dict[tuple[str, int], Record], name: str) -> None:
     record = attempts[name, 2]
     assert (record.outcome, record.error) == ("ok", None)
-    assert judge(record).cache_state_reached.verdict == "reached"
-    start, go, end = (record.cache[moment] for moment in ("start", "go", "end"))
+    assert evaluate(record).cache_state_reached.verdict == "reached"
+    start, go, end = (getattr(record.cache, moment) for moment in ("start", "go", "end"))
     if CASES[name][1] == "resident":
         assert start["resident_bytes"] == go["resident_bytes"] == end["resident_bytes"] == DATA.size_bytes
         return
     assert (start["resident_bytes"], go["resident_bytes"]) == (0, 0)
-    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache["came_bytes"]
-    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache["charge_lag_bytes"])
+    assert end["resident_bytes"] == end["read_bytes"] - start["read_bytes"] == record.cache.came_bytes
+    assert end["charged_bytes"] == pytest.approx(DATA.size_bytes, abs=record.cache.charge_lag_bytes)

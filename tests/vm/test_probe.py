@@ -1,4 +1,4 @@
-"""The probe against known limits: every engine reports the limits that the kernel was given."""
+"""The probe under known limits: every engine reports the limits that were set."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_it_reports_the_limits_that_are_in_force(host: VmHost, engine: str) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize(("engine", "name", "reason"), [("own", "threads", "no io_uring"), ("fio", "fio", "libaio")])
-def test_where_io_uring_is_forbidden_it_does_without(host: VmHost, engine: str, name: str, reason: str) -> None:
+def test_it_works_without_io_uring(host: VmHost, engine: str, name: str, reason: str) -> None:
     run(host.command(["sysctl", "-q", "-w", "kernel.io_uring_disabled=2"]))
     try:
         found = in_slice(host, LIMITS, f"--seconds 15 --engine {engine}")
@@ -88,7 +88,7 @@ def test_where_io_uring_is_forbidden_it_does_without(host: VmHost, engine: str, 
 
 
 @pytest.mark.long
-def test_its_json_becomes_the_cage_it_was_measured_in(host: VmHost) -> None:
+def test_its_json_becomes_the_cage_that_it_ran_in(host: VmHost) -> None:
     found = in_slice(host, LIMITS, "--seconds 30")
     cage = import_text(json.dumps(found), "probe.json", Selection(), Rounding()).cage()
     assert {key: cage[key] for key in LIMITS} == {
@@ -98,9 +98,7 @@ def test_its_json_becomes_the_cage_it_was_measured_in(host: VmHost) -> None:
 
 @pytest.mark.long
 def test_a_bucket_that_runs_dry_is_found(host: VmHost) -> None:
-    """The cap falls from 1,000 to 200 reads per second in the middle of the long phase, like
-    used-up credits.
-    """
+    """The cap falls from 1,000 to 200 reads per second in the long phase, as without credits."""
     drop = f"sleep {DROP_AT_SECONDS}; systemctl set-property --runtime {SLICE} 'IOReadIOPSMax=/data 200'"
     found = in_slice(host, {"IOReadIOPSMax": 1000}, f"--seconds {SECONDS} --engine own", drop)
     (sustained,) = [phase for phase in found["phases"] if phase["name"] == "random_read_sustained"]

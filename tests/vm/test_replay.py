@@ -82,7 +82,7 @@ def test_the_report_tells_what_was_run_and_the_factor(replayed: Replays) -> None
 
 
 def test_what_was_carried_is_gone(replayed: Replays, tmp_path: Path) -> None:
-    assert by_cage(replayed)["uncaged"].workload["argv"][0].startswith("/data")
+    assert by_cage(replayed)["uncaged"].workload.argv[0].startswith("/data")
     status, out, _ = single(tmp_path, b"", "ls", "/data")
     assert status == 0
     assert b"replay" not in out.split()
@@ -111,7 +111,7 @@ def test_a_server_is_measured_until_it_listens(tmp_path: Path) -> None:
     assert status == 0, printed
     [record] = read_records(next(tmp_path.glob("*-replay-python3-vm")) / "records.jsonl")
     assert 0 < (record.response["ready_seconds"] or 0) < 60
-    assert record.exit["status"] == -15
+    assert record.exit.status == -15
 
 
 @pytest.mark.long

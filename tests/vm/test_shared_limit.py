@@ -49,7 +49,7 @@ def test_both_together_keep_to_the_limit_and_fill_it(tmp_path: Path, share: int)
     print(f"{reads:.0f} reads and {writes:.0f} writes a second of {LIMIT}: {judged.diagnosis.sentence}")
     assert 0.8 * LIMIT < reads + writes <= 1.05 * LIMIT
     assert {limit.verdict for limit in judged.limits} == {"enforced"}, judged.limits
-    assert {one["aspect"]: one["state"] for one in record.cage["fidelity"]}["combined"] == "exact"
+    assert {one["aspect"]: one["state"] for one in record.cage.fidelity}["combined"] == "exact"
 
 
 def test_apart_they_get_twice_as_much(tmp_path: Path) -> None:

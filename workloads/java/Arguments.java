@@ -3,25 +3,25 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 
-/** The command line, the same as that of pcindex as far as Java can do what it says. */
+/** The command line: that of pcindex, as far as Java supports it. */
 final class Arguments {
     static final String HELP = """
-            Loads an index of mapped hash tables, looks its start-up set up, and reports how long that took
+            Loads an index of mapped hash tables, looks up its start-up set, and reports the times
 
-              --files FILE...            the index, made by `pcgen --fill index`, each file with its sidecar beside it
-              --load lazy                every bucket is looked up once, in a random order (default)
-              --load sequential          each file is read from front to back through a FileChannel
-              --load load                MappedByteBuffer.load()
-              --load none                nothing is loaded
-              --lookups N|all            how many keys of the start-up set are looked up after loading
-              --seed N                   the same seed gives the same random orders
-              --block-bytes N            read in pieces of so many bytes (1048576)
+              --files FILE...            the index, made by `pcgen --fill index`, with a sidecar for each file
+              --load lazy                look up every bucket once, in random order (default)
+              --load sequential          read each file from front to back through a FileChannel
+              --load load                call MappedByteBuffer.load()
+              --load none                load nothing
+              --lookups N|all            number of keys of the start-up set to look up after loading
+              --seed N                   seed of the random orders
+              --block-bytes N            bytes per read (1048576)
               --time-every N             time one in N lookups; 0 times none (8)
-              --max-seconds S            stop after so long; load() of one file is not interrupted
-              --expect-sidecars          what is read must add up to what the sidecars say
-              --no-handshake             start at once and leave at once
+              --max-seconds S            stop after this time; load() of one file is not interrupted
+              --expect-sidecars          compare checksums with the sidecars
+              --no-handshake             start without waiting for `go`, and exit at the end
 
-            Exit codes: 0 done, 1 failed or wrong answer, 2 bad arguments, 77 cannot on this host.""";
+            Exit codes: 0 done, 1 failed or wrong answer, 2 bad arguments, 77 not possible on this host.""";
 
     final List<Path> files = new ArrayList<>();
     String load = "lazy";
@@ -31,7 +31,7 @@ final class Arguments {
     long timeEvery = 8;
     Double maxSeconds;
     boolean expectsSidecars;
-    boolean speaks = true;
+    boolean handshake = true;
 
     Arguments(List<String> words) {
         Iterator<String> rest = words.iterator();
@@ -40,22 +40,23 @@ final class Arguments {
             word = take(word, rest);
         }
         require(!files.isEmpty(), "--files is missing");
-        require(List.of("lazy", "sequential", "load", "none").contains(load), "no such --load: " + load);
-        require(blockBytes >= 4096 && timeEvery >= 0, "--block-bytes is at least 4096, --time-every at least 0");
-        require(maxSeconds == null || maxSeconds >= 0, "--max-seconds is negative");
-        require(lookups == null || lookups >= 0, "--lookups is negative");
+        boolean isKnown = List.of("lazy", "sequential", "load", "none").contains(load);
+        require(isKnown, "--load must be lazy, sequential, load or none, not " + load);
+        require(blockBytes >= 4096 && timeEvery >= 0, "--block-bytes must be at least 4096, --time-every at least 0");
+        require(maxSeconds == null || maxSeconds >= 0, "--max-seconds must not be negative");
+        require(lookups == null || lookups >= 0, "--lookups must not be negative");
     }
 
-    /** Takes one option and gives the next word, or null at the end. */
+    /** Applies one option and returns the next word, or null at the end. */
     private String take(String option, Iterator<String> rest) {
         switch (option) {
             case "--files" -> {
                 return takeFiles(rest);
             }
             case "--expect-sidecars" -> expectsSidecars = true;
-            case "--no-handshake" -> speaks = false;
+            case "--no-handshake" -> handshake = false;
             default -> {
-                require(rest.hasNext(), "an unknown option, or one without its value: " + option);
+                require(rest.hasNext(), "unknown option, or an option without its value: " + option);
                 takeValue(option, rest.next());
             }
         }
@@ -82,20 +83,20 @@ final class Arguments {
                 case "--block-bytes" -> blockBytes = Integer.parseInt(value);
                 case "--time-every" -> timeEvery = Long.parseLong(value);
                 case "--max-seconds" -> maxSeconds = Double.valueOf(value);
-                default -> throw new BadArguments("an unknown option: " + option);
+                default -> throw new BadArguments("unknown option: " + option);
             }
         } catch (NumberFormatException wrong) {
-            throw new BadArguments(value + " is no value of " + option);
+            throw new BadArguments(value + " is not a valid value of " + option);
         }
     }
 
-    private static void require(boolean isSo, String otherwise) {
-        if (!isSo) {
-            throw new BadArguments(otherwise);
+    private static void require(boolean condition, String message) {
+        if (!condition) {
+            throw new BadArguments(message);
         }
     }
 
-    /** Told in one sentence, with exit code 2. */
+    /** Reported in one sentence, with exit code 2. */
     static final class BadArguments extends RuntimeException {
         private static final long serialVersionUID = 1;
 

@@ -1,4 +1,4 @@
-/** The moment at which work stops. */
+/** The time at which work stops, if any. */
 final class Deadline {
     private final boolean isSet;
     private final long atNanos;

@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 
-/** Starts an application's index in Java: the same files, answers and lines as pcindex. */
+/** The port of pcindex to Java, with the same files, answers and output lines. */
 final class PcIndex {
     private static final int CLOCK_EVERY = 8;
 
@@ -25,10 +25,10 @@ final class PcIndex {
         } catch (Arguments.BadArguments bad) {
             System.err.println("pcindex-java: " + bad.getMessage());
             status = 2;
-        } catch (IOException | InternalError failed) { // the latter is what Java makes of SIGBUS
+        } catch (IOException | InternalError failed) { // Java turns SIGBUS into InternalError
             System.err.println("pcindex-java: " + failed);
         } catch (OutOfMemoryError scarce) {
-            System.err.println("pcindex-java: no memory: " + scarce.getMessage());
+            System.err.println("pcindex-java: not enough memory: " + scarce.getMessage());
             status = 77;
         }
         System.exit(status);
@@ -41,21 +41,21 @@ final class PcIndex {
         }
         PcIndex index = new PcIndex(new Arguments(words));
         BufferedReader stdin = new BufferedReader(new InputStreamReader(System.in));
-        if (index.arguments.speaks && !isWanted(stdin)) {
+        if (index.arguments.handshake && !waitForGo(stdin)) {
             return 0;
         }
         Result result = index.start();
         System.out.println(result.sample());
         System.out.println(result.end());
         System.out.flush();
-        while (index.arguments.speaks && stdin.read() >= 0) {} // until stdin closes
+        while (index.arguments.handshake && stdin.read() >= 0) {} // until stdin closes
         if (!result.isRight()) {
             throw new IOException(result.wrong + " answers and " + result.wrongFiles + " files were wrong");
         }
         return 0;
     }
 
-    private static boolean isWanted(BufferedReader stdin) throws IOException {
+    private static boolean waitForGo(BufferedReader stdin) throws IOException {
         System.out.println("{\"type\":\"ready\",\"pid\":" + ProcessHandle.current().pid() + "}");
         System.out.flush();
         String word = stdin.readLine();
@@ -95,7 +95,7 @@ final class PcIndex {
         result.loadNanos = System.nanoTime() - started;
         if (!result.loadStopped) {
             long lookedUp = System.nanoTime();
-            result.asked = ask(2, result.lookups, deadline);
+            result.asked = lookUp(2, result.lookups, deadline);
             result.lookupNanos = System.nanoTime() - lookedUp;
         }
         result.nanos = System.nanoTime() - started;
@@ -107,7 +107,7 @@ final class PcIndex {
 
     private void load(Deadline deadline) throws IOException {
         if (arguments.load.equals("lazy")) {
-            result.loadAsked = ask(1, buckets(), deadline);
+            result.loadAsked = lookUp(1, buckets(), deadline);
             result.loadedBytes = result.loadAsked * Key.BUCKET_BYTES;
             result.loadStopped = result.loadAsked < buckets();
             result.latencyNanos = new long[0];
@@ -125,8 +125,8 @@ final class PcIndex {
         }
     }
 
-    /** Asks the first questions of a round's own random order; gives how many there was time for. */
-    private long ask(long round, long count, Deadline deadline) {
+    /** Looks up the first keys of a round's random order; returns how many there was time for. */
+    private long lookUp(long round, long count, Deadline deadline) {
         Permutation order = new Permutation(buckets(), Key.mix(arguments.seed ^ Key.mix(round)));
         long[] timed = new long[arguments.timeEvery == 0 ? 0 : Math.toIntExact(2 * count / arguments.timeEvery + 16)];
         int timedCount = 0;
@@ -136,11 +136,11 @@ final class PcIndex {
                 break;
             }
             long bucket = order.at(position);
-            // Irregular distances, as pcindex has them, without a state of their own.
+            // Irregular distances, as in pcindex, but without state.
             boolean isTimed =
                     timedCount < timed.length && Long.remainderUnsigned(Key.mix(position), arguments.timeEvery) == 0;
             long started = isTimed ? System.nanoTime() : 0;
-            answer(bucket);
+            lookUpBucket(bucket);
             if (isTimed) {
                 timed[timedCount++] = System.nanoTime() - started;
             }
@@ -149,7 +149,7 @@ final class PcIndex {
         return position;
     }
 
-    private void answer(long bucket) {
+    private void lookUpBucket(long bucket) {
         int place = Arrays.binarySearch(firstBuckets, bucket);
         Segment segment = segments.get(place >= 0 ? place : -place - 2);
         int number = segment.numbers[(int) (bucket - firstBuckets[place >= 0 ? place : -place - 2])];
@@ -166,7 +166,7 @@ final class PcIndex {
         }
     }
 
-    /** Minor and major faults of the whole process, proc_pid_stat(5): the virtual machine's other threads included. */
+    /** Returns minor and major faults of all threads of the process, from proc_pid_stat(5). */
     private static long[] faults() throws IOException {
         String stat = Files.readString(Path.of("/proc/self/stat"));
         String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");

@@ -1,4 +1,4 @@
-/** A random order of 0..count that visits each number once and needs no memory: a Feistel network, walked on cycles. */
+/** A random permutation of 0..count in constant memory: a Feistel network with cycle walking. */
 final class Permutation {
     private final long count;
     private final long rows;

@@ -1,7 +1,7 @@
 import java.util.Arrays;
 import java.util.Locale;
 
-/** Everything that one run did, and the two lines that tell it (workloads/README.md, as pcindex prints them). */
+/** The results of one run, and its output lines, as those of pcindex (workloads/README.md). */
 final class Result {
     final Arguments arguments;
     final long sizeBytes;
@@ -37,7 +37,7 @@ final class Result {
         return wrong == 0 && (!arguments.expectsSidecars || wrongFiles == 0);
     }
 
-    /** The time spent as a share of what the whole would take, each part at its own rate; null where none is known. */
+    /** Returns the elapsed share of the estimated total time; null if it cannot be estimated. */
     Double coveredFraction() {
         if (isReady()) {
             return 1.0;
@@ -103,7 +103,7 @@ final class Result {
         return loadedBytes + asked * Key.BUCKET_BYTES;
     }
 
-    /** A JSON object of names and values that are JSON already, numbers or null. */
+    /** Returns a JSON object of alternating names and values (JSON text, numbers or null). */
     private static String object(Object... parts) {
         StringBuilder text = new StringBuilder("{");
         for (int at = 0; at < parts.length; at += 2) {

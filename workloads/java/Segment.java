@@ -10,7 +10,7 @@ import java.util.Arrays;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** One file of the index: a hash table, open, mapped, and known by its sidecar. */
+/** One file of the index: a mapped hash table and the facts in its sidecar. */
 final class Segment {
     private static final int HEADER_BYTES = 64;
     private static final int SLOT_BYTES = 24;
@@ -23,7 +23,7 @@ final class Segment {
     final int buckets;
     final FileChannel channel;
     final MappedByteBuffer map;
-    /** For each bucket the number of the key that is asked for. */
+    /** The number of the key to look up, for each bucket. */
     final int[] numbers;
 
     Segment(Path path) throws IOException {
@@ -34,7 +34,7 @@ final class Segment {
         long sizeBytes = Long.parseLong(field(sidecar, "size_bytes"));
         channel = FileChannel.open(path, StandardOpenOption.READ);
         if (!field(sidecar, "fill").equals("index") || channel.size() != sizeBytes) {
-            throw new IOException(path + " is no whole index: make it with `pcgen --fill index`");
+            throw new IOException(path + " is not a complete index: make it with `pcgen --fill index`");
         }
         buckets = Math.toIntExact(sizeBytes / Key.BUCKET_BYTES);
         map = channel.map(FileChannel.MapMode.READ_ONLY, 0, sizeBytes);
@@ -49,12 +49,12 @@ final class Segment {
     private static String field(String sidecar, String name) throws IOException {
         Matcher found = Pattern.compile("\"" + name + "\":\\s*\"?([a-z0-9]+)\"?").matcher(sidecar);
         if (!found.find()) {
-            throw new IOException("a sidecar without " + name);
+            throw new IOException("a sidecar has no " + name);
         }
         return found.group(1);
     }
 
-    /** Works out, without reading the file, which keys belong to which bucket. */
+    /** Chooses a key for each bucket without reading the file. */
     private void choose(long first, long end, boolean isAbsent) throws IOException {
         int missing = 0;
         for (int bucket = 0; bucket < buckets; bucket++) {
@@ -68,11 +68,11 @@ final class Segment {
             }
         }
         if (missing > 0) {
-            throw new IOException("a bucket of " + path + " is the home of no key");
+            throw new IOException("a bucket of " + path + " has no key");
         }
     }
 
-    /** The byte at which the slot of this key begins, or -1 where the key is not there. */
+    /** Returns the offset of the key's slot, or -1 if the key is absent. */
     int find(Key key) {
         int home = key.bucket(buckets);
         int first = key.slot();
@@ -96,7 +96,7 @@ final class Segment {
         return map.getLong(slotAt + 16);
     }
 
-    /** Reads the file from front to back, as an ordinary Java program does; gives the sum of its bytes. */
+    /** Reads the file from front to back through its channel; returns the sum of its bytes. */
     long read(ByteBuffer buffer, Deadline deadline, Result result) throws IOException {
         long sum = 0;
         long at = 0;

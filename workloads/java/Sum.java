@@ -1,7 +1,7 @@
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
-/** Adding up bytes, eight at a time: two sums of bytes in each word, so that adding costs less than reading. */
+/** Sums of bytes, eight at a time within one word, so that adding is faster than reading. */
 final class Sum {
     private static final long BYTES = 0x00ff00ff00ff00ffL;
     private static final long PAIRS = 0x0000ffff0000ffffL;

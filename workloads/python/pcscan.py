@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""pcscan-python: what an asyncio program suffers when it scans files beside other work.
+"""pcscan-python: the delays of an asyncio program that scans files beside other work.
 
-One event loop, one task a file, scanned window by window with a turn for the others in between. asyncio has no files of
-its own: `--io mmap` touches mapped memory in the loop, `--io read` hands each read to the loop's pool of threads, as
-asyncio programs do. Bytes are added up by the interpreter's own loops in C, so that they do not drown the disk.
+One event loop runs one task per file, which yields after every window. asyncio has no support for
+files: `--io mmap` reads mapped memory in the loop, and `--io read` uses the loop's thread pool, as
+asyncio programs do. Bytes are summed by built-in functions written in C, so that the time of the
+interpreter does not hide that of the disk.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "p9999": 0.9999
 
 
 def complain(sentence: str) -> None:
-    """One sentence on stderr."""
+    """Print one sentence on stderr."""
     sys.stderr.write(f"pcscan-python: {sentence}\n")
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one sentence."""
+    """A parser that reports invalid arguments in one sentence."""
 
     def error(self, message: str) -> NoReturn:
-        """Leaves with status 2."""
+        """Exit with status 2."""
         complain(f"{message} (see `pcscan-python --help`)")
         sys.exit(BAD_ARGUMENTS)
 
 
 def length(text: str) -> int:
-    """A number of bytes above zero, with K, M or G for the powers of 1024."""
+    """Parse a number of bytes above zero, with an optional suffix K, M or G (powers of 1024)."""
     shift = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
     number = int(text[:-1] if shift else text) << shift
     if number <= 0:
@@ -49,29 +50,32 @@ def length(text: str) -> int:
 
 
 def arguments(words: list[str]) -> argparse.Namespace:
-    """Reads the command line; leaves with status 2 where it makes no sense."""
-    parser = Parser(prog="pcscan-python", description="Scans several files on one asyncio loop")
+    """Parse the command line; exit with status 2 if it is invalid."""
+    parser = Parser(prog="pcscan-python", description="Scans several files in one asyncio loop")
     parser.add_argument("--files", nargs="+", type=Path, required=True, help="the files to scan")
     parser.add_argument(
-        "--io", choices=["mmap", "read", "conventional"], default="mmap", help="mapped, or read in the pool of threads"
+        "--io",
+        choices=["mmap", "read", "conventional"],
+        default="mmap",
+        help="map the files, or read them in the thread pool",
     )
-    parser.add_argument("--expect-sidecars", action="store_true", help="the sum must be what FILE.json says")
-    parser.add_argument("--stride", type=length, default=512, help="one byte in so many is looked at")
-    parser.add_argument("--window", type=length, default=2 << 20, help="bytes between two turns for the others")
-    parser.add_argument("--buf", type=length, default=64 << 10, help="length of one read")
-    parser.add_argument("--heartbeat-us", type=int, default=0, help="beat so often; 0 for not at all")
-    parser.add_argument("--max-seconds", type=float, help="stop after so long")
-    parser.add_argument("--no-handshake", action="store_true", help="start at once and leave at once")
+    parser.add_argument("--expect-sidecars", action="store_true", help="compare the checksum with FILE.json")
+    parser.add_argument("--stride", type=length, default=512, help="sum one byte out of every N (512)")
+    parser.add_argument("--window", type=length, default=2 << 20, help="bytes between two yields to the loop (2M)")
+    parser.add_argument("--buf", type=length, default=64 << 10, help="bytes per read (64K)")
+    parser.add_argument("--heartbeat-us", type=int, default=0, help="period of the heartbeat; 0 disables it")
+    parser.add_argument("--max-seconds", type=float, help="stop after this time")
+    parser.add_argument("--no-handshake", action="store_true", help="do not wait for `go`, and exit at the end")
     plan = parser.parse_args(words)
     if plan.expect_sidecars and plan.stride != 512:
-        parser.error("pcscan-python knows the sidecars' sum of --stride 512 only")
+        parser.error("--expect-sidecars needs --stride 512, for which sidecars have a checksum")
     if plan.window % plan.buf or plan.buf % plan.stride:
-        parser.error("--window must be whole bufs, and --buf whole strides")
+        parser.error("--window must be a multiple of --buf, and --buf a multiple of --stride")
     return plan
 
 
 class Heartbeat:
-    """Beats at intended times: a beat heard late counts with all of its delay, and so does each one behind it."""
+    """Beats at intended times. Every beat that is due counts with its own full delay."""
 
     def __init__(self, period_us: int) -> None:
         self._period = period_us / 1e6
@@ -79,24 +83,24 @@ class Heartbeat:
         self._next = 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begins, one period from now."""
+        """Schedule the first beat, one period from now."""
         if self._period > 0:
             self._next = loop.time() + self._period
             loop.call_at(self._next, self._beat, loop)
 
     def _beat(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.hear(loop)
+        self.poll(loop)
         loop.call_at(self._next, self._beat, loop)
 
-    def hear(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Counts all beats that are due."""
+    def poll(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Record all beats that are due."""
         now = loop.time()
         while self._period > 0 and self._next <= now:
             self.late_us.append((now - self._next) * 1e6)
             self._next += self._period
 
     def response(self) -> dict[str, float | None]:
-        """Quantiles in microseconds, None where no beat was due."""
+        """Return quantiles in microseconds; None if no beat was due."""
         if self._period <= 0:
             return {}
         late = sorted(self.late_us)
@@ -107,7 +111,7 @@ class Heartbeat:
 
 @dataclass
 class Source:
-    """One file and how far its scan has come."""
+    """A file and the progress of its scan."""
 
     path: Path
     file: int
@@ -121,7 +125,7 @@ class Source:
 
 
 def opened(plan: argparse.Namespace, path: Path) -> Source:
-    """Opens the file, and maps it where it is scanned that way."""
+    """Open a file, and map it with `--io mmap`."""
     file = os.open(path, os.O_RDONLY)
     size_bytes = os.fstat(file).st_size
     if size_bytes == 0:
@@ -132,7 +136,7 @@ def opened(plan: argparse.Namespace, path: Path) -> Source:
 
 
 async def window(source: Source, plan: argparse.Namespace, end: int) -> None:
-    """Scans up to that byte."""
+    """Scan up to byte `end`."""
     while source.bytes < end:
         size = min(plan.buf, end - source.bytes)
         if source.view is not None:
@@ -147,7 +151,7 @@ async def window(source: Source, plan: argparse.Namespace, end: int) -> None:
 
 
 async def scan(source: Source, plan: argparse.Namespace, deadline: float) -> None:
-    """Scans the whole file, with a turn for the others after every window."""
+    """Scan the whole file, and yield to the loop after every window."""
     started = time.monotonic()
     while source.bytes < source.size_bytes and time.monotonic() < deadline:
         await window(source, plan, min(source.bytes + plan.window, source.size_bytes))
@@ -156,25 +160,25 @@ async def scan(source: Source, plan: argparse.Namespace, deadline: float) -> Non
 
 
 async def scan_all(sources: list[Source], plan: argparse.Namespace, heart: Heartbeat) -> float:
-    """Scans all files at once on this loop and gives the seconds it took."""
+    """Scan all files concurrently in this loop, and return the seconds it took."""
     loop = asyncio.get_running_loop()
     heart.start(loop)
     started = time.monotonic()
     deadline = started + plan.max_seconds if plan.max_seconds else float("inf")
     await asyncio.gather(*(scan(source, plan, deadline) for source in sources))
-    heart.hear(loop)
+    heart.poll(loop)
     return time.monotonic() - started
 
 
-def say(line: dict[str, object]) -> None:
-    """One line of JSON, flushed because whoever measures acts on it."""
+def print_line(line: dict[str, object]) -> None:
+    """Print one line of JSON, and flush it for the harness."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
 def wait_for_go() -> bool:
-    """False when stdin closed instead."""
-    say({"type": "ready", "pid": os.getpid()})
+    """Print `ready` and wait for `go`; return False if stdin is closed instead."""
+    print_line({"type": "ready", "pid": os.getpid()})
     word = sys.stdin.readline()
     if word not in ("go\n", ""):
         raise OSError(f'expected the line "go" on stdin, found {word!r}')
@@ -182,7 +186,7 @@ def wait_for_go() -> bool:
 
 
 def usage() -> dict[str, int]:
-    """What the process has cost so far, getrusage(2)."""
+    """Return the resource usage of the process so far, from getrusage(2)."""
     found = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "major_faults": found.ru_majflt, "minor_faults": found.ru_minflt,
@@ -193,7 +197,7 @@ def usage() -> dict[str, int]:
 def report(
     sources: list[Source], plan: argparse.Namespace, heart: Heartbeat, seconds: float, cost: dict[str, int]
 ) -> bool:
-    """Prints the closing lines; False where the sum was wrong."""
+    """Print the closing lines; return False if the checksum is wrong."""
     read, size = sum(file.bytes for file in sources), sum(file.size_bytes for file in sources)
     total = sum(file.sum for file in sources)
     compared = plan.expect_sidecars and read == size
@@ -203,8 +207,8 @@ def report(
         "seconds": seconds, "bytes": read, "blocks": pieces, "covered_fraction": read / size, "checksum": str(total),
     }  # fmt: skip
     faults = {name: cost[name] for name in ("major_faults", "minor_faults")}
-    say({"type": "sample", "iteration": 0, **common, **faults})
-    say({
+    print_line({"type": "sample", "iteration": 0, **common, **faults})
+    print_line({
         "type": "end", **common, "distinct_bytes": read, "checksum_ok": right if compared else None,
         "threads": [{"seconds": seconds, "blocks": pieces, **cost}], "setup": {},
         "files": [{"seconds": file.seconds, "bytes": file.bytes} for file in sources],
@@ -214,7 +218,7 @@ def report(
 
 
 def main() -> int:
-    """Sets up, waits for `go`, scans, reports; gives the exit status."""
+    """Run the workload and return its exit status."""
     plan = arguments(sys.argv[1:])
     try:
         sources = [opened(plan, path) for path in plan.files]
@@ -230,7 +234,7 @@ def main() -> int:
         complain(str(refused))
         return FAILED
     if not right:
-        complain("the bytes of the files do not add up to what their sidecars say")
+        complain("the checksum of the files differs from their sidecars")
     return DONE if right else FAILED
 
 

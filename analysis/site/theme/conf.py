@@ -1,4 +1,4 @@
-"""Sphinx's settings for the site; nothing in it is loaded from elsewhere and nothing is executed."""
+"""Sphinx settings of the site. Nothing is loaded from other hosts, and nothing is executed."""
 
 project = "pagecage"
 author = "the pagecage authors"

@@ -1,4 +1,4 @@
-// A heading sorts its table, a button narrows it down. Without scripts the table is whole and in its own order.
+// Headings sort their table, and buttons filter it. Without scripts the table is complete and in its original order.
 "use strict";
 (() => {
   const number = (text) => {
@@ -10,13 +10,13 @@
     return Number.isNaN(a) || Number.isNaN(b) ? one.localeCompare(other, "en", { numeric: true }) : a - b;
   };
   const sort = (table, heading) => {
-    const place = [...heading.parentNode.children].indexOf(heading);
-    const down = heading.getAttribute("aria-sort") === "ascending";
+    const index = [...heading.parentNode.children].indexOf(heading);
+    const descending = heading.getAttribute("aria-sort") === "ascending";
     const body = table.tBodies[0];
-    const rows = [...body.rows].sort((one, other) => compare(one.cells[place].innerText, other.cells[place].innerText));
+    const rows = [...body.rows].sort((one, other) => compare(one.cells[index].innerText, other.cells[index].innerText));
     for (const other of heading.parentNode.children) other.removeAttribute("aria-sort");
-    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-    body.append(...(down ? rows.reverse() : rows));
+    heading.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    body.append(...(descending ? rows.reverse() : rows));
   };
   const sortable = (table) => {
     for (const heading of table.tHead.rows[0].cells) {
@@ -27,9 +27,9 @@
       heading.append(button);
     }
   };
-  const narrow = (chips, table) => {
-    const asked = new Set([...chips.querySelectorAll("[aria-pressed=true]")].map((chip) => chip.dataset.verdict));
-    for (const row of table.tBodies[0].rows) row.hidden = asked.size > 0 && !asked.has(row.dataset.verdict);
+  const filter = (chips, table) => {
+    const selected = new Set([...chips.querySelectorAll("[aria-pressed=true]")].map((chip) => chip.dataset.verdict));
+    for (const row of table.tBodies[0].rows) row.hidden = selected.size > 0 && !selected.has(row.dataset.verdict);
   };
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("table.sortable").forEach(sortable);
@@ -40,7 +40,7 @@
       const chip = event.target.closest("button");
       if (!chip) return;
       chip.setAttribute("aria-pressed", String(chip.getAttribute("aria-pressed") !== "true"));
-      narrow(chips, table);
+      filter(chips, table);
     });
   });
 })();

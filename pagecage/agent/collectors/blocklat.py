@@ -1,9 +1,14 @@
-"""How long writes take on their way to the measured disk, and how long writers are made to wait for them.
+"""A bpftrace program that measures the latency of writes, and the throttling of writers.
 
-Two histograms, because a limit of a cgroup holds writes back before they become requests (block/blk-throttle.c): from
-submit_bio to bio_endio, the waiting for the limit included; and from block_rq_issue to block_rq_complete, the disk's
-own time. Beside them the pauses that balance_dirty_pages() lays upon tasks which dirty more than the disk takes
-(Documentation/admin-guide/sysctl/vm.rst, dirty_bytes; the tracepoint writeback:balance_dirty_pages).
+There are two histograms, because a cgroup's limit delays writes before they become requests
+(block/blk-throttle.c):
+
+* from submit_bio to bio_endio, which includes the wait for the limit;
+* from block_rq_issue to block_rq_complete, which is the disk's own time.
+
+Throttling is the pauses of balance_dirty_pages() for tasks that dirty pages faster than the disk
+can write (Documentation/admin-guide/sysctl/vm.rst, dirty_bytes; tracepoint
+writeback:balance_dirty_pages).
 """
 
 from __future__ import annotations
@@ -16,8 +21,8 @@ from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracer import TICK, BpftraceProcess, Tick
 from pagecage.agent.system.child_processes import ToolProcesses
 
-# Sixteen buckets an octave (hist's second argument), so that a quantile is known to one part in sixteen.
-# A bio that was split ends once for each part; the last of them finds __bi_remaining at 1. REQ_OP_WRITE is 1.
+# hist's second argument is 4: sixteen buckets per power of two, so that a quantile is exact to
+# 1/16. A split bio ends once per part; at the last one __bi_remaining is 1. REQ_OP_WRITE is 1.
 _BIO = """
 config = { max_map_keys = 65536 }
 fentry:vmlinux:submit_bio {
@@ -34,7 +39,7 @@ fentry:vmlinux:bio_endio /@submitted[(uint64)args.bio]/ {
   }
 }
 """
-# rwbs is F for a flush before it, then W (blk_fill_rwbs); a flush by itself has no sectors.
+# rwbs of a write is W, with a preflush FW (blk_fill_rwbs); a flush without data has no sectors.
 _REQUEST = """
 tracepoint:block:block_rq_issue
 /args.nr_sector > 0 && (strncmp(args.rwbs, "W", 1) == 0 || strncmp(args.rwbs, "FW", 2) == 0)/ {
@@ -61,47 +66,53 @@ Row = Mapping[str, Any]
 
 
 def program() -> str:
-    """The bpftrace program, whole."""
+    """Return the bpftrace program."""
     return _BIO + _REQUEST + _PAUSE + _TICK
 
 
 def row_of(maps: Mapping[str, Mapping[str, Any]], maj_min: str) -> dict[str, Any]:
-    """Running totals of one disk: histograms as `{us, count}`, `us` being a bucket's upper end, and the pauses."""
+    """Return running totals of one disk: pauses, and histograms as rows of `{us, count}`.
+
+    `us` is the upper end of a bucket.
+    """
     key = maj_min.replace(":", ",")
-    told: dict[str, Any] = {
+    histograms: dict[str, Any] = {
         name: [{"us": b["max"], "count": b["count"]} for b in maps.get(map_name, {}).get(key, []) if b["count"]]
         for name, map_name in _HISTOGRAMS.items()
     }
-    return told | {name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in ("pauses", "paused_ms")}
+    return histograms | {name: maps.get(f"@{name}", {}).get(maj_min, 0) for name in ("pauses", "paused_ms")}
 
 
 def responses_of(rows: Sequence[Row], start: float, end: float) -> dict[str, float | None]:
-    """What was counted from `start` to `end` (CLOCK_MONOTONIC); a latency is None where nothing was written."""
-    first, last = _around(rows, start, end)
+    """Return the figures from `start` to `end` (CLOCK_MONOTONIC).
+
+    A latency is None without writes.
+    """
+    first, last = _enclosing(rows, start, end)
     if first is None or last is None:
         return {}
-    told: dict[str, float | None] = {"throttled_seconds": (last["paused_ms"] - first["paused_ms"]) / 1000}
+    responses: dict[str, float | None] = {"throttled_seconds": (last["paused_ms"] - first["paused_ms"]) / 1000}
     for name in _HISTOGRAMS:
-        grown = _grown(first[name], last[name])
-        what = name.removesuffix("_us")
-        told |= {f"{what}_{digits}_us": quantile(grown, share) for digits, share in _QUANTILES.items()}
-    return told
+        counts = _difference(first[name], last[name])
+        prefix = name.removesuffix("_us")
+        responses |= {f"{prefix}_{digits}_us": quantile(counts, share) for digits, share in _QUANTILES.items()}
+    return responses
 
 
-def _around(rows: Sequence[Row], start: float, end: float) -> tuple[Row | None, Row | None]:
-    """The last row from before `start`, and the first from `end` on."""
+def _enclosing(rows: Sequence[Row], start: float, end: float) -> tuple[Row | None, Row | None]:
+    """Return the last row at or before `start`, and the first at or after `end`."""
     before = [row for row in rows if row["t"] <= start]
     after = [row for row in rows if row["t"] >= end]
     return (before[-1] if before else None), (after[0] if after else None)
 
 
-def _grown(first: Sequence[Row], last: Sequence[Row]) -> dict[float, int]:
+def _difference(first: Sequence[Row], last: Sequence[Row]) -> dict[float, int]:
     before = {bucket["us"]: bucket["count"] for bucket in first}
     return {bucket["us"]: bucket["count"] - before.get(bucket["us"], 0) for bucket in last}
 
 
 def quantile(counts: Mapping[float, int], share: float) -> float | None:
-    """The upper end of the bucket that holds it; None where nothing was counted."""
+    """Return the upper end of the bucket that contains the quantile; None if all counts are 0."""
     total, seen = sum(counts.values()), 0
     for upper in sorted(counts):
         seen += counts[upper]
@@ -111,7 +122,7 @@ def quantile(counts: Mapping[float, int], share: float) -> float | None:
 
 
 class BlockLatencyTracer(BpftraceProcess):
-    """The tracer of the block layer's writes."""
+    """A tracer of the block layer's writes."""
 
     name = "blocklat"
 
@@ -119,7 +130,10 @@ class BlockLatencyTracer(BpftraceProcess):
         super().__init__(directory / "blocklat.bt", program(), children)
 
     def excerpt(self, maj_min: str, start: float, path: Path) -> tuple[CollectorResult, list[dict[str, Any]]]:
-        """Write what was counted of this disk from the last tick before `start` (CLOCK_MONOTONIC); and the rows."""
+        """Write this disk's totals since the last tick before `start` (CLOCK_MONOTONIC).
+
+        Return the rows too.
+        """
         ticks = self.ticks_since(start)
         return self.keep(ticks, (row_of(tick.maps, maj_min) for tick in ticks), path), _timed(ticks, maj_min)
 

@@ -1,4 +1,4 @@
-"""Faults and read-ahead of the trial's files, as bpftrace counts them in kernel maps."""
+"""A bpftrace program that counts page faults and read-ahead of the trial's files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.collectors.tracer import TICK, BpftraceProcess
 from pagecage.agent.system.child_processes import ToolProcesses
 
-# Each pointer is cast by itself: the chain vmf->vma->vm_file->f_inode does not compile. The read-ahead's file is
-# reached through its mapping, because ractl->file may be null.
+# Each pointer is cast separately, because the chain vmf->vma->vm_file->f_inode does not compile.
+# The inode of a read-ahead is reached through the mapping, because ractl->file may be null.
 _FAULT = """
 fentry:vmlinux:filemap_fault {
   $file = (struct file *)args.vmf->vma->vm_file;
@@ -32,12 +32,12 @@ _TICK = f"interval:ms:250 {{ print(@fault); print(@ra); {TICK} }}\n"
 
 
 def program() -> str:
-    """The bpftrace program, whole."""
+    """Return the bpftrace program."""
     return _FAULT + _READAHEAD + _TICK
 
 
 def tables_of(maps: dict[str, dict[str, int]], inodes: Set[int]) -> dict[str, list[dict[str, Any]]]:
-    """Running totals of these inodes together, with the flag words spelled out."""
+    """Return running totals over these inodes, with the flags by name."""
     faults = _of_inodes(maps.get("@fault", {}), inodes)
     windows = _of_inodes(maps.get("@ra", {}), inodes)
     return {
@@ -47,7 +47,7 @@ def tables_of(maps: dict[str, dict[str, int]], inodes: Set[int]) -> dict[str, li
 
 
 def _of_inodes(rows: dict[str, int], inodes: Set[int]) -> Counter[tuple[int, ...]]:
-    """Counts by what follows the inode in a map's key."""
+    """Sum the counts of these inodes by the rest of the key."""
     counted: Counter[tuple[int, ...]] = Counter()
     for key, count in rows.items():
         inode, *words = map(int, key.split(","))
@@ -65,7 +65,7 @@ def _fault(words: tuple[int, ...], count: int) -> dict[str, Any]:
 
 
 class FaultTracer(BpftraceProcess):
-    """The tracer of faults and read-ahead."""
+    """A tracer of page faults and read-ahead."""
 
     name = "bpftrace"
 
@@ -73,7 +73,7 @@ class FaultTracer(BpftraceProcess):
         super().__init__(directory / "faults.bt", program(), children)
 
     def excerpt(self, inodes: Set[int], start: float, path: Path) -> CollectorResult:
-        """Write what was counted of these inodes from the last tick before `start` (CLOCK_MONOTONIC) to now."""
+        """Write the counts of these inodes since the last tick before `start` (CLOCK_MONOTONIC)."""
         ticks = self.ticks_since(start)
         return self.keep(ticks, (tables_of(tick.maps, inodes) for tick in ticks), path)
 
@@ -97,6 +97,6 @@ FAULT_FLAGS = {
 
 
 def decode(word: int, names: dict[int, str]) -> list[str]:
-    """The names of the set bits, lowest first; a bit without a name stands as its hexadecimal value."""
-    bits = (1 << place for place in range(word.bit_length()))
+    """Return the names of the set bits, lowest first. A bit without a name is in hexadecimal."""
+    bits = (1 << position for position in range(word.bit_length()))
     return [names.get(bit, hex(bit)) for bit in bits if word & bit]

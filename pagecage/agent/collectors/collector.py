@@ -1,4 +1,4 @@
-"""What every collector is: started beside a trial, proven to record, stopped, and honest about how that went."""
+"""The interface of collectors, which record data while a trial runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pagecage.agent.system.child_processes import ToolProcesses
 
 @dataclass(frozen=True)
 class CollectorContext:
-    """What a collector may look at: the measured disk, the cgroup, the files; where it writes, who starts tools."""
+    """Inputs of a collector: the measured disk, the cgroup, the files, output folder and tools."""
 
     directory: Path
     disk: Disk
@@ -23,7 +23,12 @@ class CollectorContext:
 
 @dataclass(frozen=True)
 class CollectorResult:
-    """How collecting went: `ok`, `partial` (events lost, file cut off), `failed` (died), `missing` (not started)."""
+    """Result of a collector.
+
+    `reason` explains any status but `ok`; `lost_events` is None if unknown. `status` is `ok`,
+    `partial` (events were lost or a file is cut off), `failed` (the tool died) or `missing` (the
+    tool was not started).
+    """
 
     status: str
     reason: str | None = None
@@ -31,20 +36,23 @@ class CollectorResult:
     files: tuple[Path, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The collector's entry in the record."""
+        """Return the collector's entry in the record."""
         return {"status": self.status, "reason": self.reason, "lost_events": self.lost_events}
 
 
 class Collector(Protocol):
-    """Started before `go`, stopped after `end`. Neither call raises for the tool's own failure: stop() reports it."""
+    """A tool that records from before `go` until after `end`.
+
+    Only stop() reports failures of the tool.
+    """
 
     name: str
 
     def start(self) -> None:
-        """Begin; returns without waiting for the first data."""
+        """Start without waiting for the first data."""
 
     def wait_until_recording(self) -> None:
-        """Return when data really arrives, or when it is clear that it will not."""
+        """Return when data arrives, or when the tool has failed."""
 
     def stop(self) -> CollectorResult:
-        """End, and say what was recorded."""
+        """Stop, and return the result."""

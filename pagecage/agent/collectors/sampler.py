@@ -1,4 +1,7 @@
-"""The slice's own files ten times a second, for what iostat and sar are too slow; a sample costs 1 ms of CPU."""
+"""A sampler of the slice's cgroup files, ten times a second, which iostat and sar cannot do.
+
+A sample takes 1 ms of CPU time.
+"""
 
 from __future__ import annotations
 
@@ -34,38 +37,44 @@ def _totals(text: str) -> dict[str, float]:
 
 
 class Sampler:
-    """A thread that reads the slice's files from the slice's birth to its end; what fails to read is left out."""
+    """A thread that samples the slice's files while the slice exists.
+
+    Unreadable values are omitted.
+    """
 
     name = "sampler"
 
-    def __init__(self, around: CollectorContext) -> None:
-        self._path = around.directory / "sampler.jsonl"
-        self._maj_min = around.disk.maj_min
+    def __init__(self, context: CollectorContext) -> None:
+        self._path = context.directory / "sampler.jsonl"
+        self._maj_min = context.disk.maj_min
         self._rows: list[dict[str, Any]] = []
         self._late = 0
         self._error: str | None = None
         self._ending = threading.Event()
-        self._files = {name: _open(around.cgroup / name) for name in _FILES}
+        self._files = {name: _open(context.cgroup / name) for name in _FILES}
         self._disk = _open(Path("/proc/diskstats"))
-        self._datasets = [_open(path) for path in around.datasets]
+        self._datasets = [_open(path) for path in context.datasets]
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wait_until_recording(self) -> None:
-        """The first sample is taken at once."""
+        """Wait up to 2 s for the first sample."""
         deadline = time.monotonic() + 2.0
         while not self._rows and time.monotonic() < deadline:
             time.sleep(0.005)
 
     def rows(self) -> tuple[dict[str, Any], ...]:
-        """What was sampled so far."""
+        """Return the samples so far."""
         return tuple(self._rows)
 
     def stop(self) -> CollectorResult:
-        """Take a last sample, close, and write the series; a gap of over a second makes it partial."""
+        """Take a last sample and write the series.
+
+        The result is partial after a gap of over a second.
+        """
         self._ending.set()
         if self._thread.ident:
             self._thread.join(5.0)
@@ -86,14 +95,14 @@ class Sampler:
             self._error = f"sampling ended early: {error}"
 
     def _sample_until_end(self) -> None:
-        following = time.monotonic()
+        next_at = time.monotonic()
         while not self._ending.is_set():
             self._rows.append(self._sample())
-            following += _PERIOD_SECONDS
+            next_at += _PERIOD_SECONDS
             now = time.monotonic()
-            if now > following + 1.0:
-                self._late, following = self._late + 1, now
-            self._ending.wait(max(0.0, following - now))
+            if now > next_at + 1.0:
+                self._late, next_at = self._late + 1, now
+            self._ending.wait(max(0.0, next_at - now))
         self._rows.append(self._sample())
 
     def _sample(self) -> dict[str, Any]:
@@ -110,7 +119,7 @@ class Sampler:
         return row
 
     def _resident_pages(self) -> int | None:
-        """Of all files together; None where one of them cannot be asked."""
+        """Return the sum over all files; None if one of them cannot be queried."""
         try:
             pages = [None if file is None else cachestat_pages(file) for file in self._datasets]
         except OSError:

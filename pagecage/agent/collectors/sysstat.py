@@ -1,4 +1,7 @@
-"""iostat and sar, every second, beside the trial. Both end cleanly only on SIGINT: SIGTERM cuts iostat's JSON off."""
+"""Collectors that run iostat and sar with a period of one second.
+
+Both are ended by SIGINT, because SIGTERM cuts off iostat's JSON.
+"""
 
 from __future__ import annotations
 
@@ -22,29 +25,29 @@ def _wait_for_bytes(path: Path, process: Process[bytes]) -> None:
 
 
 class Iostat:
-    """`iostat -o JSON -x -t -y DISK 1` into iostat.json: the measured disk alone."""
+    """`iostat -o JSON -x -t -y DISK 1` into iostat.json, for the measured disk only."""
 
     name = "iostat"
 
-    def __init__(self, around: CollectorContext) -> None:
-        self._children = around.children
-        self._path = around.directory / "iostat.json"
-        self._argv = ["iostat", "-o", "JSON", "-x", "-t", "-y", "-d", around.disk.name, "1"]
+    def __init__(self, context: CollectorContext) -> None:
+        self._children = context.children
+        self._path = context.directory / "iostat.json"
+        self._argv = ["iostat", "-o", "JSON", "-x", "-t", "-y", "-d", context.disk.name, "1"]
         self._process: Process[bytes] | None = None
 
     def start(self) -> None:
-        """Begin; a host without iostat is found out by stop()."""
+        """Start iostat if it is installed."""
         if find_tool("iostat"):
             with self._path.open("wb") as file:
                 self._process = self._children.start(self._argv, stdout=file, env=_ENVIRONMENT)
 
     def wait_until_recording(self) -> None:
-        """The first byte comes at once, the first sample a second later."""
+        """Wait for the first byte, which comes at once; the first sample comes a second later."""
         if self._process:
             _wait_for_bytes(self._path, self._process)
 
     def stop(self) -> CollectorResult:
-        """Interrupt, and read the file back as JSON."""
+        """Interrupt iostat and check that its file is valid JSON."""
         if self._process is None:
             return CollectorResult("missing", "iostat is not installed")
         if self._children.interrupt(self._process) is None:
@@ -57,30 +60,30 @@ class Iostat:
 
 
 class Sar:
-    """`sar -o sar.bin 1`, and afterwards sar.json as `sadf` reads it: disk, paging, memory, I/O."""
+    """`sar -o sar.bin 1`, converted by `sadf` into sar.json: disk, paging, memory, I/O."""
 
     name = "sar"
 
-    def __init__(self, around: CollectorContext) -> None:
-        self._children = around.children
-        self._binary = around.directory / "sar.bin"
-        self._json = around.directory / "sar.json"
-        self._disk = around.disk.name
+    def __init__(self, context: CollectorContext) -> None:
+        self._children = context.children
+        self._binary = context.directory / "sar.bin"
+        self._json = context.directory / "sar.json"
+        self._disk = context.disk.name
         self._process: Process[bytes] | None = None
 
     def start(self) -> None:
-        """Begin; a host without sar is found out by stop()."""
+        """Start sar if it is installed."""
         if find_tool("sar"):
             argv = ["sar", "-o", str(self._binary), "1"]
             self._process = self._children.start(argv, env=_ENVIRONMENT)
 
     def wait_until_recording(self) -> None:
-        """sadc writes its header as soon as it runs."""
+        """Wait for the header, which sadc writes as soon as it runs."""
         if self._process:
             _wait_for_bytes(self._binary, self._process)
 
     def stop(self) -> CollectorResult:
-        """Interrupt, wait until the file is whole, and read it back with sadf."""
+        """Interrupt sar, wait until its file is complete, and convert it with sadf."""
         if self._process is None:
             return CollectorResult("missing", "sar is not installed")
         if self._children.interrupt(self._process) is None:
@@ -89,7 +92,7 @@ class Sar:
 
     def _read_back(self) -> CollectorResult:
         sadf = ["sadf", "-j", str(self._binary), "--", "-d", "-r", "-B", "-b", f"--dev={self._disk}"]
-        # sar's child sadc may still be writing its last block when sar has gone.
+        # sar's child sadc may still be writing its last block after sar has exited.
         for _ in range(3):
             done = run(sadf, env=_ENVIRONMENT, check=False, timeout_seconds=30)
             if done.ok:
@@ -97,4 +100,4 @@ class Sar:
                 return CollectorResult("ok", files=(self._binary, self._json))
             time.sleep(0.1)
         reason = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
-        return CollectorResult("partial", f"sadf cannot read it: {reason[0]}", files=(self._binary,))
+        return CollectorResult("partial", f"sadf cannot read sar.bin: {reason[0]}", files=(self._binary,))

@@ -1,8 +1,10 @@
-"""One bpftrace for a whole machine state: it counts in kernel maps and prints them four times a second.
+"""A bpftrace process per machine state, which counts in kernel maps and prints them every 0.25 s.
 
-Attaching takes seconds, so no trial pays for it; a printf for every event would cost 40 %, so the kernel counts.
-Maps are never cleared: each tick prints running totals and a trial takes the ticks around its measured part, so
-nothing falls between print and clear. "Attached" is the first tick: bpftrace prints its banner before that.
+Attaching takes seconds, so the trials of a machine state share one process. A printf per event
+would cost 40 %, so the kernel counts. Maps are never cleared, because events between print and
+clear would be lost: each tick prints running totals, and a trial takes the ticks around its
+measured part. bpftrace counts as attached at the first tick, because it prints its banner before
+that.
 """
 
 from __future__ import annotations
@@ -22,16 +24,18 @@ from pagecage.process import PIPE, STDOUT, Process, find_tool
 
 TICK_SECONDS = 0.25
 TICK = 'printf("TICK %llu\\n", nsecs);'
-"""The last statement of a program's `interval:ms:250`, after it has printed its maps."""
+"""The last statement of a program's `interval:ms:250`, after the statements that print its maps."""
 _ATTACH_SECONDS = 60.0
 _LOST = re.compile(r"Lost (\d+) events")
 
 
 @dataclass(frozen=True)
 class Tick:
-    """Running totals: the kernel's time of the tick (CLOCK_BOOTTIME, ns), ours of reading it, events lost, the maps.
+    """Running totals at one tick.
 
-    bpftrace reads the maps after the tick fired, so they hold at least what was counted by `boot_ns`.
+    `boot_ns` is the kernel's time of the tick (CLOCK_BOOTTIME); `t` (CLOCK_MONOTONIC) and `wall`,
+    both in seconds, are the times at which the agent read it. bpftrace reads the maps after the
+    tick has fired, so they include at least every event before `boot_ns`.
     """
 
     boot_ns: int
@@ -42,7 +46,7 @@ class Tick:
 
 
 def parse_line(line: str) -> dict[str, Any] | None:
-    """One line of `bpftrace -f json`; None for the blank lines between records and for plain text."""
+    """Parse one line of `bpftrace -f json`; return None for blank lines and plain text."""
     try:
         data = json.loads(line)
     except ValueError:
@@ -51,7 +55,10 @@ def parse_line(line: str) -> dict[str, Any] | None:
 
 
 class BpftraceProcess:
-    """A bpftrace program that runs as long as a machine state; a trial gets the ticks around its measured part."""
+    """A bpftrace program that runs for the whole machine state.
+
+    A trial takes the ticks around its measured part.
+    """
 
     name: str
 
@@ -63,22 +70,22 @@ class BpftraceProcess:
         self._ticked = threading.Condition()
         self._lost_events = 0
         self._text: list[str] = []
-        self._said_all = False
+        self._output_ended = False
         self._stopped = False
         self.reason: str | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether begin() was called, successful or not."""
+        """True if begin() was called, successfully or not."""
         return self._process is not None or self.reason is not None
 
     def start(self) -> None:
-        """Attach, and return at the first tick; what prevents it is kept in `reason`."""
+        """Attach, and return at the first tick. After a failure, `reason` is set."""
         self.begin()
         self.wait_until_attached()
 
     def begin(self) -> None:
-        """Begin to attach, which takes seconds; other preparations may go on meanwhile."""
+        """Begin to attach. This takes seconds and does not block."""
         if not find_tool("bpftrace"):
             self.reason = "bpftrace is not installed"
             return
@@ -88,26 +95,26 @@ class BpftraceProcess:
         threading.Thread(target=self._read, daemon=True).start()
 
     def wait_until_attached(self) -> None:
-        """Return at the first tick, at once if that has been; nothing that is measured may run before."""
+        """Return after the first tick. Nothing may be measured before that."""
         if self._process is None or self.reason:
             return
         with self._ticked:
-            # Not `_dead`: its last words may still lie unread in the pipe, and they are the reason.
-            attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._said_all, _ATTACH_SECONDS)
+            # Not `_dead`: the reason may be in output that has not been read from the pipe yet.
+            attached = self._ticked.wait_for(lambda: bool(self._ticks) or self._output_ended, _ATTACH_SECONDS)
         if not attached or not self._ticks:
             self.stop()
-            self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it said nothing'}"
+            self.reason = f"bpftrace did not attach: {self._text[-1] if self._text else 'it printed nothing'}"
 
     def stop(self) -> None:
-        """Detach; safe when it is not attached, and when it was detached before."""
+        """Detach. Does nothing if the process is not attached."""
         if self._process and not self._stopped:
             self._stopped = True
             self._children.interrupt(self._process)
 
     def wait_for_tick(self, since_ns: int | None = None) -> None:
-        """Return after a tick that fired later than `since_ns` (CLOCK_BOOTTIME), or than this call.
+        """Return after a tick later than `since_ns` (CLOCK_BOOTTIME; None means now).
 
-        Everything before that moment is then counted.
+        Every event before that moment is then counted.
         """
         if self._process is None or self.reason:
             return
@@ -116,20 +123,26 @@ class BpftraceProcess:
             self._ticked.wait_for(lambda: self._dead() or self._ticks[-1].boot_ns > since, 8 * TICK_SECONDS)
 
     def ticks_since(self, start: float) -> list[Tick]:
-        """The ticks from the last one before `start` (CLOCK_MONOTONIC) to now; older ones are forgotten."""
+        """Return the ticks from the last one before `start` (CLOCK_MONOTONIC).
+
+        Forget older ones.
+        """
         with self._ticked:
             before = [tick for tick in self._ticks if tick.t <= start][-1:]
             self._ticks = before + [tick for tick in self._ticks if tick.t > start]
             return list(self._ticks)
 
     def keep(self, ticks: list[Tick], rows: Iterable[Mapping[str, Any]], path: Path) -> CollectorResult:
-        """Write one row a tick as a trial's trace, and say how whole it is."""
+        """Write one row per tick as a trial's trace.
+
+        Return the result, with the number of lost events.
+        """
         if self._process is None or self.reason:
             return CollectorResult("missing", self.reason or "bpftrace was not started")
         lost = ticks[-1].lost_events - ticks[0].lost_events if ticks else 0
-        told = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
-                for tick, row in zip(ticks, rows, strict=True))  # fmt: skip
-        path.write_text("".join(json.dumps(row) + "\n" for row in told))
+        lines = ({"t": tick.t, "wall": tick.wall, "lost_events": tick.lost_events, **row}
+                 for tick, row in zip(ticks, rows, strict=True))  # fmt: skip
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         if self._dead():
             return CollectorResult("failed", "bpftrace died while trials ran", lost, (path,))
         if lost:
@@ -143,9 +156,9 @@ class BpftraceProcess:
         assert self._process is not None and self._process.stdout is not None
         for raw in open(self._process.stdout.fileno(), "rb", closefd=False):  # noqa: SIM115 - buffered view of it
             self._take(raw.decode(errors="replace").strip())
-        self._process.wait()  # so that whoever is told finds it dead
+        self._process.wait()  # before the notification, so that `_dead` is true for the waiting threads
         with self._ticked:
-            self._said_all = True
+            self._output_ended = True
             self._ticked.notify_all()
 
     def _take(self, line: str) -> None:
@@ -166,5 +179,5 @@ class BpftraceProcess:
 
 
 def _flatten(rows: Any) -> dict[str, Any]:
-    """An empty map prints as {}; keys of several parts are joined by commas. A count, or a histogram's rows."""
+    """Return a map as counts, or as rows of a histogram, by key. An empty map is printed as {}."""
     return {str(key): value for key, value in rows.items()} if isinstance(rows, dict) else {}

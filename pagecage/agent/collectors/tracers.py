@@ -1,4 +1,4 @@
-"""The bpftrace programs of one machine state, and the tools that it starts."""
+"""The bpftrace processes of one machine state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pagecage.agent.system.child_processes import ToolProcesses
 
 @dataclass(frozen=True)
 class Tracers:
-    """Both tracers. A machine state may be saved with some of them attached, because attaching takes seconds."""
+    """Both tracers.
+
+    A machine state can be saved with attached tracers, since attaching takes seconds.
+    """
 
     children: ToolProcesses
     faults: FaultTracer
@@ -22,7 +25,7 @@ class Tracers:
 
     @classmethod
     def of(cls, spool: Path) -> Tracers:
-        """Tracers that keep their scripts in `spool`; none is attached."""
+        """Return tracers with their scripts in `spool`. None is attached."""
         children = ToolProcesses(spool)
         return cls(children, FaultTracer(spool, children), BlockLatencyTracer(spool, children))
 
@@ -32,15 +35,15 @@ class Tracers:
         return self.faults, self.blocks
 
     def missing(self, wanted: Collection[str]) -> list[BpftraceProcess]:
-        """The wanted tracers that were not begun yet."""
+        """Return the wanted tracers that have not begun to attach."""
         return [tracer for tracer in self.all if tracer.name in wanted and not tracer.has_begun]
 
     def keep_only(self, wanted: Collection[str]) -> None:
-        """Detach every tracer that is not wanted, so that it costs the measured program nothing."""
+        """Detach all other tracers, because an attached tracer slows the measured program down."""
         for tracer in self.all:
             if tracer.name not in wanted:
                 tracer.stop()
 
     def stop(self) -> None:
-        """Detach all."""
+        """Detach all tracers."""
         self.keep_only(())

@@ -1,4 +1,7 @@
-"""vmtouch, up to five times a second: the bar of the article, O for a bucket all resident, o for some, else blank."""
+"""A collector that runs vmtouch up to five times a second.
+
+Its bar has 60 buckets: O is fully resident, o partly resident, a blank not resident.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from pagecage.process import find_tool, run
 
 _BAR = re.compile(r"^\[(?P<bar>[ oO]{60})\] (?P<resident>\d+)/(?P<total>\d+)$", re.MULTILINE)
 _SHORTEST_PERIOD_SECONDS = 0.2
-_CPU_SHARE = 0.05  # a look walks the whole file, so larger files are looked at less often
+_CPU_SHARE = 0.05  # vmtouch walks through the whole file, so larger files are sampled less often
 
 
 def parse_vmtouch(text: str) -> dict[str, Any] | None:
-    """The last bar of each file in `vmtouch -v FILES`, as one; None where there is none (an empty file, an error).
+    """Merge the final bars of all files in the output of `vmtouch -v FILES`.
 
-    A file's bar is printed again and again while it is walked, then that of the next file follows.
+    None if there are none. An empty file has no bar, nor has an error. vmtouch reprints a file's
+    bar while it walks through the file.
     """
     last: dict[int, re.Match[str]] = {}
     file = 0
@@ -33,42 +37,42 @@ def parse_vmtouch(text: str) -> dict[str, Any] | None:
     if not bars:
         return None
     resident, total = (sum(int(bar[part]) for bar in bars) for part in ("resident", "total"))
-    return {"resident_pages": resident, "total_pages": total, "bar": _squeezed("".join(bar["bar"] for bar in bars))}
+    return {"resident_pages": resident, "total_pages": total, "bar": _merge_bars("".join(bar["bar"] for bar in bars))}
 
 
-def _squeezed(bars: str) -> str:
-    """The bars of several files, one after the other, in the sixty characters of one."""
+def _merge_bars(bars: str) -> str:
+    """Shorten the concatenated bars of several files to sixty characters."""
     step = len(bars) // 60
     pieces = (bars[n * step : (n + 1) * step] for n in range(60))
     return "".join(next((sign for sign in "O " if set(piece) == {sign}), "o") for piece in pieces)
 
 
 class Vmtouch:
-    """A thread that runs `vmtouch -v FILES` again and again, and once more at the end."""
+    """A thread that runs `vmtouch -v FILES` repeatedly, and once more at the end."""
 
     name = "vmtouch"
 
-    def __init__(self, around: CollectorContext) -> None:
-        self._path = around.directory / "vmtouch.jsonl"
-        self._datasets = around.datasets
+    def __init__(self, context: CollectorContext) -> None:
+        self._path = context.directory / "vmtouch.jsonl"
+        self._datasets = context.datasets
         self._rows: list[dict[str, Any]] = []
         self._error: str | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
-        """Begin, unless there is nothing to look at or nothing to look with."""
+        """Start the thread if the trial has files and vmtouch is installed."""
         if self._datasets and find_tool("vmtouch"):
             self._thread.start()
 
     def wait_until_recording(self) -> None:
-        """Wait for the first bar: it shows the cache before the workload touched it."""
+        """Wait up to 5 s for the first bar, which shows the cache before the workload uses it."""
         deadline = time.monotonic() + 5.0
         while self._thread.is_alive() and not (self._rows or self._error) and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def stop(self) -> CollectorResult:
-        """End, and write the bars."""
+        """Stop, and write the bars."""
         self._ending.set()
         if not self._thread.ident:
             return CollectorResult(
@@ -81,19 +85,19 @@ class Vmtouch:
         return CollectorResult("ok", files=(self._path,))
 
     def _loop(self) -> None:
-        following = time.monotonic()
+        next_at = time.monotonic()
         try:
             while not self._ending.is_set():
                 began = time.monotonic()
-                self._look()
+                self._sample()
                 took = time.monotonic() - began
-                following += max(_SHORTEST_PERIOD_SECONDS, took / _CPU_SHARE)
-                self._ending.wait(max(0.0, following - time.monotonic()))
-            self._look()
+                next_at += max(_SHORTEST_PERIOD_SECONDS, took / _CPU_SHARE)
+                self._ending.wait(max(0.0, next_at - time.monotonic()))
+            self._sample()
         except (PagecageError, OSError) as error:
             self._error = str(error)
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         t, wall = time.monotonic(), time.time()
         done = run(["vmtouch", "-v", *map(str, self._datasets)], check=False, timeout_seconds=30)
         bar = parse_vmtouch(done.stdout)

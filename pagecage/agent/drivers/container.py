@@ -1,6 +1,6 @@
-"""A trial's container: the host's own programs and data at their own paths, in a root file system that is empty.
+"""Containers of trials: an empty root with the host's programs and data at their usual paths.
 
-So the same bytes of the same program run from the same pages as without a container: what differs is the cage alone.
+The same program runs from the same pages as without a container, so that only the cage differs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pagecage.agent.drivers.driver import LaunchContext
 from pagecage.agent.drivers.engine import IMAGE, LABEL
 from pagecage.model.cage import Cage
 
-# Of /etc what programs look for; the engine mounts files of its own beside it, so that it cannot come whole.
+# The files in /etc that programs need. The engine puts its own files into /etc, so /etc cannot be
+# mounted as a whole.
 _ETC = ("alternatives", "group", "ld.so.cache", "nsswitch.conf", "passwd", "ssl", "java-*")
 _PERIOD_US = 100_000
 _READABLE = ("/usr",)
@@ -22,7 +23,7 @@ _READABLE = ("/usr",)
 
 @dataclass(frozen=True)
 class Container:
-    """What an engine is to make: the slice to put it in, the command, which folders of the host it sees."""
+    """Specification of a container: slice, command, and the host folders mounted into it."""
 
     name: str
     slice: str
@@ -33,17 +34,17 @@ class Container:
     environment: tuple[str, ...]
 
 
-def container_of(place: LaunchContext, argv: Sequence[str], etc: Path = Path("/etc")) -> Container:
-    """The container of a trial."""
+def container_of(context: LaunchContext, argv: Sequence[str], etc: Path = Path("/etc")) -> Container:
+    """Return the specification of a trial's container."""
     known = [Path(path) for path in _READABLE]
     found = [path for pattern in _ETC for path in sorted(etc.glob(pattern))]
-    wanted = [place.spool, place.data_dir, place.directory, *(path.parent for path in place.paths)]
-    below = [*known, *found, *((place.files[0].parent,) if place.data_dir is None and place.files else ())]
+    wanted = [context.spool, context.data_dir, context.directory, *(path.parent for path in context.paths)]
+    below = [*known, *found, *((context.files[0].parent,) if context.data_dir is None and context.files else ())]
     writable = _outermost((path for path in wanted if path is not None), below)
-    programs = _outermost([place.programs_dir, *_program(argv)], [*below, *writable])
+    programs = _outermost([context.programs_dir, *_program(argv)], [*below, *writable])
     return Container(
-        place.name, place.unit, tuple(argv), (*known, *found, *programs), tuple(writable), place.directory,
-        place.environment,
+        context.name, context.unit, tuple(argv), (*known, *found, *programs), tuple(writable), context.directory,
+        context.environment,
     )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def _program(argv: Sequence[str]) -> Iterator[Path]:
 
 
 def _outermost(paths: Iterable[Path], mounted: Sequence[Path]) -> list[Path]:
-    """Each path that lies in no other and in nothing that is mounted already, outer ones first."""
+    """Return the paths that are not below another path or below a mounted one, shortest first."""
     kept: list[Path] = []
     for path in sorted(set(paths), key=lambda path: len(path.parts)):
         if not any(path == one or one in path.parents for one in (*kept, *mounted)):
@@ -62,10 +63,10 @@ def _outermost(paths: Iterable[Path], mounted: Sequence[Path]) -> list[Path]:
 
 
 def options(container: Container) -> list[str]:
-    """As docker-run(1) and podman-run(1) take it: the rights, the network and the processes of the host.
+    """Return options of docker-run(1) and podman-run(1): all capabilities, host network and pids.
 
-    With the process ids of the host the workload is not number 1, which would be deaf to signals (pid_namespaces(7)).
-    Docker's own filter of system calls would refuse io_uring.
+    With its own process ids the workload would be process 1, which ignores signals by default
+    (pid_namespaces(7)). Docker's seccomp filter would refuse io_uring.
     """
     mounts = [f"type=bind,source={path},target={path},readonly" for path in container.read_only]
     mounts += [f"type=bind,source={path},target={path}" for path in container.writable]
@@ -80,46 +81,50 @@ def options(container: Container) -> list[str]:
 
 
 def run_command(program: str, container: Container, limits: Sequence[str] = ()) -> list[str]:
-    """The command that makes the container, starts it and passes its standard streams through."""
+    """Return the command that runs the container with its standard streams passed through."""
     log = () if program == "docker" else ("--cgroups=no-conmon",)
     return [program, "run", *log, *options(container), *limits, IMAGE, *container.argv]
 
 
 def limit_options(cage: Cage, node: str) -> list[str]:
-    """The cage in docker-run(1)'s words, with plain numbers: suffixes there are of base 1024."""
-    words = {"IOReadBandwidthMax": "read-bps", "IOWriteBandwidthMax": "write-bps",
+    """Return the cage as options of docker-run(1), without suffixes: Docker's are of base 1024."""
+    options_of = {"IOReadBandwidthMax": "read-bps", "IOWriteBandwidthMax": "write-bps",
              "IOReadIOPSMax": "read-iops", "IOWriteIOPSMax": "write-iops"}  # fmt: skip
     asked = {"memory": "memory", "swap": "memory-swap", "period": "cpu-period", "quota": "cpu-quota"}
     flags = [f"--{asked[what]}={value}" for what, value in _memory_and_cpu(cage).items()]
-    io = [f"--device-{words[name]}={node}:{value}" for name, value in cage.properties.items() if name in words]
+    io = [f"--device-{options_of[name]}={node}:{value}"
+          for name, value in cage.properties.items() if name in options_of]  # fmt: skip
     return flags + io
 
 
 def limit_body(cage: Cage, node: str) -> dict[str, Any]:
-    """The same as the API has it (HostConfig of POST /containers/create)."""
-    words = {"IOReadBandwidthMax": "ReadBps", "IOWriteBandwidthMax": "WriteBps",
+    """Return the cage as fields of HostConfig (POST /containers/create)."""
+    fields_of = {"IOReadBandwidthMax": "ReadBps", "IOWriteBandwidthMax": "WriteBps",
              "IOReadIOPSMax": "ReadIOps", "IOWriteIOPSMax": "WriteIOps"}  # fmt: skip
     asked = {"memory": "Memory", "swap": "MemorySwap", "period": "CpuPeriod", "quota": "CpuQuota"}
     body = {asked[what]: value for what, value in _memory_and_cpu(cage).items()}
-    io = {f"BlkioDevice{words[name]}": [{"Path": node, "Rate": value}] for name, value in cage.properties.items()
-          if name in words}  # fmt: skip
+    io = {f"BlkioDevice{fields_of[name]}": [{"Path": node, "Rate": value}] for name, value in cage.properties.items()
+          if name in fields_of}  # fmt: skip
     return {**body, **io}
 
 
 def _memory_and_cpu(cage: Cage) -> dict[str, int]:
-    """What an engine takes for the limits of memory and CPU; its limit of swap counts the memory in, -1 is none."""
+    """Return an engine's limits on memory and CPU.
+
+    Its swap limit includes memory; -1 means unlimited.
+    """
     properties = cage.properties
-    told: dict[str, int] = {}
+    limits: dict[str, int] = {}
     if (memory := properties.get("MemoryMax")) is not None:
         swap = properties.get("MemorySwapMax")
-        told |= {"memory": memory, "swap": -1 if swap is None else memory + swap}
+        limits |= {"memory": memory, "swap": -1 if swap is None else memory + swap}
     if (quota := properties.get("CPUQuota")) is not None:
-        told |= {"period": _PERIOD_US, "quota": quota * _PERIOD_US // 100}
-    return told
+        limits |= {"period": _PERIOD_US, "quota": quota * _PERIOD_US // 100}
+    return limits
 
 
 def create_body(container: Container, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What `options` say, as the body of POST /containers/create, with the values of the variables."""
+    """Return `options` as the body of POST /containers/create, with the values of variables."""
     binds = [(path, True) for path in container.read_only] + [(path, False) for path in container.writable]
     key, _, value = LABEL.partition("=")
     return {

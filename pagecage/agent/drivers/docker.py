@@ -1,4 +1,7 @@
-"""The workload in a container within the trial's slice; the limits lie on the slice, or on the container itself."""
+"""Drivers that start the workload in a container.
+
+The limits are set on the trial's slice or on the container itself.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,11 @@ from pagecage.process import run
 _CREATE_SECONDS = 120.0
 
 
-class Docker(ClientDriver):
-    """Docker or podman with our slice as the container's parent: nothing for the engine to set, or to lose."""
+class DockerDriver(ClientDriver):
+    """Docker or podman, with the trial's slice as the container's parent.
+
+    The engine sets no limits.
+    """
 
     def __init__(self, engine: ContainerEngine) -> None:
         self._engine = engine
@@ -35,102 +41,111 @@ class Docker(ClientDriver):
         self._is_made = False
 
     def prepare(self) -> dict[str, Any]:
-        """Start the engine, where it does not run."""
+        """Start the engine if it is not running."""
         return {"engine": self._engine.ready().to_json()}
 
-    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """`docker run`, or where the data are to lie in the container's own layer: create, put them there, start."""
+    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return `docker run`.
+
+        If the data belong in the container's layer, create it and return `docker start`.
+        """
         self._is_made = True
-        if place.data_dir is not None:
-            return run_command(self._engine.program, container_of(place, argv), self._limits(place))
-        run(self._create(place, argv), timeout_seconds=_CREATE_SECONDS)
-        self._put_into_layer(place)
-        return self._start(place)
+        if context.data_dir is not None:
+            return run_command(self._engine.program, container_of(context, argv), self._limits(context))
+        run(self._create(context, argv), timeout_seconds=_CREATE_SECONDS)
+        self._put_into_layer(context)
+        return self._start(context)
 
-    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """One command, or two around the files."""
-        if place.data_dir is None:
-            return [self._create(place, argv), self._start(place)]
-        return [run_command(self._engine.program, container_of(place, argv), self._limits(place))]
+    def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
+        """Return `docker run`; for data in the layer, `docker create` and `docker start`."""
+        if context.data_dir is None:
+            return [self._create(context, argv), self._start(context)]
+        return [run_command(self._engine.program, container_of(context, argv), self._limits(context))]
 
-    def clear(self, place: LaunchContext, /) -> None:
-        """Remove the container, which is gone already where its command ended by itself."""
+    def clear(self, context: LaunchContext, /) -> None:
+        """Remove the container if it still exists."""
         if self._is_made:
-            self._engine.remove(place.name)
+            self._engine.remove(context.name)
 
     def _limits(self, _: LaunchContext) -> list[str]:
         return []
 
-    def _create(self, place: LaunchContext, argv: Sequence[str]) -> list[str]:
-        container = container_of(place, argv)
-        return [self._engine.program, "create", *options(container), *self._limits(place), IMAGE, *container.argv]
+    def _create(self, context: LaunchContext, argv: Sequence[str]) -> list[str]:
+        container = container_of(context, argv)
+        return [self._engine.program, "create", *options(container), *self._limits(context), IMAGE, *container.argv]
 
-    def _start(self, place: LaunchContext) -> list[str]:
-        return [self._engine.program, "start", "--attach", "--interactive", place.name]
+    def _start(self, context: LaunchContext) -> list[str]:
+        return [self._engine.program, "start", "--attach", "--interactive", context.name]
 
-    def _put_into_layer(self, place: LaunchContext) -> None:
-        """Link the files into the layer that the container writes to, which is not mounted before its start.
+    def _put_into_layer(self, context: LaunchContext) -> None:
+        """Link the files into the container's writable layer, which is mounted at its start.
 
-        A link keeps the file's pages, cold or resident as they were made; `docker cp` would read and write them all.
+        A link keeps the cache state of the file; `docker cp` would read and write every page.
         """
-        done = run([self._engine.program, "inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", place.name])
+        done = run([self._engine.program, "inspect", "--format", "{{.GraphDriver.Data.UpperDir}}", context.name])
         upper = Path(done.stdout.strip())
         if not upper.is_dir():
-            raise HostError(f"{self._engine.program} keeps no layer of its own for a container", "docker info")
-        for file in place.files:
+            raise HostError(f"{self._engine.program} has no writable layer for a container", "docker info")
+        for file in context.files:
             target = upper / str(file).lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(file, target)
 
 
-class DockerFlags(Docker):
-    """Docker's own limits, by the options of `docker run`. The slice above has none."""
+class DockerFlagsDriver(DockerDriver):
+    """Docker with its own limits, set by options of `docker run`.
+
+    The trial's slice has no limits.
+    """
 
     def __init__(self, engine: ContainerEngine) -> None:
         super().__init__(engine)
         self.name = "docker-flags"
 
-    def on_slice(self, cage: Cage, /) -> Cage:
-        """Only what Docker has no word for: swap without a limit on memory."""
+    def slice_cage(self, cage: Cage, /) -> Cage:
+        """Return the limits that Docker lacks: a swap limit without a memory limit."""
         return cage_for_slice(cage)
 
-    def limited(self, place: LaunchContext, /) -> Path | None:
-        """The container's own scope (systemd cgroup driver: docker-ID.scope)."""
-        return next(place.cgroup.glob("docker-*.scope"), None)
+    def own_cgroup(self, context: LaunchContext, /) -> Path | None:
+        """Return the container's scope, docker-ID.scope (Docker's systemd cgroup driver).
 
-    def _limits(self, place: LaunchContext) -> list[str]:
-        return limit_options(place.cage, place.disk.node)
+        Returns None before it exists.
+        """
+        return next(context.cgroup.glob("docker-*.scope"), None)
+
+    def _limits(self, context: LaunchContext) -> list[str]:
+        return limit_options(context.cage, context.disk.node)
 
 
-class DockerApi(DockerFlags):
-    """The same limits by the Engine's HTTP API, past the command line."""
+class DockerApiDriver(DockerFlagsDriver):
+    """Docker with its own limits, set by its HTTP API instead of its command line."""
 
     def __init__(self, engine: ContainerEngine) -> None:
         super().__init__(engine)
         self.name = "docker-api"
 
-    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """Create by the API; the command line only attaches."""
+    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Create the container by the API; return `docker start`, which attaches to it."""
         self._is_made = True
-        call("POST", f"/containers/create?name={place.name}", self._body(place, argv))
-        if place.data_dir is None:
-            self._put_into_layer(place)
-        return self._start(place)
+        call("POST", f"/containers/create?name={context.name}", self._body(context, argv))
+        if context.data_dir is None:
+            self._put_into_layer(context)
+        return self._start(context)
 
-    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """The request as curl would make it."""
-        url, body = f"http://docker/containers/create?name={place.name}", json.dumps(self._body(place, argv))
+    def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
+        """Return the request as a curl command, and `docker start`."""
+        url, body = f"http://docker/containers/create?name={context.name}", json.dumps(self._body(context, argv))
         kind = "Content-Type: application/json"
-        return [["curl", "--unix-socket", "/var/run/docker.sock", "-H", kind, "-d", body, url], self._start(place)]
+        return [["curl", "--unix-socket", "/var/run/docker.sock", "-H", kind, "-d", body, url], self._start(context)]
 
-    def _body(self, place: LaunchContext, argv: Sequence[str]) -> dict[str, Any]:
-        body = create_body(container_of(place, argv), os.environ)
-        body["HostConfig"] |= limit_body(place.cage, place.disk.node)
+    def _body(self, context: LaunchContext, argv: Sequence[str]) -> dict[str, Any]:
+        body = create_body(container_of(context, argv), os.environ)
+        body["HostConfig"] |= limit_body(context.cage, context.disk.node)
         return body
 
 
 def cage_for_slice(cage: Cage) -> Cage:
-    """What of a cage stays on the slice where the engine's own limits are used."""
+    """Return the limits that stay on the slice when the engine sets its own."""
     kept = {} if "MemoryMax" in cage.properties else {
         key: value for key, value in cage.properties.items() if key == "MemorySwapMax"
     }  # fmt: skip

@@ -1,4 +1,7 @@
-"""What puts a workload behind a trial's limits. Every driver works inside the trial's slice: one place that counts."""
+"""Drivers: the ways of starting a workload under a trial's limits.
+
+Every driver works inside the trial's slice, so counters are always read from the same cgroup.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,16 @@ from pagecage.agent.system.systemd import Systemd
 from pagecage.model.cage import IO_MAX_KEY, Cage
 
 Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
-"""Puts a question to the controller, which knows the machine around a guest; raises HostError with its refusal."""
+"""Asks the controller, which can reach the machine around a guest. Raises HostError if refused."""
 
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """Where one trial runs: its slice, the cage around it, the measured disk, and what of this host it must see.
+    """Context of a trial's start: its slice, cage, measured disk, and the host folders it needs.
 
-    `data_dir` is None where the data lie in the container itself; `files` are those data then. `environment` names the
-    variables of the agent's that the workload gets where it would not inherit them.
+    `data_dir` is None if the data are stored in the container's own layer; `files` are then those
+    data. `environment` names the agent's variables that a driver passes to a workload that would
+    not inherit them.
     """
 
     systemd: Systemd
@@ -39,100 +43,112 @@ class LaunchContext:
 
     @property
     def name(self) -> str:
-        """The name of what is started in the slice: a scope, a service, a container."""
+        """The name of the scope, service or container in the slice."""
         return self.unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
 
 
 @dataclass(frozen=True)
 class ExternalLimits:
-    """Limits that something outside of this host's cgroups holds: who, and what it says is in force, by property."""
+    """Limits enforced outside this host's cgroups by program `by`, with its values by property."""
 
     by: str
     read_back: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The entry `outside` of a record's cage."""
+        """Return the entry `external` of a record's cage."""
         return {"by": self.by, "read_back": dict(self.read_back)}
 
 
 class Driver(Protocol):
-    """One way of running a workload in a cage. Calls come in this order; each may raise HostError with its reason."""
+    """One way of running a workload in a cage.
+
+    Methods are called in this order; each may raise HostError.
+    """
 
     name: str
 
     def prepare(self) -> dict[str, Any]:
-        """Have everything there that a start needs, while nothing is measured; what a record keeps of it."""
+        """Provide everything that a start needs, before anything is measured.
 
-    def on_slice(self, cage: Cage, /) -> Cage:
-        """The part of the cage that the trial's slice carries."""
+        Return it for the record.
+        """
 
-    def impose(self, place: LaunchContext, /) -> ExternalLimits | None:
-        """Have somebody outside hold the rest, before the start; None where nobody does."""
+    def slice_cage(self, cage: Cage, /) -> Cage:
+        """Return the part of the cage that is set on the trial's slice."""
 
-    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """The command that starts the workload and passes its standard streams and exit status through."""
+    def apply_external(self, context: LaunchContext, /) -> ExternalLimits | None:
+        """Have the other limits enforced outside this host before the start.
 
-    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """The commands that `command` stands for, as a plan shows them; nothing is started."""
+        None if there are none.
+        """
 
-    def limited(self, place: LaunchContext, /) -> Path | None:
-        """The cgroup in which it has put limits of its own, once the workload runs; None where the slice has all."""
+    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return the start command, which passes standard streams and exit status through."""
 
-    def leader(self, place: LaunchContext, client: int, /) -> int | None:
-        """The workload's own process, once it runs; `client` is the one that `command` became."""
+    def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
+        """Return all commands that a start runs, for display in a plan. Nothing is started."""
 
-    def clear(self, place: LaunchContext, /) -> None:
-        """Remove what `impose` and `command` left. Safe when they never ran, and on every way out."""
+    def own_cgroup(self, context: LaunchContext, /) -> Path | None:
+        """Return the cgroup with the driver's own limits; None if it does not exist (yet)."""
+
+    def main_pid(self, context: LaunchContext, client: int, /) -> int | None:
+        """Return the process id of the running workload.
+
+        `client` is the process that was started by `command`.
+        """
+
+    def clear(self, context: LaunchContext, /) -> None:
+        """Undo `apply_external` and `command`. Always called, even if neither of them ran."""
 
 
 class SliceDriver:
-    """A driver for which the trial's slice carries every limit."""
+    """A driver whose limits are all set on the trial's slice."""
 
     def prepare(self) -> dict[str, Any]:
-        """Nothing to have there."""
+        """Return an empty mapping: nothing needs preparation."""
         return {}
 
-    def on_slice(self, cage: Cage, /) -> Cage:
-        """All of it."""
+    def slice_cage(self, cage: Cage, /) -> Cage:
+        """Return the whole cage."""
         return cage
 
-    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """What each driver has for itself."""
+    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return the start command. Subclasses define it."""
         raise NotImplementedError
 
-    def shown(self, place: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
-        """The one command that it is."""
-        return [self.command(place, argv)]
+    def preview_commands(self, context: LaunchContext, argv: Sequence[str], /) -> list[list[str]]:
+        """Return the start command alone."""
+        return [self.command(context, argv)]
 
-    def impose(self, _place: LaunchContext, /) -> ExternalLimits | None:
-        """Nobody else holds anything."""
+    def apply_external(self, _context: LaunchContext, /) -> ExternalLimits | None:
+        """Return None: no limit is enforced outside the slice."""
         return None
 
-    def limited(self, _place: LaunchContext, /) -> Path | None:
-        """No cgroup but the slice has limits."""
+    def own_cgroup(self, _context: LaunchContext, /) -> Path | None:
+        """Return None: only the slice has limits."""
         return None
 
-    def leader(self, _place: LaunchContext, client: int, /) -> int | None:
-        """The command has become the workload."""
+    def main_pid(self, _context: LaunchContext, client: int, /) -> int | None:
+        """Return `client`: the start command execs the workload."""
         return client
 
-    def clear(self, _place: LaunchContext, /) -> None:
-        """The slice takes everything along."""
+    def clear(self, _context: LaunchContext, /) -> None:
+        """Do nothing: stopping the slice ends the workload."""
 
 
 class ClientDriver(SliceDriver):
-    """The same, where `command` becomes a client that stays outside of the slice."""
+    """A SliceDriver whose start command is a client that stays outside the slice."""
 
-    def leader(self, place: LaunchContext, _client: int, /) -> int | None:
-        """The first process in the slice."""
-        return next((member.pid for member in members(place.cgroup)), None)
+    def main_pid(self, context: LaunchContext, _client: int, /) -> int | None:
+        """Return the process id of the first process in the slice; None if the slice is empty."""
+        return next((member.pid for member in members(context.cgroup)), None)
 
 
 def without(cage: Cage, properties: Sequence[str]) -> Cage:
-    """The cage without these properties."""
+    """Return the cage without these properties."""
     return replace(cage, properties={k: v for k, v in cage.properties.items() if k not in properties})
 
 
 def io_properties(cage: Cage) -> dict[str, int]:
-    """The cage's caps on I/O alone."""
+    """Return only the cage's I/O limits, by property."""
     return {name: value for name, value in cage.properties.items() if name in IO_MAX_KEY}

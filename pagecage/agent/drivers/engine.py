@@ -1,4 +1,7 @@
-"""A container engine of this host: started when a trial asks for one, left as it was found."""
+"""Container engines of this host.
+
+An engine is started when a trial needs it, and stopped at the end if pagecage has started it.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,14 @@ LABEL = "pagecage=trial"
 _START_SECONDS = 180.0
 _ANSWER_SECONDS = 60.0
 _UNITS = ("docker.socket", "docker.service", "containerd.service")
-# A file system that is empty but for what a merged /usr is reached by; the host's own /usr is mounted into it.
+# An otherwise empty root file system with the links of a merged /usr; the host's own /usr is
+# mounted into it.
 _FOLDERS = ("usr", "etc", "tmp", "var", "run", "root")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
 class ContainerEngine:
-    """Docker or podman, asked by its command line; what it is is asked once."""
+    """Docker or podman, used by its command line. Its facts are read once."""
 
     def __init__(self, program: str, systemd: Systemd, spool: Path) -> None:
         self.program = program
@@ -38,14 +42,17 @@ class ContainerEngine:
         self._was_loaded = False
 
     def ready(self) -> EngineFacts:
-        """Start it, look whether it can serve, load the image. Raises HostError with the one thing that is missing."""
+        """Start the engine, check its facts and load the image.
+
+        Raises HostError if it is unusable.
+        """
         if self._facts is None:
             if not find_tool(self.program):
                 package = "docker.io" if self.program == "docker" else self.program
                 raise HostError(f"{self.program} is not installed on this host", f"apt-get install {package}")
             self._start()
-            facts = self._ask()
-            if unfit := why_unfit(facts, self._systemd.user):
+            facts = self._read_facts()
+            if unfit := unfit_reason(facts, self._systemd.user):
                 raise HostError(*unfit)
             self._sweep()
             self._load()
@@ -53,11 +60,11 @@ class ContainerEngine:
         return self._facts
 
     def remove(self, name: str) -> None:
-        """Remove a container and all in it; one that is gone already is none to miss."""
+        """Remove a container with its volumes, if it exists."""
         run([self.program, "rm", "--force", "--volumes", name], check=False, timeout_seconds=_ANSWER_SECONDS)
 
     def stop(self) -> None:
-        """Take the image away, and end the engine, where it was us who brought them."""
+        """Remove the image if this object loaded it; stop the engine if this object started it."""
         if self._was_loaded:
             run([self.program, "image", "rm", "--force", IMAGE], check=False, timeout_seconds=_ANSWER_SECONDS)
         if self._started:
@@ -65,7 +72,10 @@ class ContainerEngine:
         self._facts, self._was_loaded, self._started = None, False, ()
 
     def _start(self) -> None:
-        """Podman has no daemon. Of Docker's units those that do not run now are ours to stop."""
+        """Start Docker and note which of its units were inactive, to stop them later.
+
+        Podman has no daemon.
+        """
         if self.program != "docker":
             return
         states = run(self._systemd.systemctl("is-active", *_UNITS), check=False).stdout.split()
@@ -75,21 +85,21 @@ class ContainerEngine:
         self._started = idle
         done = run(self._systemd.systemctl("start", "docker.service"), check=False, timeout_seconds=_START_SECONDS)
         if not done.ok:
-            said = (done.stderr.strip().splitlines() or ["no reason"])[0]
-            raise HostError(f"there is no Docker engine here: {said}", "systemctl status docker")
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+            raise HostError(f"the Docker engine cannot be started: {reason}", "systemctl status docker")
 
-    def _ask(self) -> EngineFacts:
-        form = "{{json .}}" if self.program == "docker" else "json"
-        done = run([self.program, "info", "--format", form], check=False, timeout_seconds=_ANSWER_SECONDS)
+    def _read_facts(self) -> EngineFacts:
+        template = "{{json .}}" if self.program == "docker" else "json"
+        done = run([self.program, "info", "--format", template], check=False, timeout_seconds=_ANSWER_SECONDS)
         try:
             info = json.loads(done.stdout) if done.ok else {}
             return docker_facts(info) if self.program == "docker" else podman_facts(info)
         except (ValueError, LookupError, TypeError):
-            said = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
-            raise HostError(f"{self.program} does not answer: {said}", f"{self.program} info") from None
+            reason = (done.stderr.strip().splitlines() or ["it printed no JSON"])[-1]
+            raise HostError(f"{self.program} does not answer: {reason}", f"{self.program} info") from None
 
     def _sweep(self) -> None:
-        """Remove containers that a killed harness left."""
+        """Remove containers left behind by a killed agent."""
         listed = run([self.program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}"], check=False)
         for name in listed.stdout.split():
             self.remove(name)
@@ -103,13 +113,15 @@ class ContainerEngine:
             run([self.program, "import", archive, IMAGE], timeout_seconds=_ANSWER_SECONDS)
             self._was_loaded = True
         except PagecageError as error:
-            raise HostError(f"{self.program} takes no image: {error.message}", f"{self.program} info") from None
+            raise HostError(
+                f"{self.program} cannot import the image: {error.message}", f"{self.program} info"
+            ) from None
         finally:
             archive.unlink()
 
 
 def empty_root(top: Path = Path("/")) -> bytes:
-    """The image of a trial's container as a tar: mount points, and this host's links into /usr."""
+    """Return a container's image as a tar archive: mount points, and the host's links to /usr."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name in _FOLDERS:
@@ -124,29 +136,33 @@ def empty_root(top: Path = Path("/")) -> bytes:
 
 
 class ContainerEngines:
-    """The engines of one machine state, each made when it is first asked for."""
+    """The engines of one machine state, each created on first use."""
 
     def __init__(self, systemd: Systemd, spool: Path) -> None:
         self._systemd, self._spool = systemd, spool
         self._known: dict[str, ContainerEngine] = {}
 
     def get(self, program: str) -> ContainerEngine:
-        """Docker or podman."""
+        """Return the engine of this program, docker or podman."""
         return self._known.setdefault(program, ContainerEngine(program, self._systemd, self._spool))
 
     def stop(self) -> None:
-        """Leave each as it was found."""
+        """Return each engine to its previous state."""
         for engine in self._known.values():
             engine.stop()
 
 
-# moby's pkg/sysinfo/cgroup2_linux.go and daemon/info_unix.go: how it says that it will discard a limit on I/O.
+# Docker's warnings that it will discard I/O limits: moby, pkg/sysinfo/cgroup2_linux.go and
+# daemon/info_unix.go.
 _NO_IO = re.compile(r"io controller|io\.max|blkio", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """An engine as records keep it; `data_root` is where images and the layers of containers lie."""
+    """Facts of an engine, for the record.
+
+    `data_root` is the folder of images and of container layers.
+    """
 
     engine: str
     version: str
@@ -158,12 +174,12 @@ class EngineFacts:
     lacks_io: bool
 
     def to_json(self) -> dict[str, Any]:
-        """The entry `engine` of a record."""
+        """Return the entry `engine` of a record."""
         return asdict(self)
 
 
 def docker_facts(info: Mapping[str, Any]) -> EngineFacts:
-    """From `docker info`, the answer of GET /info (Engine API)."""
+    """Return the facts in `docker info`, the answer of GET /info (Engine API)."""
     return EngineFacts(
         engine="docker", version=str(info.get("ServerVersion")), storage_driver=str(info.get("Driver")),
         cgroup_driver=str(info.get("CgroupDriver")), cgroup_version=int(info.get("CgroupVersion") or 1),
@@ -174,7 +190,7 @@ def docker_facts(info: Mapping[str, Any]) -> EngineFacts:
 
 
 def podman_facts(info: Mapping[str, Any]) -> EngineFacts:
-    """From `podman info --format json` (podman-info(1))."""
+    """Return the facts in `podman info --format json` (podman-info(1))."""
     host, store = info["host"], info["store"]
     return EngineFacts(
         engine="podman", version=str(info["version"]["Version"]), storage_driver=str(store["graphDriverName"]),
@@ -184,23 +200,27 @@ def podman_facts(info: Mapping[str, Any]) -> EngineFacts:
     )  # fmt: skip
 
 
-def why_unfit(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
-    """Why it cannot hold a trial of this systemd (`user`: a user's own), and the fix; None where it can."""
+def unfit_reason(facts: EngineFacts, user: bool) -> tuple[str, str] | None:
+    """Return why the engine cannot run a trial, and the fix; None if it can.
+
+    `user` is True if trials run under a user's own systemd.
+    """
     name = facts.engine
     if facts.cgroup_version != 2:
-        return f"{name} uses cgroup v1, where no limit of ours is known to it", "use HOST=vm"
+        return f"{name} uses cgroup v1, where the limits of cgroup v2 do not exist", "use HOST=vm"
     if facts.cgroup_driver != "systemd":
         return (
-            f"{name} makes its cgroups itself ({facts.cgroup_driver}), so that no slice can hold its containers",
+            f"{name} makes its cgroups itself ({facts.cgroup_driver}), so no slice can contain its containers",
             'put {"exec-opts": ["native.cgroupdriver=systemd"]} into /etc/docker/daemon.json and restart it',
         )
     if facts.lacks_io:
-        whose = f"rootless {name}" if facts.rootless else name
+        full_name = f"rootless {name}" if facts.rootless else name
         return (
-            f"{whose} has no io controller and discards limits on I/O with a warning",
+            f"{full_name} has no io controller and discards limits on I/O with a warning",
             delegation_command(os.getuid()) if facts.rootless else "use HOST=vm",
         )
     if facts.rootless != user:
-        whose = "a user's own and this is root's systemd" if facts.rootless else "root's and this is a user's systemd"
-        return f"{name} is {whose}, so that it cannot put a container into our slice", "run both as the same user"
+        engine, manager = ("a user", "root's") if facts.rootless else ("root", "a user's")
+        reason = f"{name} runs as {engine}, so it cannot put a container into a slice of {manager} systemd"
+        return reason, "run both as the same user"
     return None

@@ -1,31 +1,35 @@
-"""Which driver has which name."""
+"""The drivers by name."""
 
 from __future__ import annotations
 
 from pagecage.agent.drivers.driver import Ask, Driver
 from pagecage.agent.drivers.engine import ContainerEngines
-from pagecage.agent.drivers.qemu_throttle import QemuThrottle
-from pagecage.agent.drivers.systemd_run import SystemdScope, SystemdService
+from pagecage.agent.drivers.qemu_throttle import QemuThrottleDriver
+from pagecage.agent.drivers.systemd_run import SystemdScopeDriver, SystemdServiceDriver
 
 
 def make_driver(name: str, engines: ContainerEngines, ask: Ask) -> Driver:
-    """The driver of one trial, by its name in a plan."""
+    """Return the driver with this name."""
     match name:
         case "systemd-scope":
-            return SystemdScope()
+            return SystemdScopeDriver()
         case "systemd-service":
-            return SystemdService()
+            return SystemdServiceDriver()
         case "qemu-throttle":
-            return QemuThrottle(ask)
+            return QemuThrottleDriver(ask)
         case _:
             return _container(name, engines)
 
 
 def _container(name: str, engines: ContainerEngines) -> Driver:
-    """Imported for those alone who ask: HTTP takes an emulated machine half a second to import."""
-    from pagecage.agent.drivers.docker import Docker, DockerApi, DockerFlags
+    # Importing HTTP takes half a second on an emulated CPU, so only trials in containers do it.
+    from pagecage.agent.drivers.docker import DockerApiDriver, DockerDriver, DockerFlagsDriver
 
     if name == "podman":
-        return Docker(engines.get("podman"))
-    drivers: dict[str, type[Docker]] = {"docker": Docker, "docker-flags": DockerFlags, "docker-api": DockerApi}
+        return DockerDriver(engines.get("podman"))
+    drivers: dict[str, type[DockerDriver]] = {
+        "docker": DockerDriver,
+        "docker-flags": DockerFlagsDriver,
+        "docker-api": DockerApiDriver,
+    }
     return drivers[name](engines.get("docker"))

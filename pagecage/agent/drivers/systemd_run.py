@@ -1,4 +1,4 @@
-"""The workload in a scope of the slice: systemd-run becomes it, so its process and its exit status are its own."""
+"""Drivers that start the workload by systemd-run, as a scope or as a service (systemd-run(1))."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ from pagecage.agent.drivers.driver import ClientDriver, LaunchContext, SliceDriv
 from pagecage.agent.system.systemd import scope_command
 
 
-class SystemdScope(SliceDriver):
-    """`systemd-run --scope`: a child of the agent's, moved into the slice before it becomes the workload."""
+class SystemdScopeDriver(SliceDriver):
+    """`systemd-run --scope`: a child of the agent that enters the slice and execs the workload."""
 
     name = "systemd-scope"
 
-    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """systemd-run in the foreground (systemd-run(1))."""
-        return scope_command(place.systemd, place.unit, argv)
+    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return systemd-run with --scope.
+
+        It execs the workload, so process id and exit status are the workload's.
+        """
+        return scope_command(context.systemd, context.unit, argv)
 
 
-class SystemdService(ClientDriver):
-    """`systemd-run --pipe --wait`: a child of systemd's, with our pipes as its standard streams."""
+class SystemdServiceDriver(ClientDriver):
+    """`systemd-run --pipe --wait`: a child of systemd with pipes as its standard streams."""
 
     name = "systemd-service"
 
-    def command(self, place: LaunchContext, argv: Sequence[str], /) -> list[str]:
-        """systemd-run as a client that waits; the names of our environment go along, which a service does not inherit.
+    def command(self, context: LaunchContext, argv: Sequence[str], /) -> list[str]:
+        """Return systemd-run as a client that waits.
 
-        A service's memory may be locked as far as ours may: its own bound would be another limit.
+        A service inherits no environment, so variables are passed on. LimitMEMLOCK is lifted, since
+        a service's default would be a limit that the cage does not have.
         """
-        manager = ["--user"] if place.systemd.user else []
-        directory = [f"--working-directory={place.directory}"] if place.directory else ["--same-dir"]
+        manager = ["--user"] if context.systemd.user else []
+        directory = [f"--working-directory={context.directory}"] if context.directory else ["--same-dir"]
         return [
             "systemd-run", *manager, "--quiet", "--pipe", "--wait", "--collect", "--service-type=exec",
-            f"--unit={place.name}", f"--slice={place.unit}", "-p", "OOMPolicy=kill", "-p", "LimitMEMLOCK=infinity",
-            *directory, *(f"--setenv={name}" for name in place.environment), "--", *argv,
+            f"--unit={context.name}", f"--slice={context.unit}", "-p", "OOMPolicy=kill", "-p", "LimitMEMLOCK=infinity",
+            *directory, *(f"--setenv={name}" for name in context.environment), "--", *argv,
         ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Proof by over-driving: once per cage and machine state each cap is pushed past its value and must hold.
+"""Calibration: proof that each limit of a cage holds under a load that exceeds it.
 
-A cap that nothing reached is not proven by idleness. Each cap is driven by itself, because fio would not fit into a
-small MemoryMax; what binds a trial is the same property on the same kind of slice.
+Calibration runs once per cage and machine state, because an idle system proves no limit. Each limit
+is tested on its own slice, because fio would not fit into a small MemoryMax.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from pagecage.process import Completed, find_tool, run
 from pagecage.units import MIB, page_floor_bytes
 
 _SECONDS = 2.0
-_FIRST_SLICE_SECONDS = 0.1  # blk-throttle admits one slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
+_FIRST_SLICE_SECONDS = (
+    0.1  # blk-throttle passes its first slice at device speed (block/blk-throttle.c, DFL_THROTL_SLICE)
+)
 _GRACE = 1.03
-_DRIVEN = 0.85  # below this share of the cap the disk, not the cap, held the load back
-# property -> fio's pattern, block size and queue depth that go past it.
+_DRIVEN = 0.85  # below this share of the limit, the disk and not the limit was the bottleneck
+# property -> fio's pattern, block size and queue depth that exceed it.
 _LOADS = {
     "IOReadBandwidthMax": ("read", "256k", 16),
     "IOReadIOPSMax": ("randread", "4k", 64),
@@ -41,9 +43,10 @@ _SPIN = "import os, time\nfor _ in range(os.cpu_count() or 1):\n  if os.fork() =
 
 @dataclass(frozen=True)
 class Calibration:
-    """How one cap stood when over-driven; `observed` and `allowed` in the property's own unit.
+    """Result for one limit. `observed` and `allowed` are in the property's own unit.
 
-    `held` is None when the load could not reach the cap, or the tool to drive it is missing (`error` says which).
+    `held` is None if the load did not reach the limit or if a tool is missing; `error` is the
+    reason.
     """
 
     method: str
@@ -55,7 +58,7 @@ class Calibration:
 
 
 class Calibrator:
-    """Over-drives the caps of a cage on this machine state, and remembers."""
+    """Calibrates the limits of cages and caches the results for a machine state."""
 
     def __init__(self, systemd: Systemd, disk: Disk, data_dir: Path | None, interruption: Interruption) -> None:
         self._systemd, self._disk, self._data_dir, self._interruption = systemd, disk, data_dir, interruption
@@ -63,14 +66,20 @@ class Calibrator:
         self._elsewhere: dict[str, Calibrator] = {}
 
     def on(self, disk: Disk) -> Calibrator:
-        """The calibrator of this disk. Nothing is written to one without our data directory: writes stay unproven."""
+        """Return the calibrator of a disk.
+
+        On other disks than the data directory's, only reads are calibrated.
+        """
         if disk.maj_min == self._disk.maj_min:
             return self
         other = Calibrator(self._systemd, disk, None, self._interruption)
         return self._elsewhere.setdefault(disk.maj_min, other)
 
     def calibrate(self, cage: Cage, read_from: Path | None) -> Mapping[str, Mapping[str, Any]]:
-        """Per property a Calibration as JSON; `read_from` is a file larger than a few seconds of the cap."""
+        """Return a Calibration as JSON by property.
+
+        `read_from` is larger than a few seconds of the limit.
+        """
         key = json.dumps([cage.name, dict(cage.properties)], sort_keys=True)
         if key not in self._known:
             drivers = {name: self._driver(name, read_from) for name in cage.properties}
@@ -87,7 +96,10 @@ class Calibrator:
         return {"MemoryMax": self._drive_memory, "CPUQuota": self._drive_cpu}.get(name)
 
     def _in_slice(self, name: str, cap: int, argv: list[str]) -> tuple[Completed, dict[str, Any], float]:
-        """Run a command under this one cap; its result, the slice's counters, the wall seconds."""
+        """Run a command under one limit.
+
+        Return its result, the slice's counters, and the wall seconds.
+        """
         properties = {name: cap, **({"MemorySwapMax": 0} if name == "MemoryMax" else {})}
         unit = unit_name(f"calibrate_{name.lower()}")
         try:
@@ -113,7 +125,7 @@ class Calibrator:
         if "write" in pattern:
             run([*argv, "--create_only=1"], timeout_seconds=120)
         done, counters, _ = self._in_slice(name, cap, argv)
-        return _judge_disk(
+        return _disk_result(
             method, cap, done, (counters["io.stat"] or {}).get(self._disk.maj_min, {}).get(IO_STAT_KEY[name])
         )
 
@@ -136,7 +148,7 @@ class Calibrator:
         return Calibration("spin on every CPU", seconds, cap * 1.1, used, used <= cap * 1.1)
 
 
-def _judge_disk(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
+def _disk_result(method: str, cap: int, done: Completed, counted: int | None) -> Calibration:
     try:
         job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
         seconds = max(job["read"]["runtime"], job["write"]["runtime"]) / 1000
@@ -154,7 +166,7 @@ def _judge_disk(method: str, cap: int, done: Completed, counted: int | None) -> 
 
 
 def remove_scratch(data_dir: Path) -> None:
-    """Remove what write calibration left."""
+    """Remove the file of write calibration. Raises PagecageError if that fails."""
     try:
         (data_dir / "calibration-scratch.bin").unlink()
     except OSError as error:

@@ -1,9 +1,10 @@
-"""Burst credits and limits that both ways share, which io.max does not know: a thread plays them by rewriting it.
+"""A thread that enforces burst credits and shared read/write limits by rewriting io.max.
 
-It reads what went through from the slice's io.stat, so that whatever blk-throttle lets pass is charged, and writes only
-when the cap changes by a step: every rewriting starts a new slice of 100 ms (tg_conf_updated in block/blk-throttle.c).
-systemd writes its own values again when a scope begins in the slice, so that what is in force is looked at each tick.
-Before Linux 6.1 a rewriting could keep throttled I/O waiting for ever (commit a880ae93e5b5).
+io.max itself supports neither. Usage is read from the slice's io.stat, so that all I/O that
+blk-throttle admits is charged. io.max is written only if a limit changes by a step, because each
+write starts a new throttling slice of 100 ms (tg_conf_updated in block/blk-throttle.c). systemd
+rewrites its own values when a scope starts in the slice, so io.max is read back at each tick.
+Before Linux 6.1, a rewrite could block throttled I/O forever (commit a880ae93e5b5).
 """
 
 from __future__ import annotations
@@ -28,24 +29,29 @@ _MOST_REFUSED = 5
 
 
 def rewrites_io_max(cage: Cage, facts: Mapping[str, Any]) -> bool:
-    """Whether the cage has anything to play, on a host whose kernel takes it."""
+    """Return whether the cage needs a controller and the kernel supports rewriting io.max."""
     return any(meters(cage)) and may_rewrite_io_max(facts)
 
 
 class IoMaxController:
-    """Plays every meter of a cage from `start` to `stop`; started, stopped and recorded like a collector."""
+    """Enforces every meter of a cage from `start` to `stop`.
+
+    It has the interface of a collector.
+    """
 
     name = "credits"
 
-    def __init__(self, around: CollectorContext, cage: Cage, *, keeps_series: bool = True) -> None:
+    def __init__(self, context: CollectorContext, cage: Cage, *, keeps_series: bool = True) -> None:
         self._keeps_series = keeps_series
-        self._path = around.directory / "credits.jsonl"
-        self._cgroup, self._maj_min = around.cgroup, around.disk.maj_min
+        self._path = context.directory / "credits.jsonl"
+        self._cgroup, self._maj_min = context.cgroup, context.disk.maj_min
         self._meters = list(meters(cage))
         self._buckets_at_start = [meter.bucket for meter in self._meters]
-        self._turn = threading.Lock()
-        self._about = [meter.to_json() for meter in self._meters]
-        self._what = "burst credits" if any(meter.bursts for meter in self._meters) else "the split of a shared limit"
+        self._lock = threading.Lock()
+        self._buckets_json = [meter.to_json() for meter in self._meters]
+        self._subject = (
+            "burst credits" if any(meter.bursts for meter in self._meters) else "the split of a shared limit"
+        )
         self._rows: list[dict[str, Any]] = []
         self._changes: list[dict[str, float]] = []
         self._overwritten = self._refused = 0
@@ -54,27 +60,27 @@ class IoMaxController:
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def start(self) -> None:
-        """Put the first caps in force and begin."""
+        """Write the first limits and start the thread."""
         self._read, self._since = self._counters(), time.monotonic()
-        self._put_in_force()
+        self._apply_limits()
         self._thread.start()
 
     def begin(self) -> None:
-        """Fill the buckets as the cage says: making a scope takes seconds, in which a drained one would refill."""
-        with self._turn:
+        """Reset the buckets to the cage's levels: they refill while the scope starts."""
+        with self._lock:
             for meter, bucket in zip(self._meters, self._buckets_at_start, strict=True):
                 meter.bucket = bucket
             try:
                 self._read, self._since = self._counters(), time.monotonic()
-                self._put_in_force()
+                self._apply_limits()
             except (OSError, ValueError, HostError) as error:
-                self._error = f"{self._what} ended early: {error}"
+                self._error = f"{self._subject} ended early: {error}"
 
     def wait_until_recording(self) -> None:
-        """The first caps are in force when `start` returns."""
+        """Return at once: `start` has written the first limits."""
 
     def stop(self) -> CollectorResult:
-        """End, and write the series: a row a tick, with the credits and caps of every bucket."""
+        """Stop, and write one row per tick, with the credits and limits of each bucket."""
         self._ending.set()
         if self._thread.ident:
             self._thread.join(5.0)
@@ -82,40 +88,43 @@ class IoMaxController:
         return CollectorResult("failed" if self._error else "ok", self._error, files=(self._path,))
 
     def to_json(self) -> dict[str, Any]:
-        """What was played: each bucket, each rewriting of io.max with its moment, and what went wrong."""
+        """Return buckets, changes of io.max, the number of foreign changes, and the error."""
         return {
-            "buckets": self._about, "changes": list(self._changes), "overwritten": self._overwritten,
+            "buckets": self._buckets_json, "changes": list(self._changes), "overwritten": self._overwritten,
             "error": self._error,
         }  # fmt: skip
 
     def _loop(self) -> None:
-        following = self._since
+        next_at = self._since
         while not self._error and not self._ending.is_set():
-            following = max(following + _PERIOD_SECONDS, time.monotonic())
-            self._ending.wait(max(0.0, following - time.monotonic()))
-            with self._turn:
+            next_at = max(next_at + _PERIOD_SECONDS, time.monotonic())
+            self._ending.wait(max(0.0, next_at - time.monotonic()))
+            with self._lock:
                 self._tick()
 
     def _tick(self) -> None:
-        """Charge what went through since the last tick, and rewrite io.max where that changes a cap."""
+        """Charge the I/O since the last tick; rewrite io.max if a limit changes."""
         try:
             read, now = self._counters(), time.monotonic()
             for meter in self._meters:
                 moved = {key: float(read.get(key, 0) - self._read.get(key, 0)) for key in meter.counters.values()}
                 meter.charge(moved, now - self._since)
-            self._notice_others()
+            self._detect_foreign_writes()
             self._read, self._since = read, now
-            self._put_in_force()
+            self._apply_limits()
         except (OSError, ValueError, HostError) as error:
-            self._error = f"{self._what} ended early: {error}"
+            self._error = f"{self._subject} ended early: {error}"
 
     def _counters(self) -> dict[str, int]:
         """io.stat of the slice for the disk; a disk that it has not touched has no line."""
         text = (self._cgroup / "io.stat").read_text()
         return parse_nested_keyed(text).get(self._maj_min, {})
 
-    def _notice_others(self) -> None:
-        """What somebody else wrote since the last tick was in force since then, and is written over now."""
+    def _detect_foreign_writes(self) -> None:
+        """Note values that another process has written since the last tick.
+
+        They are overwritten.
+        """
         held = read_limits(self._cgroup, self._maj_min)
         for meter in self._meters:
             found = {prop: held.get(f"io.max.{IO_MAX_KEY[prop]}", "max") for prop in meter.counters}
@@ -124,7 +133,7 @@ class IoMaxController:
                 self._changes.append({"t": since, **{p: int(n) for p, n in found.items() if n != "max"}})
                 self._overwritten, meter.caps = self._overwritten + 1, {}
 
-    def _put_in_force(self) -> None:
+    def _apply_limits(self) -> None:
         changed: dict[str, int] = {}
         for meter in self._meters:
             wanted = meter.wanted()
@@ -138,9 +147,11 @@ class IoMaxController:
         self._rows.append({"t": self._since, "wall": time.time(), "buckets": buckets})
 
     def _write(self, changed: dict[str, int]) -> None:
-        """A write that somebody else's follows at once is seen and made again at the next tick; several are no chance.
+        """Write limits.
 
-        systemd sets a slice's values anew when a scope begins in it, which may fall between writing and reading back.
+        A write that does not read back is repeated at the next tick, up to _MOST_REFUSED times.
+        systemd may rewrite the slice's values between the write and the read-back, when a scope
+        starts in it.
         """
         try:
             write_io_max(self._cgroup, self._maj_min, changed)
@@ -155,11 +166,14 @@ class IoMaxController:
 
 
 def write_io_max(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
-    """Set caps by their systemd property and read them back. Raises HostError when the kernel holds something else."""
+    """Write limits, named by systemd property, and read them back.
+
+    Raises HostError if they differ.
+    """
     wanted = {IO_MAX_KEY[prop]: str(cap) for prop, cap in caps.items()}
     (cgroup / "io.max").write_text(f"{maj_min} {' '.join(f'{key}={cap}' for key, cap in wanted.items())}\n")
     held = read_limits(cgroup, maj_min)
     wrong = [f"{key} is {held.get(f'io.max.{key}')}, not {cap}" for key, cap in wanted.items()
              if held.get(f"io.max.{key}") != cap]  # fmt: skip
     if wrong:
-        raise HostError(f"io.max does not hold what was written: {'; '.join(wrong)}")
+        raise HostError(f"io.max differs from the values written: {'; '.join(wrong)}")

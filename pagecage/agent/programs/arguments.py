@@ -25,7 +25,7 @@ def places(files: Sequence[Path], data_dir: Path, max_seconds: float | None) -> 
 
 
 def fill_all(arguments: Iterable[str], values: Mapping[str, object], files: Iterable[Path]) -> list[str]:
-    """Return the arguments with every place filled in; {files} alone becomes one argument per file."""
+    """Return the arguments with placeholders filled in. {files} becomes one argument per file."""
     paths = [str(path) for path in files]
     return [full for a in arguments for full in (paths if a == "{files}" else [fill(a, values)])]
 

@@ -33,7 +33,7 @@ _STDERR_LINES = 10
 
 @dataclass
 class CommandObservation:
-    """Events of a program's life in CLOCK_MONOTONIC, and its processes that survived it or left the cage."""
+    """Times of a program (CLOCK_MONOTONIC), and processes that survived it or left the cage."""
 
     began_at: float
     ready_at: float | None = None
@@ -49,13 +49,19 @@ class CommandObservation:
         return self.exited_at is not None and not (command.serves and self.left_behind)
 
     def times(self, command: CommandSpec) -> dict[str, float | None]:
-        """Return `ready_seconds` for a program that serves, else `wall_seconds`; None if it did not get there."""
+        """Return `ready_seconds` for a program that serves, else `wall_seconds`.
+
+        Returns None if it did not get there.
+        """
         end = self.ready_at if command.serves else self.exited_at
         return {"ready_seconds" if command.serves else "wall_seconds": None if end is None else end - self.began_at}
 
 
 class CommandProgram:
-    """A user's own program. It waits at a gate in its cage, so that making the cage is not part of its time."""
+    """A user's own program.
+
+    It waits at a gate in its cage, so that making the cage is not part of its time.
+    """
 
     inherits_environment = True
     is_gated = True
@@ -65,7 +71,10 @@ class CommandProgram:
         return command_files.find_files(run, _spec(run), storage, datasets)
 
     def calibration_file(self, run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
-        """Return a file of pagecage's, or the command's largest on another disk; None if that is not fit."""
+        """Return a file of pagecage's, or the command's largest on another disk.
+
+        Returns None if that is not fit.
+        """
         return command_files.calibration_file(run, storage, files, slice_cage)
 
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
@@ -77,7 +86,7 @@ class CommandProgram:
         return [own.program, *fill_all(own.arguments, values, caged.files)]
 
     def measure(self, run: TrialRun, caged: Caged) -> Measured:
-        """Start the program, open its gate, and watch it to its exit, until it serves, or to the deadline."""
+        """Start the program, open its gate, and watch it until it exits or serves."""
         part, argv, spec = MeasuredPart(run, caged), self.argv(run, caged), _spec(run)
         run.keep("workload", argv=argv)
         part.before_launch()
@@ -85,7 +94,7 @@ class CommandProgram:
         seen: CommandObservation | None = None
         try:
             if program.wait_at_gate(part.deadline):
-                program.follow(caged.driver.leader(caged.context, program.process.pid))
+                program.follow(caged.driver.main_pid(caged.context, program.process.pid))
                 part.at_gate(lambda: program.process.poll() is not None)
                 seen = _watch_measured(run, caged, program, part, spec)
         finally:
@@ -93,7 +102,7 @@ class CommandProgram:
         is_timed_out = seen is not None and not seen.is_done(spec)
         return Measured(
             argv=tuple(argv), interval=run.interval, counters=run.sections["counters"], end={},
-            exit=run.sections["exit"], complaint=program.complaint(), start_seconds=part.start_seconds,
+            exit=run.sections["exit"], last_line=program.last_line(), start_seconds=part.start_seconds,
             is_timed_out=is_timed_out, response=seen.times(spec) if seen else {},
         )  # fmt: skip
 
@@ -124,7 +133,7 @@ def _watch_measured(
 
 
 def _watch(caged: Caged, program: GatedProcess, spec: CommandSpec, seen: CommandObservation, deadline: float) -> None:
-    """Poll until the program serves, exits, leaves the cage, or CLOCK_MONOTONIC passes `deadline`."""
+    """Poll until the program serves, exits or leaves the cage, or until `deadline`."""
     pause_seconds = _POLL_SECONDS if spec.serves else _MEMBERS_SECONDS  # an exit wakes it at once
     cgroup = caged.context.cgroup
     while not seen.escaped and time.monotonic() < deadline:
@@ -137,7 +146,7 @@ def _watch(caged: Caged, program: GatedProcess, spec: CommandSpec, seen: Command
             continue
         seen.left_behind = _remaining_members(cgroup, 0 if spec.serves else _EMPTY_SECONDS)
         if not (spec.serves and seen.left_behind):
-            program.hear_out()
+            program.drain_output()
             _is_serving(cgroup, program, spec, seen)
             return
         time.sleep(_POLL_SECONDS)
@@ -156,11 +165,14 @@ def _scan_for_escaped(cgroup: Path, program: GatedProcess, seen: CommandObservat
     """Scan at intervals, since each scan walks through all of the program's processes."""
     if time.monotonic() >= seen.next_scan_at:
         seen.next_scan_at = time.monotonic() + _MEMBERS_SECONDS
-        seen.escaped = outside(program.leader, cgroup)
+        seen.escaped = outside(program.main_pid, cgroup)
 
 
 def _remaining_members(cgroup: Path, patience_seconds: float) -> list[ProcessInfo]:
-    """Return the processes still in the cage after the program's exit; its children may take a moment to go."""
+    """Return the processes still in the cage after the program's exit.
+
+    Its children may take a moment to go.
+    """
     until = time.monotonic() + patience_seconds
     while (left := members(cgroup)) and time.monotonic() < until:
         time.sleep(0.01)
@@ -180,7 +192,10 @@ def _input_of(run: TrialRun, program: GatedProcess) -> Callable[[int], bytes | N
 
 
 def _end(run: TrialRun, caged: Caged, program: GatedProcess, seen: CommandObservation | None) -> None:
-    """End what still runs, by SIGTERM if it served and by SIGKILL otherwise, and keep the record's `exit`."""
+    """End remaining processes, by SIGTERM if it served, else by SIGKILL.
+
+    Keep the record's `exit`.
+    """
     is_serving = seen is not None and seen.ready_at is not None
     for member in seen.escaped if seen else ():
         with suppress(OSError):  # stopping the slice does not end it
@@ -190,7 +205,7 @@ def _end(run: TrialRun, caged: Caged, program: GatedProcess, seen: CommandObserv
     status = program.finish()
     run.keep(
         "exit", status=status, oom_kill=oom_kills(caged.context.cgroup),
-        stderr_tail=program.said()[-_STDERR_LINES:], ended_by_itself=seen is not None and not is_serving,
+        stderr_tail=program.stderr_lines()[-_STDERR_LINES:], ended_by_itself=seen is not None and not is_serving,
         left_behind=_to_json(seen.left_behind if seen else []), escaped=_to_json(seen.escaped if seen else []),
     )  # fmt: skip
 
@@ -201,11 +216,11 @@ def _to_json(processes: list[ProcessInfo]) -> list[dict[str, Any]]:
 
 def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: float) -> Ending:
     """Return the outcome from the evidence, strongest first."""
-    status, complaint, found = measured.exit["status"], measured.complaint, measured.exit
+    status, last_line, found = measured.exit["status"], measured.last_line, measured.exit
     if found["oom_kill"]:
         return Ending("oom_killed")
     if not measured.response:
-        return Ending("failed", f"its scope was not started: {complaint or f'status {status}'}")
+        return Ending("failed", f"its scope was not started: {last_line or f'status {status}'}")
     if found["escaped"]:
         return Ending("failed", _describe_escaped(found["escaped"][0]))
     if command.serves and measured.response.get("ready_seconds") is not None:
@@ -213,7 +228,7 @@ def judge_command(measured: Measured, command: CommandSpec, timeout_seconds: flo
     if measured.is_timed_out:
         return Ending("timed_out", f"not {'serving' if command.serves else 'done'} after {timeout_seconds:g} s")
     if status != 0:
-        return Ending("failed", f"it ended {describe_status(status)}{': ' + complaint if complaint else ''}")
+        return Ending("failed", f"it ended {describe_status(status)}{': ' + last_line if last_line else ''}")
     if command.serves:
         return Ending("failed", "it ended with status 0 before it served")
     left = found["left_behind"]

@@ -1,4 +1,4 @@
-"""What a command needs before it runs: its program, a free port, its files, and the disk that holds them."""
+"""Preparation of a command: its program, a free port, its files, and their disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _DRIVABLE_BYTES = 16 * MIB  # a smaller file cannot keep a fast disk busy for th
 
 
 def find_files(run: TrialRun, command: CommandSpec, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:
-    """Return the command's files with their disk. Raises RequirementMissed for what is missing, with its fix."""
+    """Return the command's files with their disk.
+
+    Raises RequirementMissed for what is missing, with its fix.
+    """
     _require_program(run, command)
     _require_free_port(command)
     files = datasets
@@ -57,12 +60,12 @@ def _require_free_port(command: CommandSpec) -> None:
     """Refuse a port that another process listens on: it would serve before the program does."""
     port = command.ready_port
     if port is not None and listens(port, ("self",)):
-        reason = f"port {port} is in use already, so that nobody could tell when the program serves"
+        reason = f"port {port} is already in use, so pagecage could not detect when the program serves"
         raise RequirementMissed.of(Requirement.PORT, reason, "end what listens there (ss -ltnp), or take another")
 
 
 def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Disk:
-    """Return the disk behind the files, behind the directory where the command runs, or the storage's own."""
+    """Return the disk of the files, else of the command's directory, else of the storage."""
     paths = files or ((Path(command.directory),) if command.directory else ())
     if storage.is_own or not paths:
         return storage.disk
@@ -77,10 +80,10 @@ def _disk(command: CommandSpec, storage: Storage, files: tuple[Path, ...]) -> Di
 
 
 def calibration_file(run: TrialRun, storage: Storage, files: ProgramFiles, slice_cage: Cage) -> Path | None:
-    """Return the file that calibration of the slice's limits reads: one of pagecage's, or the command's largest.
+    """Return the file that calibration reads: one of pagecage's, or the command's largest.
 
-    None if the command's files lie on another disk and the largest is too small, or is to stay in the page cache,
-    from which fio drops a file that it opens.
+    None if the command's files lie on another disk and the largest is too small, or is to stay in
+    the page cache, from which fio drops a file that it opens.
     """
     if storage.is_own:
         return files.paths[0] if files.paths else None

@@ -27,7 +27,8 @@ _LOG_EVERY_MS = 100
 
 
 _RUNTIME_SECONDS = 10.0
-"""Time that a container's runtime may take to set its limits on an emulated machine, before fio is there."""
+"""Time that a container's runtime may take to set its limits on an emulated machine, before fio is
+there."""
 
 
 class FioProgram:
@@ -51,7 +52,10 @@ class FioProgram:
         return files.paths[0] if files.paths else None
 
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
-        """Write the job file beside the traces and return the command. Raises RequirementMissed without its engine."""
+        """Write the job file beside the traces and return the command.
+
+        Raises RequirementMissed without its engine.
+        """
         values = places(caged.files, caged.data_dir, run.trial.max_seconds)
         options = fill_all(run.trial.workload.arguments, values, caged.files)
         if reason := missing_engine(options):
@@ -63,7 +67,7 @@ class FioProgram:
         part, argv = MeasuredPart(run, caged), self.argv(run, caged)
         run.keep("workload", argv=argv)
         part.before_launch(is_whole_life=True)
-        process = HandshakeProcess(caged.driver.command(caged.context, argv), speaks=False)
+        process = HandshakeProcess(caged.driver.command(caged.context, argv), has_handshake=False)
         is_timed_out = False
         try:
             confirm_limits(run, caged, lambda: process.has_exited, _RUNTIME_SECONDS)
@@ -98,8 +102,9 @@ def options_of(arguments: Iterable[str]) -> dict[str, str]:
 def job_text(files: Sequence[Path], options: Sequence[str], directory: Path, max_seconds: float | None) -> str:
     """The job file.
 
-    `invalidate=0`: by default fio drops the files from the page cache when it begins, and with them the cache state
-    that was reached and proven. `group_reporting` is left out, so that each job's figures stand for themselves.
+    `invalidate=0`: by default fio drops the files from the page cache when it begins, and with them
+    the cache state that was reached and proven. `group_reporting` is left out, so that each job's
+    figures stand for themselves.
     """
     names = ":".join(str(path).replace(":", "\\:") for path in files)
     logs = directory / "fio"
@@ -112,14 +117,17 @@ def job_text(files: Sequence[Path], options: Sequence[str], directory: Path, max
 
 
 def fio_command(job: str, directory: Path) -> list[str]:
-    """Write the job file and give the command that runs it; `--readonly` refuses every write (fio(1))."""
+    """Write the job file; return the command that runs it.
+
+    With `--readonly` fio refuses to write (fio(1)).
+    """
     (directory / JOB).write_text(job)
     fio = find_tool("fio") or "fio"
     return [fio, "--readonly", "--output-format=json+", f"--output={directory / REPORT}", str(directory / JOB)]
 
 
 def missing_engine(options: Iterable[str]) -> str | None:
-    """Why this machine's fio cannot run the job, or None: it is not installed, or was built without the engine."""
+    """Return why fio cannot run the job: it is missing, or lacks the engine. None if it can."""
     if not find_tool("fio"):
         return "fio is not installed"
     engine = options_of(options).get("ioengine", "psync")
@@ -127,13 +135,16 @@ def missing_engine(options: Iterable[str]) -> str | None:
     return None if engine in listed else f"this fio has no ioengine {engine}"
 
 
-# EPERM, ENOSYS, EOPNOTSUPP: an engine that this kernel does not let anybody use, as io_uring behind seccomp.
-_REFUSALS = {1: "not permitted", 38: "not there", 95: "not supported"}
+# EPERM, ENOSYS, EOPNOTSUPP: an engine that this kernel refuses, such as io_uring behind seccomp.
+_REFUSALS = {1: "not permitted", 38: "not implemented", 95: "not supported"}
 _PERCENTILES = {"fio_p50_us": 0.5, "fio_p99_us": 0.99, "fio_p999_us": 0.999}
 
 
 def read_report(directory: Path) -> dict[str, Any]:
-    """fio's JSON without the notes that it may print before; empty where there is none, or only a part."""
+    """Return fio's JSON report, without the notes that fio may print before it.
+
+    Returns an empty mapping if the report is missing or incomplete.
+    """
     try:
         text = (directory / REPORT).read_text()
         report = json.loads(text[text.index("{") :])
@@ -143,10 +154,11 @@ def read_report(directory: Path) -> dict[str, Any]:
 
 
 def end_of(report: Mapping[str, Any], arguments: Iterable[str], size_bytes: int) -> dict[str, Any]:
-    """The keys of an `end` line (workloads/README.md) from fio's jobs; empty without a report.
+    """Return the keys of an `end` line (workloads/README.md) from fio's jobs.
 
-    `seconds` is the runtime of the longest job. `covered_fraction` is None where jobs may read the same bytes: then
-    `covered_times` says how often the files' size was read.
+    Returns an empty value without a report. `seconds` is the runtime of the longest job.
+    `covered_fraction` is None if jobs may read the same bytes; `covered_times` is then the number
+    of bytes read divided by the files' size.
     """
     jobs = report.get("jobs", [])
     if not jobs:
@@ -167,10 +179,10 @@ def end_of(report: Mapping[str, Any], arguments: Iterable[str], size_bytes: int)
 
 
 def may_overlap(arguments: Iterable[str]) -> bool:
-    """Whether the jobs may read bytes twice: several without parts of their own, or one that goes round and round.
+    """Return whether jobs may read bytes twice: several jobs without separate parts, or loops.
 
-    With mmap there are no such parts: fio 3.33 and 3.39 map the file from its beginning whatever the offset, as the
-    pages that are resident afterwards show.
+    With mmap there are no separate parts: fio 3.33 and 3.39 map the file from its beginning and
+    ignore the offset, as the resident pages show.
     """
     options = options_of(arguments)
     parts = "offset_increment" in options and options.get("ioengine") != "mmap"
@@ -199,7 +211,10 @@ def _responses(
 
 
 def latency_bins_ns(reads: Iterable[Mapping[str, Any]]) -> Counter[int]:
-    """Completion latencies of all jobs together: nanoseconds -> how many; fio's bins are a percent wide or so."""
+    """Completion latencies of all jobs together: nanoseconds -> how many.
+
+    Fio's bins are a percent wide or so.
+    """
     bins: Counter[int] = Counter()
     for read in reads:
         bins.update({int(ns): int(n) for ns, n in read.get("clat_ns", {}).get("bins", {}).items()})

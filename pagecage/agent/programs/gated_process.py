@@ -1,4 +1,4 @@
-"""A running program that knows no handshake: let go at a moment of ours, listened to, fed, watched to its exit."""
+"""A program without a handshake that waits at a gate until the measured part begins."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from typing import IO, Any
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 Sink = Callable[[str, bytes], None]
-"""Takes what it prints, as it comes: the stream's name and a piece."""
+"""Receives each piece of output: the stream's name and the bytes."""
 Source = Callable[[int], bytes | None]
-"""Gives the next piece of its standard input after so many bytes; empty at the end, None when nobody waits any more."""
+"""Returns the next piece of standard input after an offset: empty at its end, None if cancelled."""
 
-# A shell in the scope that says it is there, waits for `go`, and becomes the program: what it takes to make the scope
-# is not the program's time. `read` takes no byte beyond its line (POSIX), so what follows is the program's input.
+# A shell in the scope prints a line, waits for `go`, and execs the program, so that the time to
+# make the scope does not count. `read` consumes no byte after its line (POSIX); the rest is the
+# program's input.
 GATE = 'echo; read -r go && exec "$@"'
 _STREAMS = ("stdout", "stderr")
 _PIECE_BYTES = 1 << 16
@@ -31,30 +32,34 @@ _JOIN_SECONDS = 1.0
 
 
 def gated(argv: Sequence[str]) -> list[str]:
-    """The command that waits at the gate and then becomes `argv`."""
+    """Return the command that waits at the gate and then execs `argv`."""
     return ["sh", "-c", GATE, "sh", *argv]
 
 
 class LineSplitter:
-    """Cuts pieces into lines; one that would grow without bound is cut."""
+    """Splits output into lines. Longer lines than 64 KiB are cut."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def take(self, piece: bytes) -> list[bytes]:
-        """The lines that this piece ends, without their newline."""
+        """Return the lines that this piece completes, without newlines."""
         *whole, self._rest = (self._rest + piece).split(b"\n")
         if len(self._rest) > _LONGEST_LINE_BYTES:
             whole, self._rest = [*whole, self._rest], b""
         return whole
 
     def end(self) -> list[bytes]:
-        """What was left without a newline when the output ended."""
+        """Return the last line if the output ended without a newline."""
         return [self._rest] if self._rest else []
 
 
 class GatedProcess:
-    """One program in its scope, from the gate to its end. `ready_at` is when a line of its output matched."""
+    """One program in its scope, from the gate to its end.
+
+    `ready_at` is the time (CLOCK_MONOTONIC) at which a line of output matched `ready_when`, else
+    None. `main_pid` is the process whose exit ends the program.
+    """
 
     def __init__(self, argv: Sequence[str], directory: Path | None, ready_when: str | None, sink: Sink | None) -> None:
         self.process: Process[bytes] = spawn(
@@ -65,60 +70,69 @@ class GatedProcess:
         self.ready_at: float | None = None
         self._pattern = re.compile(ready_when) if ready_when is not None else None
         self._sink = sink
-        self._said = bytearray()
-        self._saying = threading.Lock()
+        self._stderr = bytearray()
+        self._stderr_lock = threading.Lock()
         self._gate = threading.Event()
-        self._over = False
-        self._exit = os.pidfd_open(self.process.pid)
-        self.leader = self.process.pid
+        self._is_finishing = False
+        self._pidfd = os.pidfd_open(self.process.pid)
+        self.main_pid = self.process.pid
         pipes = zip(_STREAMS, (self.process.stdout, self.process.stderr), strict=True)
-        self._threads = [threading.Thread(target=self._listen, args=pipe, daemon=True) for pipe in pipes]
+        self._threads = [threading.Thread(target=self._read_output, args=pipe, daemon=True) for pipe in pipes]
         for thread in self._threads:
             thread.start()
 
     def wait_at_gate(self, deadline: float) -> bool:
-        """Wait until it stands at the gate; False when it ended before, or monotonic `deadline` passed."""
+        """Wait until the program is at the gate.
+
+        Returns False if it exits first, or at `deadline`.
+        """
         while time.monotonic() < deadline and not self._gate.is_set() and not self.exits_within(0):
             self._gate.wait(0.01)
         return self._gate.wait(0)
 
-    def follow(self, leader: int | None) -> None:
-        """Watch the process that stands at the gate for its exit: the program's own, where ours is its client."""
-        if leader is None or leader == self.leader:
+    def follow(self, main_pid: int | None) -> None:
+        """Watch this process for exit, if the started process is only a client of the program."""
+        if main_pid is None or main_pid == self.main_pid:
             return
         with suppress(ProcessLookupError):
-            exit_of = os.pidfd_open(leader)
-            os.close(self._exit)
-            self._exit, self.leader = exit_of, leader
+            pidfd = os.pidfd_open(main_pid)
+            os.close(self._pidfd)
+            self._pidfd, self.main_pid = pidfd, main_pid
 
     def go(self, source: Source | None) -> None:
-        """Open the gate, and feed it; without a source its input is at an end."""
+        """Open the gate. Standard input comes from `source`; without one it is closed."""
         self._write(b"go\n")
         if source is None:
-            self._close()
+            self._close_input()
             return
         self._threads.append(threading.Thread(target=self._feed, args=(source,), daemon=True))
         self._threads[-1].start()
 
     def exits_within(self, seconds: float) -> bool:
-        """Wait for its exit, so long at most; it is not reaped, so that its id stays its own."""
+        """Wait up to `seconds` for the exit. The process is not reaped, so its id is not reused."""
         poll = select.poll()
-        poll.register(self._exit, select.POLLIN)
+        poll.register(self._pidfd, select.POLLIN)
         return bool(poll.poll(round(seconds * 1000)))
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody need feed it any more."""
-        return self._over or self.exits_within(0)
+        """True if the program needs no more input."""
+        return self._is_finishing or self.exits_within(0)
 
-    def hear_out(self) -> None:
-        """Take in what it said last, after its exit; a process that it left behind may keep its streams open."""
+    def drain_output(self) -> None:
+        """Read the remaining output after the exit, for up to 1 s per stream.
+
+        A child process that still runs may keep the streams open.
+        """
         for thread in self._threads[: len(_STREAMS)]:
             thread.join(_JOIN_SECONDS)
 
     def finish(self) -> int:
-        """Wait for it a little, kill it if it stays, and return its exit status (negative: ended by that signal)."""
-        self._over = True
+        """Wait up to 10 s for the exit, then kill.
+
+        Return the exit status (negative: ended by that signal).
+        """
+        self._is_finishing = True
         try:
             self.process.wait(_GRACE_SECONDS)
         except TimeoutExpired:
@@ -129,23 +143,23 @@ class GatedProcess:
             status = self.process.wait()
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
-        self._close()
-        if self._exit >= 0:
-            os.close(self._exit)
-            self._exit = -1
+        self._close_input()
+        if self._pidfd >= 0:
+            os.close(self._pidfd)
+            self._pidfd = -1
         return status
 
-    def complaint(self) -> str | None:
-        """The last line that it printed on standard error."""
-        said = self.said()
-        return said[-1] if said else None
+    def last_line(self) -> str | None:
+        """Return the last line of standard error; None if it is empty."""
+        lines = self.stderr_lines()
+        return lines[-1] if lines else None
 
-    def said(self) -> list[str]:
-        """The last lines that it printed on standard error."""
-        with self._saying:
-            return self._said.decode(errors="replace").strip().splitlines()
+    def stderr_lines(self) -> list[str]:
+        """Return the last lines of standard error, up to 2000 bytes."""
+        with self._stderr_lock:
+            return self._stderr.decode(errors="replace").strip().splitlines()
 
-    def _listen(self, name: str, pipe: IO[bytes]) -> None:
+    def _read_output(self, name: str, pipe: IO[bytes]) -> None:
         lines = LineSplitter()
         while piece := os.read(pipe.fileno(), _PIECE_BYTES):
             now = time.monotonic()
@@ -164,12 +178,12 @@ class GatedProcess:
         if name == "stderr":
             self._note(piece)
         if self._sink and piece:
-            with suppress(OSError):  # the controller has gone; the program must still be read
+            with suppress(OSError):  # the controller has gone; the program must not block on its output
                 self._sink(name, piece)
 
     def _note(self, text: bytes) -> None:
-        with self._saying:
-            self._said = (self._said + text)[-_KEEP_BYTES:]
+        with self._stderr_lock:
+            self._stderr = (self._stderr + text)[-_KEEP_BYTES:]
 
     def _feed(self, source: Source) -> None:
         given = 0
@@ -177,18 +191,18 @@ class GatedProcess:
             if not self._write(piece):
                 return
             given += len(piece)
-        self._close()
+        self._close_input()
 
     def _write(self, data: bytes) -> bool:
         assert self.process.stdin is not None
         try:
             while data:
                 data = data[self.process.stdin.write(data) or 0 :]
-        except (BrokenPipeError, ValueError):  # it reads no more
+        except (BrokenPipeError, ValueError):  # the program has closed its input
             return False
         return True
 
-    def _close(self) -> None:
+    def _close_input(self) -> None:
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.close()

@@ -59,7 +59,7 @@ class HandshakeProgram:
         return workload.judge(run, measured)
 
     def _follow(self, part: MeasuredPart, process: HandshakeProcess) -> bool:
-        """Take the workload from `ready` to `end`; False if it did not get there before the deadline."""
+        """Take the workload from `ready` to `end`. Returns False if the deadline passes before."""
         if not process.wait_for("ready", deadline=part.deadline):
             return False
         part.at_gate(lambda: process.has_exited, process.evicted_bytes)

@@ -1,6 +1,6 @@
-"""Talks to a workload: ready, go, samples, perhaps stopped, end; closing its standard input then lets it exit.
+"""A workload process and its handshake: ready, go, samples, stopped (optional), end.
 
-workloads/README.md has the contract.
+The workload exits when its standard input is closed. workloads/README.md defines the contract.
 """
 
 from __future__ import annotations
@@ -22,30 +22,33 @@ _POLL_SECONDS = 0.005
 
 
 class HandshakeProcess:
-    """One workload process. Lines arrive by a thread, so that every wait has a deadline.
+    """One workload process. Threads read its output, so that every wait has a deadline.
 
-    A `command` speaks no handshake: its input is closed at once and only the end of its output is kept.
+    Without a handshake the input is closed at once, and only the end of the output is kept.
     """
 
-    def __init__(self, argv: Sequence[str], *, speaks: bool = True) -> None:
+    def __init__(self, argv: Sequence[str], *, has_handshake: bool = True) -> None:
         self.process: Process[bytes] = spawn(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, new_session=True)
         self.samples: list[dict[str, Any]] = []
         self.ready: dict[str, Any] = {}
         self.end: dict[str, Any] = {}
         self.has_ended = False
-        self._speaks = speaks
+        self._has_handshake = has_handshake
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._said = bytearray()
-        self._saying = threading.Lock()
+        self._stderr = bytearray()
+        self._stderr_lock = threading.Lock()
         readers = ((self._read_stdout, self.process.stdout), (self._read_stderr, self.process.stderr))
         self._threads = [threading.Thread(target=read, args=(pipe,), daemon=True) for read, pipe in readers]
         for thread in self._threads:
             thread.start()
-        if not speaks:
+        if not has_handshake:
             self._send(b"", close=True)
 
     def wait_for(self, *kinds: str, deadline: float) -> bool:
-        """Take lines until one of these types came; False when the output ended or monotonic `deadline` passed."""
+        """Read lines up to one of these types.
+
+        Returns False at the end of output or at `deadline`.
+        """
         while time.monotonic() < deadline:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -59,7 +62,7 @@ class HandshakeProcess:
         return False
 
     def wait_for_exit(self, deadline: float) -> bool:
-        """Wait for a program that knows no handshake; False when `deadline` passed first."""
+        """Wait for the exit; False if CLOCK_MONOTONIC passes `deadline` first."""
         while self.process.poll() is None:
             if time.monotonic() > deadline:
                 return False
@@ -68,23 +71,23 @@ class HandshakeProcess:
 
     @property
     def has_exited(self) -> bool:
-        """True if the process is gone."""
+        """True if the process has exited."""
         return self.process.poll() is not None
 
     @property
     def evicted_bytes(self) -> int:
-        """Bytes of its files that the workload dropped from the page cache before `ready`, as it reports them."""
-        told = self.ready.get("evicted_bytes")
-        return told if isinstance(told, int) else 0
+        """Bytes that the workload reports to have dropped from the page cache before `ready`."""
+        count = self.ready.get("evicted_bytes")
+        return count if isinstance(count, int) else 0
 
     def go(self) -> None:
-        """Let the measured part begin."""
+        """Begin the measured part."""
         self._send(b"go\n")
 
     def finish(self) -> int:
-        """Close its input, wait for it, and return its exit status (negative: ended by that signal).
+        """Close the input, wait for the exit, and return the status (negative: a signal).
 
-        One that does not exit in time is killed, and so is one whose wait is interrupted: none may stay.
+        The process is killed after 10 s, or if the wait is interrupted.
         """
         self._send(b"", close=True)
         try:
@@ -99,10 +102,13 @@ class HandshakeProcess:
             thread.join(1.0)
         return status
 
-    def complaint(self) -> str | None:
-        """The last line it printed on standard error, or on standard output where that is no JSON."""
-        with self._saying:
-            lines = self._said.decode(errors="replace").strip().splitlines()
+    def last_line(self) -> str | None:
+        """Return the last line of standard error, or of standard output that is not JSON.
+
+        Returns None without one.
+        """
+        with self._stderr_lock:
+            lines = self._stderr.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else None
 
     def _keep(self, line: dict[str, Any]) -> None:
@@ -115,16 +121,16 @@ class HandshakeProcess:
             self.end, self.has_ended = content, True
 
     def _note(self, text: bytes) -> None:
-        with self._saying:
-            self._said = (self._said + text)[-_KEEP_BYTES:]
+        with self._stderr_lock:
+            self._stderr = (self._stderr + text)[-_KEEP_BYTES:]
 
     def _read_stdout(self, pipe: IO[bytes]) -> None:
         for line in _lines_of(pipe):
-            data = _parse(line) if self._speaks else None
+            data = _parse(line) if self._has_handshake else None
             if data is not None:
                 self._lines.put(data)
-            elif self._speaks:
-                self._note(b"it printed what is no JSON object: " + line)
+            elif self._has_handshake:
+                self._note(b"it printed a line that is not a JSON object: " + line)
         self._lines.put(None)
 
     def _read_stderr(self, pipe: IO[bytes]) -> None:
@@ -133,14 +139,17 @@ class HandshakeProcess:
 
     def _send(self, data: bytes, close: bool = False) -> None:
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError, ValueError):  # it is dead already; its exit status tells
+        with suppress(BrokenPipeError, ValueError):  # the process has exited; its exit status has the reason
             self.process.stdin.write(data)
             if close:
                 self.process.stdin.close()
 
 
 def _lines_of(pipe: IO[bytes]) -> Iterator[bytes]:
-    """Lines of a pipe, cut where one would grow without bound (a program that writes gigabytes and no newline)."""
+    """Yield the lines of a pipe.
+
+    Lines are cut at 1 MiB, as a program may write gigabytes without a newline.
+    """
     with open(pipe.fileno(), "rb", closefd=False) as buffered:
         while line := buffered.readline(_LONGEST_LINE_BYTES):
             yield line

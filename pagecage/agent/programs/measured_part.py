@@ -28,7 +28,8 @@ class MeasuredPart:
     def before_launch(self, *, is_whole_life: bool = False) -> None:
         """Check the cache before the workload starts. Raises NotPrepared.
 
-        The measured part of a workload without a gate is its whole life: tracers and counters come first.
+        The measured part of a workload without a gate is its whole life: tracers and counters come
+        first.
         """
         self._is_whole_life = is_whole_life
         if is_whole_life:
@@ -40,7 +41,10 @@ class MeasuredPart:
         self._launched = self._begin = time.monotonic()
 
     def at_gate(self, is_over: Callable[[], bool], evicted_bytes: int = 0) -> None:
-        """Do what must be done while the workload waits for `go`. Raises RequirementMissed or NotPrepared."""
+        """Do what must be done while the workload waits for `go`.
+
+        Raises RequirementMissed or NotPrepared.
+        """
         self.start_seconds = time.monotonic() - self._launched
         confirm_limits(self._run, self._caged, is_over)
         self._run.await_tracers(self._launched_boot_ns)
@@ -50,7 +54,10 @@ class MeasuredPart:
         self._run.keep("counters", before=read_counters(self._caged.context))
 
     def begin(self) -> None:
-        """Note the start of the measured part, right before `go`; without a gate it was the launch."""
+        """Note the start of the measured part, right before `go`.
+
+        Without a gate it was the launch.
+        """
         self._run.session.stream.event("go", trial_id=self._run.trial.trial_id)
         if not self._is_whole_life:
             self._begin = time.monotonic()
@@ -62,7 +69,7 @@ class MeasuredPart:
         return self._begin
 
     def end(self, end_monotonic_seconds: float | None = None) -> Interval:
-        """Read the counters and check the cache at the end of the measured part, which is now unless given."""
+        """Read the counters and check the cache at the end of the measured part (None: now)."""
         end = end_monotonic_seconds or time.monotonic()
         self._run.keep("counters", after=read_counters(self._caged.context))
         self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)

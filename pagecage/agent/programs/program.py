@@ -51,6 +51,9 @@ def signal_slice(context: LaunchContext, signal: str) -> None:
 
 
 def oom_kills(cgroup: Path) -> int | None:
-    """Return the OOM kills in the slice, or None without memory.events; an exit status of 137 may be any SIGKILL."""
+    """Return the OOM kills in the slice.
+
+    Returns None without memory.events; an exit status of 137 may be any SIGKILL.
+    """
     events = cgroupfs.read_counters(cgroup)["memory.events"]
     return None if events is None else events.get("oom_kill", 0)

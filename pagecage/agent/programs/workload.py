@@ -1,4 +1,4 @@
-"""The measured part of workloads and of fio, both of which end with a report, and the meaning of their end."""
+"""The measured part and the outcome of workloads and of fio, which end with a report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
 
 
 def finish(run: TrialRun, caged: Caged, process: HandshakeProcess, *, is_killed: bool) -> dict[str, Any]:
-    """End the process, first by killing its slice if `is_killed`; return and keep the record's `exit`."""
+    """End the process, first by killing its slice if `is_killed`.
+
+    Return and keep the record's `exit`.
+    """
     if is_killed and process.process.poll() is None:
         signal_slice(caged.context, "KILL")
     status = process.finish()
@@ -38,7 +41,7 @@ def measured_of(
     """Return what was measured of a process that has ended."""
     return Measured(
         argv=tuple(argv), interval=run.interval, counters=run.sections["counters"], end=process.end,
-        exit=run.sections["exit"], complaint=process.complaint(), start_seconds=part.start_seconds,
+        exit=run.sections["exit"], last_line=process.last_line(), start_seconds=part.start_seconds,
         is_timed_out=is_timed_out,
     )  # fmt: skip
 
@@ -59,28 +62,28 @@ def judge(run: TrialRun, measured: Measured) -> Ending:
 
 def judge_end(measured: Measured, timeout_seconds: float) -> Ending:
     """Return the outcome from the evidence, strongest first."""
-    status, end, complaint = measured.exit["status"], measured.end, measured.complaint
+    status, end, last_line = measured.exit["status"], measured.end, measured.last_line
     if measured.exit["oom_kill"]:
         return Ending("oom_killed")
     if measured.is_timed_out:
         return Ending("timed_out", f"not done after {timeout_seconds:g} s")
     if status == CANNOT or end.get("refused"):
-        return Ending("requirement_missed", complaint or end.get("refused"))
+        return Ending("requirement_missed", last_line or end.get("refused"))
     if end.get("checksum_ok") is False:
-        return Ending("wrong_answer", describe_fault(end, complaint))
+        return Ending("wrong_answer", describe_fault(end, last_line))
     if status != 0:
-        return Ending("failed", complaint or f"exit status {status}")
+        return Ending("failed", last_line or f"exit status {status}")
     if not end:
-        return Ending("failed", complaint or "it ended without an end line")
+        return Ending("failed", last_line or "it ended without an end line")
     if wrong := wrong_response(end.get("response", {})):
         return Ending("failed", wrong)
     return Ending("ok")
 
 
-def describe_fault(end: Mapping[str, Any], complaint: str | None) -> str:
-    """Return the workload's own sentence about its wrong answer, and the faults that its figures count."""
+def describe_fault(end: Mapping[str, Any], last_line: str | None) -> str:
+    """Return the workload's sentence about its wrong answer, and the faults that it counted."""
     own = end.get("response", {})
     faults = own.items() if wrong_response(own) is None else ()
     counted = [f"{value:,.0f} {name.replace('_', ' ')}" for name, value in faults if name.startswith(FAULTS) and value]
-    sentence = complaint or f"checksum {end.get('checksum')} is not the sidecar's"
+    sentence = last_line or f"checksum {end.get('checksum')} is not the sidecar's"
     return ": ".join(filter(None, (sentence, ", ".join(counted))))

@@ -1,4 +1,4 @@
-"""What the controller asks of the agent: one JSON line on standard input."""
+"""Requests to the agent: one JSON line on its standard input or command line."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pagecage.model.trial import Trial, trial_from_json, trial_to_json
 class RunRequest:
     """One or more trials of a plan, for one machine state.
 
-    `attempts` gives each trial's attempt number; `machine` is what the host module knows of the machine state
-    (`state_id restore_seq emulated details`); `user` asks for the user's own systemd.
+    `attempts` is each trial's attempt number. `machine` describes the machine state (`state_id
+    restore_seq emulated details`). With `user` the trials run under the user's own systemd.
     """
 
     run_id: str
@@ -43,18 +43,18 @@ class RunRequest:
 
 
 def request_to_json(request: RunRequest) -> dict[str, Any]:
-    """The request as it travels."""
+    """Return the request as JSON data."""
     return {**asdict(request), "trials": [trial_to_json(trial) for trial in request.trials]}
 
 
 def request_from_json(data: Mapping[str, Any]) -> RunRequest:
-    """The inverse of `request_to_json`."""
+    """Return the request of JSON data."""
     return RunRequest(**{**data, "trials": tuple(map(trial_from_json, data["trials"]))})
 
 
 @dataclass(frozen=True)
 class ShellRequest:
-    """What the controller asks for: the cage, the directory where the shell starts and whose disk is limited."""
+    """A request for a shell in a cage. The shell starts in `directory`, whose disk is limited."""
 
     cage: Cage
     directory: str
@@ -62,11 +62,11 @@ class ShellRequest:
     user: bool
 
 
-def order_to_json(order: ShellRequest) -> dict[str, Any]:
-    """The order as it travels."""
-    return {**vars(order), "cage": cage_to_json(order.cage)}
+def shell_request_to_json(request: ShellRequest) -> dict[str, Any]:
+    """Return the request as JSON data."""
+    return {**vars(request), "cage": cage_to_json(request.cage)}
 
 
-def order_from_json(data: Mapping[str, Any]) -> ShellRequest:
-    """The inverse of `order_to_json`."""
+def shell_request_from_json(data: Mapping[str, Any]) -> ShellRequest:
+    """Return the request of JSON data."""
     return ShellRequest(**{**data, "cage": cage_from_json(data["cage"])})

@@ -1,4 +1,4 @@
-"""What the controller sends after its request: pieces of a program's standard input, each because it was asked for."""
+"""Questions of the agent to the controller, and the controller's answers."""
 
 from __future__ import annotations
 
@@ -12,33 +12,39 @@ from typing import Any
 from pagecage.agent.protocol.stream import FrameStream
 from pagecage.errors import HostError
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 class AnswerQueue:
-    """Pieces by the question that they answer, so that one that came too late is not taken for another's.
+    """Answers of the controller, each with its question, so that late answers are recognised.
 
-    Where nobody `is_heard`, as by an agent that works with nobody at the other end, no question has an answer.
+    Without a controller (`has_controller` is False) no question has an answer.
     """
 
-    def __init__(self, *, is_heard: bool = True) -> None:
-        self._is_heard = is_heard
+    def __init__(self, *, has_controller: bool = True) -> None:
+        self._has_controller = has_controller
         self._pieces: queue.Queue[tuple[str, bytes]] = queue.Queue()
 
     def put_line(self, line: bytes) -> None:
-        """Keep the piece of one line, `{"answers": question, "piece": base64}`; what is none is dropped."""
+        """Add the answer in one line, `{"answers": question, "piece": base64}`.
+
+        Ignore other lines.
+        """
         try:
-            told = json.loads(line)
-            piece = str(told["answers"]), base64.b64decode(told["piece"], validate=True)
+            answer = json.loads(line)
+            piece = str(answer["answers"]), base64.b64decode(answer["piece"], validate=True)
         except (ValueError, LookupError, TypeError):
             return
         self._pieces.put(piece)
 
     def take(self, question: str, is_over: Callable[[], bool]) -> bytes | None:
-        """Wait for the answer to a question; None when there is none, or `is_over` says that nobody waits any more."""
-        while self._is_heard and not is_over():
+        """Wait for the answer to a question.
+
+        Return None without a controller, or when `is_over` is true.
+        """
+        while self._has_controller and not is_over():
             try:
-                answers, piece = self._pieces.get(timeout=_LOOK_SECONDS)
+                answers, piece = self._pieces.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
             if answers == question:
@@ -50,13 +56,18 @@ _ANSWER_SECONDS = 30.0
 
 
 def ask(stream: FrameStream, inbox: AnswerQueue, event: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to one question, an event with details. Raises HostError with a refusal, or when none comes."""
+    """Send a question as an event and return the answer.
+
+    Raises HostError if refused or not answered.
+    """
     question = f"{event}@{time.monotonic_ns()}"
     deadline = time.monotonic() + _ANSWER_SECONDS
     stream.event(event, question=question, **details)
     piece = inbox.take(question, lambda: time.monotonic() > deadline)
     if piece is None:
-        raise HostError("no controller answers, which sees the machine around this one", "run it on HOST=vm by itself")
+        raise HostError(
+            "no controller answers that can reach the machine around this guest", "use HOST=vm outside a fleet"
+        )
     answer: dict[str, Any] = json.loads(piece)
     if "error" in answer:
         raise HostError(answer["error"], answer.get("hint", ""))

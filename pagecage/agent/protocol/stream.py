@@ -1,4 +1,4 @@
-"""Framed lines on standard output: events for progress, traces with their bytes, records."""
+"""Frames that the agent sends: a line of JSON each, followed by bytes of a trace or of output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pagecage.model.record import Record, record_to_json
 
 
 class FrameStream:
-    """Writes whole frames; safe to use from the sampler's and the watcher's threads."""
+    """A thread-safe writer of whole frames."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
@@ -24,25 +24,25 @@ class FrameStream:
             self._out.flush()
 
     def event(self, event: str, **details: Any) -> None:
-        """Progress: nothing depends on it but what a person sees, and the outer host's sampling."""
+        """Send a progress event, for display and for the sampling of the outer host."""
         self._write({"frame": "event", "event": event, **details})
 
     def facts(self, facts: dict[str, Any]) -> None:
-        """What the host is; once per connection."""
+        """Send the host's facts, once per connection."""
         self._write({"frame": "facts", "facts": facts})
 
     def trace(self, trial_id: str, attempt: int, name: str, path: Path) -> None:
-        """One collector's file, whole."""
+        """Send one file of a collector."""
         body = path.read_bytes()
         header = {"frame": "trace", "trial_id": trial_id, "attempt": attempt, "name": name, "length": len(body)}
         self._write(header, body)
 
     def output(self, stream: str, piece: bytes) -> None:
-        """What a program printed, as it came; `stream` is stdout or stderr."""
+        """Send a piece of a program's output; `stream` is stdout or stderr."""
         self._write({"frame": "output", "stream": stream, "length": len(piece)}, piece)
 
     def record(self, record: Record) -> None:
-        """A trial's record; always after its traces."""
+        """Send a trial's record. It always follows the trial's traces."""
         self._write({"frame": "record", "record": record_to_json(record)})
 
 
@@ -50,10 +50,10 @@ _WITHIN_A_TRIAL = ("phase", "go", "end")
 
 
 class FileStream(FrameStream):
-    """Writes into a file that somebody fetches while it grows.
+    """A writer of frames to a file that the controller fetches while it grows.
 
-    It grows between trials alone and is forced to the disk then, so that neither the fetching nor a late write-back
-    falls into a measured part, and what was finished survives the host's crash.
+    The file grows only between trials and is then synced. So neither fetching nor write-back
+    disturbs a measured part, and finished trials survive a crash of the host.
     """
 
     def _write(self, header: dict[str, Any], body: bytes = b"") -> None:

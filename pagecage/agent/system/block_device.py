@@ -1,4 +1,7 @@
-"""Which disk is behind a directory, and its queue settings. Limits, counters and read-ahead all mean this one disk."""
+"""The disk behind a directory, and its queue settings.
+
+Limits, counters and read-ahead all refer to this disk.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.errors import HostError
 
 SYS = Path("/sys")
-# Files that are not on one local disk: systemd would set no limit and say so only in the journal.
+# File systems that are not on one local disk: systemd would set no limit, and report it only in the
+# journal.
 REFUSED = {
     "overlay": "an overlay of other file systems", "tmpfs": "memory", "ramfs": "memory", "zfs": "a ZFS pool",
     "nfs": "another machine", "nfs4": "another machine", "cifs": "another machine", "9p": "another machine",
@@ -25,7 +29,7 @@ QUEUE_SETTINGS = (
 
 @dataclass(frozen=True)
 class Disk:
-    """The disk behind a directory. `stack` lists what lies between, from the file system down to the disk."""
+    """A disk. `stack` lists the devices between the file system and the disk, topmost first."""
 
     name: str
     maj_min: str
@@ -51,9 +55,9 @@ def _unescape(text: str) -> str:
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """All mounts, in order; a later one on the same point hides an earlier one."""
+    """Return all mounts in order; a later mount hides an earlier one on the same mount point."""
     mounts = []
-    for line in text.split("\n"):  # a mount point may hold what splitlines() takes for the end of a line
+    for line in text.split("\n"):  # a mount point may contain characters that splitlines() treats as line ends
         left, _, right = line.partition(" - ")
         head, tail = left.split(" "), right.split(" ")
         if len(head) < 5 or len(tail) < 2:
@@ -63,7 +67,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 
 def find_mount(directory: Path, mounts: list[Mount]) -> Mount:
-    """The mount that holds a directory: the longest mount point above it, the last one of equals."""
+    """Return a directory's mount: the one with the longest mount point, the last of equals."""
     path = os.path.realpath(directory)
     above = [m for m in mounts if path == m.mount_point or path.startswith(m.mount_point.rstrip("/") + "/")]
     if not above:
@@ -83,7 +87,10 @@ def _refuse(mount: Mount, directory: Path) -> None:
 
 
 def _btrfs_device(mount: Mount, sys: Path) -> str:
-    """btrfs has an anonymous device number; its one member is found by the mount's source, several are refused."""
+    """Return the device of a btrfs, whose own device number is anonymous.
+
+    Raises HostError for several devices.
+    """
     for members in sys.glob("fs/btrfs/*/devices"):
         names = [member.name for member in members.iterdir()]
         if Path(os.path.realpath(mount.source)).name in names:
@@ -97,10 +104,11 @@ def _btrfs_device(mount: Mount, sys: Path) -> str:
 
 
 def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
-    """From a block device down to its whole disk: through dm layers with one lower device, then partition -> disk.
+    """Walk from a block device to its disk: through single dm layers, then from partition to disk.
 
-    Returns the disk's maj:min and the names passed on the way. Several lower devices (RAID) end the walk: the limit
-    then lies on the md or dm device itself, as systemd does it (block_get_originating).
+    Return the disk's maj:min and the device names passed on the way. Several lower devices (RAID)
+    end the walk: the limit is then set on the md or dm device, as systemd does
+    (block_get_originating).
     """
     stack: list[str] = []
     while True:
@@ -118,7 +126,10 @@ def descend(maj_min: str, sys: Path = SYS) -> tuple[str, tuple[str, ...]]:
 
 
 def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None) -> Disk:
-    """The disk behind a directory. Raises HostError for overlay, tmpfs, ZFS, network and multi-disk file systems."""
+    """Return the disk behind a directory.
+
+    Raises HostError for overlay, tmpfs, ZFS, network and multi-disk storage.
+    """
     text = mountinfo if mountinfo is not None else os.fsdecode(Path("/proc/self/mountinfo").read_bytes())
     mount = find_mount(directory, parse_mountinfo(text))
     _refuse(mount, directory)
@@ -134,20 +145,26 @@ def resolve_disk(directory: Path, sys: Path = SYS, mountinfo: str | None = None)
 
 
 def read_queue_settings(disk: Disk, sys: Path = SYS) -> dict[str, str]:
-    """The disk's queue settings under sysfs's own names; one that the kernel lacks has no key."""
+    """Return the disk's queue settings by sysfs name, without those that the kernel lacks."""
     queue = sys / "block" / disk.name / "queue"
     texts = {setting: read_text(queue / setting) for setting in QUEUE_SETTINGS}
     return {setting: text.strip() for setting, text in texts.items() if text is not None}
 
 
 def layers_with_queue(disk: Disk, sys: Path = SYS) -> list[Disk]:
-    """The disk and every layer over it that has queue settings of its own (a partition has its disk's)."""
+    """Return the disk and every layer above it with its own queue settings.
+
+    A partition uses its disk's.
+    """
     names = [name for name in disk.stack if (sys / "block" / name / "queue").exists()]
     return [replace(disk, name=name) for name in dict.fromkeys([*names, disk.name])]
 
 
 def write_queue_setting(disk: Disk, setting: str, value: str, sys: Path = SYS) -> None:
-    """Set one queue setting and read it back. Raises HostError when the kernel refuses or stores something else."""
+    """Set a queue setting and read it back.
+
+    Raises HostError if the kernel refuses it or stores another value.
+    """
     path = sys / "block" / disk.name / "queue" / setting
     try:
         path.write_text(value)

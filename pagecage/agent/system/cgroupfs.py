@@ -1,4 +1,4 @@
-"""Reads one cgroup v2 directory; names are the kernel's files (Documentation/admin-guide/cgroup-v2.rst)."""
+"""Counters, limits and processes of a cgroup (Documentation/admin-guide/cgroup-v2.rst)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _LIMIT = ("memory.max", "memory.swap.max", "cpu.max")
 
 
 def read_counters(cgroup: Path) -> dict[str, Any]:
-    """Every counter a record keeps of a cgroup; a file that this kernel lacks is None."""
+    """Return every counter that records keep of a cgroup, by file name.
+
+    Returns None for a file that this kernel lacks.
+    """
     counters: dict[str, Any] = {}
     for name in _FLAT:
         text = read_text(cgroup / name)
@@ -43,7 +46,7 @@ def read_counters(cgroup: Path) -> dict[str, Any]:
 
 
 def read_limits(cgroup: Path, maj_min: str) -> dict[str, str]:
-    """The limits in force on one cgroup: {"memory.max": text, "io.max.rbps": text, ...}; a missing file has no key."""
+    """Return limits in force, {"memory.max": text, "io.max.rbps": text}, without missing files."""
     limits: dict[str, str] = {}
     for name in _LIMIT:
         text = read_text(cgroup / name)
@@ -57,7 +60,7 @@ def read_limits(cgroup: Path, maj_min: str) -> dict[str, str]:
 
 
 def ancestors(cgroup: Path, root: Path = CGROUP_ROOT) -> Iterator[Path]:
-    """The cgroups above, nearest first, without the root (which has no limits)."""
+    """Return the parent cgroups, nearest first, without the root, which has no limits."""
     for parent in cgroup.parents:
         if parent == root or root not in parent.parents:
             return
@@ -65,12 +68,15 @@ def ancestors(cgroup: Path, root: Path = CGROUP_ROOT) -> Iterator[Path]:
 
 
 def own_cgroup(root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path:
-    """The cgroup of this process: whoever first touches a page is charged for it."""
+    """Return the cgroup of this process, which is charged for the pages that it touches first."""
     return cgroup_of("self", root, proc) or root
 
 
 def cgroup_of(pid: int | str, root: Path = CGROUP_ROOT, proc: Path = Path("/proc")) -> Path | None:
-    """The cgroup of a process, by its line of the unified hierarchy (cgroups(7)); None when it is gone."""
+    """Return the cgroup of a process in the unified hierarchy (cgroups(7)).
+
+    Returns None if the process is gone.
+    """
     text = read_text(proc / str(pid) / "cgroup") or ""
     for line in text.splitlines():
         if line.startswith("0::"):
@@ -83,32 +89,32 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """A process by its id, the name of its command, and its cgroup."""
+    """A process: its id, the name of its command, and its cgroup."""
 
     pid: int
     name: str
     cgroup: str
 
     def to_json(self) -> dict[str, Any]:
-        """As records keep it."""
+        """Return the process as records keep it."""
         return asdict(self)
 
 
 def members(cgroup: Path) -> list[ProcessInfo]:
-    """Living processes in a cgroup and below."""
+    """Return the live processes in a cgroup and its descendants."""
     pids = {int(word) for file in _procs(cgroup) for word in (read_text(file) or "").split()}
     return [ProcessInfo(pid, _name(pid), str(cgroup)) for pid in sorted(pids) if _lives(pid)]
 
 
 def _procs(cgroup: Path) -> Iterator[Path]:
-    """The lists of processes of a cgroup and of those below; one that goes while we look is none."""
+    """Yield cgroup.procs of a cgroup and of its descendants, without those removed meanwhile."""
     for folder, _, files in os.walk(cgroup):
         if "cgroup.procs" in files:
             yield Path(folder, "cgroup.procs")
 
 
 def outside(pid: int, cgroup: Path) -> list[ProcessInfo]:
-    """Of a process and all below it, those that are in another cgroup."""
+    """Return the process and descendants of it that are in another cgroup."""
     found = []
     for one in _family(pid):
         place = cgroupfs.cgroup_of(one)
@@ -118,7 +124,10 @@ def outside(pid: int, cgroup: Path) -> list[ProcessInfo]:
 
 
 def _family(pid: int) -> Iterator[int]:
-    """The process and its descendants; only itself where the kernel has no list of children (proc_pid_task(5))."""
+    """Return the process and its descendants.
+
+    If the kernel lists no children, return only the process (proc_pid_task(5)).
+    """
     yield pid
     for task in _tasks(pid):
         for child in (read_text(task / "children") or "").split():
@@ -128,7 +137,7 @@ def _family(pid: int) -> Iterator[int]:
 def _tasks(pid: int) -> list[Path]:
     try:
         return list((PROC / str(pid) / "task").iterdir())
-    except OSError:  # it has gone
+    except OSError:  # the process is gone
         return []
 
 
@@ -137,6 +146,6 @@ def _name(pid: int) -> str:
 
 
 def _lives(pid: int) -> bool:
-    """Whether it still runs: neither gone nor a zombie (proc_pid_stat(5))."""
+    """Return True if the process exists and is not a zombie (proc_pid_stat(5))."""
     state = (read_text(PROC / str(pid) / "stat") or "").rpartition(")")[2].split()
     return bool(state) and state[0] not in "ZX"

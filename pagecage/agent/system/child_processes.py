@@ -1,4 +1,4 @@
-"""Tools that run beside a trial: each in a session of its own, written down, so that a next start can end it."""
+"""Tools that run beside a trial, each in its own session and in a journal for the next start."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pagecage.agent.system.kernel_text import read_text
 from pagecage.process import DEVNULL, Process, TimeoutExpired, spawn
 
 _STOP_SECONDS = 5.0
-# Fields of proc_pid_stat(5), counted from the one after the command's bracket: session is 6, starttime is 22.
+# Fields of proc_pid_stat(5), counted from the one after the command's parenthesis: session is 6,
+# starttime 22.
 _SESSION, _START_TICKS = 6 - 3, 22 - 3
 
 
 class ToolProcesses:
-    """Processes of one agent, by a file each in the spool that says when it started."""
+    """The tools of one agent. Each has a file in the spool with the time of its start."""
 
     def __init__(self, spool: Path) -> None:
         self._notes = spool / "children"
@@ -33,14 +34,17 @@ class ToolProcesses:
         stderr: int | IO[bytes] = DEVNULL,
         env: Mapping[str, str] | None = None,
     ) -> Process[bytes]:
-        """Start one, beyond the reach of the terminal's Ctrl-C."""
+        """Start a tool in a new session, out of reach of the terminal's Ctrl-C."""
         process = spawn(argv, stdout=stdout, stderr=stderr, env=env, new_session=True)
         (self._notes / str(process.pid)).write_text(str(_start_ticks(process.pid) or 0))
         self._started.add(process.pid)
         return process
 
     def interrupt(self, process: Process[bytes]) -> int | None:
-        """End one as a person would, with all that it started; its exit status, or None when it had died before."""
+        """End a tool by SIGINT, with all that it started.
+
+        Return its exit status, or None if it had died before.
+        """
         dead_before = process.poll() is not None
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGINT)
@@ -57,7 +61,10 @@ class ToolProcesses:
         return None if dead_before else process.returncode
 
     def sweep(self) -> list[int]:
-        """End what an agent that was killed left running, but nothing started by this object; the sessions ended."""
+        """End the tools that a killed agent left running, and none of this object's.
+
+        Return the sessions ended.
+        """
         ended = []
         for note in self._notes.iterdir():
             if note.name.isdigit() and int(note.name) in self._started:
@@ -79,10 +86,10 @@ def _start_ticks(pid: int) -> int | None:
 
 
 def _kill_session(session: int, since_ticks: int) -> int:
-    """Kill every process of a session that started no earlier than its leader did; how many there were.
+    """Kill every process of a session that started no earlier than its leader; return their number.
 
-    A leader may be gone while its children stay (sar's sadc), so all of /proc is looked through. A leader that started
-    at another time is somebody else's, with a number used again.
+    A leader may be gone while its children stay (sar's sadc), so all of /proc is scanned. A leader
+    that started at another time is an unrelated process with a reused id.
     """
     if _start_ticks(session) not in (None, since_ticks):
         return 0

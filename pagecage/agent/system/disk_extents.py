@@ -1,4 +1,4 @@
-"""Bytes of a file that only a request of the same size brings from the disk (Documentation/filesystems/fiemap.rst)."""
+"""Bytes of a file that must come from disk, by extents (Documentation/filesystems/fiemap.rst)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ _HEADER = struct.Struct("=QQLLLL")  # start, length, flags, extents mapped, exte
 _EXTENT = struct.Struct("=QQQ2QL3L")  # logical, physical, length, reserved, flags, reserved
 _EXTENTS_A_CALL = 128
 _LAST = 0x1
-# UNKNOWN, DELALLOC, ENCODED (compressed or encrypted), DATA_INLINE, DATA_TAIL, UNWRITTEN (include/uapi/linux/fiemap.h)
+# UNKNOWN, DELALLOC, ENCODED (compressed or encrypted), DATA_INLINE, DATA_TAIL, UNWRITTEN
+# (include/uapi/linux/fiemap.h)
 _TAKES_NO_REQUEST_OF_ITS_SIZE = 0x2 | 0x4 | 0x8 | 0x200 | 0x400 | 0x800
 _WHOLE = (1 << 64) - 1
 
 
 def on_disk_bytes(path: Path) -> int:
-    """Bytes in extents that are written and as long on the disk as in the file; 0 on file systems that do not tell."""
+    """Return the bytes in written extents of equal length on disk and in the file.
+
+    Returns 0 without support for FIEMAP.
+    """
     with path.open("rb") as file:
         size = -(-os.fstat(file.fileno()).st_size // PAGE_BYTES) * PAGE_BYTES
         total, start = 0, 0
@@ -34,7 +38,7 @@ def on_disk_bytes(path: Path) -> int:
 
 
 def _extents(descriptor: int, start: int) -> list[tuple[int, int, int]]:
-    """Offset, length and flags of the extents from `start` on, as many as fit one call."""
+    """Return offset, length and flags of the extents from `start` that fit into one call."""
     room = _HEADER.size + _EXTENTS_A_CALL * _EXTENT.size
     asked = bytearray(_HEADER.pack(start, _WHOLE - start, 0, 0, _EXTENTS_A_CALL, 0).ljust(room, b"\0"))
     try:

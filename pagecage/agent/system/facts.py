@@ -1,4 +1,4 @@
-"""What this host is, asked once per machine state: kernel, memory, disk, tools, and what systemd may give out."""
+"""Facts of this host, read once per machine state: kernel, memory, disk, tools, controllers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _TOOLS = {
 
 
 def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
-    """Everything a record's reader may ask about the host. Nothing here raises: what is not known is None."""
+    """Return everything a reader of records may ask about the host; None for what is not known.
+
+    Never raises.
+    """
     systemd = find_systemd(user)
     return {
         "hostname": platform.node(), "uid": os.getuid(), "python": platform.python_version(),
@@ -44,12 +47,12 @@ def read_facts(data_dir: Path, user: bool) -> dict[str, Any]:
 
 
 def is_emulated(facts: Mapping[str, Any]) -> bool:
-    """Whether the host is itself a guest without hardware help, as its CPU model tells."""
+    """Return True if the host is a guest without hardware virtualization, by its CPU model."""
     return "QEMU TCG" in (facts["cpu_model"] or "")
 
 
 def find_systemd(user: bool) -> Systemd:
-    """The manager to ask, with its version."""
+    """Return the service manager to use, with its version."""
     if not find_tool("systemctl"):
         return Systemd(user, 0)
     return Systemd(user, systemd_version(tool_version("systemctl", "--version") or ""))
@@ -57,7 +60,10 @@ def find_systemd(user: bool) -> Systemd:
 
 @cache
 def tool_version(*argv: str) -> str | None:
-    """The first line in which a tool states a number; None when it is not installed. Asked once per process."""
+    """Return the first line with a digit that a tool prints, or None if it is not installed.
+
+    Cached per process.
+    """
     if not find_tool(argv[0]):
         return None
     try:
@@ -77,7 +83,7 @@ def _cgroup(systemd: Systemd) -> dict[str, Any]:
 
 
 def _existing(directory: Path) -> Path:
-    """The directory, or the nearest one above it that is there: it will be made on the same disk."""
+    """Return the directory or its nearest existing parent, which is on the same disk."""
     while not directory.exists():
         directory = directory.parent
     return directory
@@ -92,7 +98,7 @@ def _disk(data_dir: Path) -> dict[str, Any]:
 
 
 def describe_disk(disk: Disk) -> dict[str, Any]:
-    """The disk and its queue settings, as records keep it."""
+    """Return the disk with its queue settings, as records keep it."""
     return {**asdict(disk), "stack": list(disk.stack), "queue_settings": read_queue_settings(disk)}
 
 
@@ -106,7 +112,7 @@ def _has_cachestat() -> bool:
         with Path(sys.executable).open("rb") as file:
             return cachestat_pages(file.fileno()) is not None
     except PermissionError:
-        return True  # it is there, and honest about a file that is not ours
+        return True  # the call exists, and refuses a file of another user
     except OSError:
         return False
 
@@ -131,6 +137,6 @@ def _os_release() -> str | None:
 
 
 def _chosen(path: str) -> str | None:
-    """The bracketed word of a sysfs choice ("always [madvise] never")."""
+    """Return the bracketed word of a sysfs choice ("always [madvise] never")."""
     text = read_text(Path(path)) or ""
     return text[text.find("[") + 1 : text.find("]")] if "[" in text else None

@@ -1,4 +1,4 @@
-"""Being asked to end: it cuts a trial short, but never its cleanup, and never a record half-way."""
+"""Termination on a signal, which ends a trial but not its cleanup or the writing of its record."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """The controller went away, or somebody asked the agent to end."""
+    """The controller is gone, or the agent received a signal to end."""
 
 
 class Interruption:
-    """Turns the first signal into Interrupted, while held only afterwards. Later signals change nothing."""
+    """Raises Interrupted on the first signal, after the block that holds it.
+
+    Later signals have no effect.
+    """
 
     def __init__(self) -> None:
         self._held = False
@@ -23,7 +26,7 @@ class Interruption:
         self._raised = False
 
     def listen(self) -> None:
-        """Take over the signals that ask a process to end. Main thread only (signal(7))."""
+        """Handle the signals that ask a process to end. Main thread only (signal(7))."""
         for number in _SIGNALS:
             signal.signal(number, self._take)
 
@@ -40,7 +43,7 @@ class Interruption:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Put off an interruption until the block is through, and with it every block around it that holds too."""
+        """Defer an interruption to the end of the outermost block that holds it."""
         before, self._held = self._held, True
         try:
             yield

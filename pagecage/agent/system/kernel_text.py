@@ -1,4 +1,4 @@
-"""Parsers of the kernel's text formats; missing files are None, because absence is not zero."""
+"""Parsers of the kernel's text formats. A missing file is None, because absence is not zero."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ Pressure = dict[str, dict[str, float]]
 
 
 def read_text(path: Path) -> str | None:
-    """A kernel file's text, or None where this kernel does not offer it (or refuses, as PSI does when disabled)."""
+    """Return a kernel file's text.
+
+    Returns None if this kernel lacks the file or refuses to read it (PSI when disabled).
+    """
     try:
         return path.read_text()
     except OSError:
@@ -16,13 +19,19 @@ def read_text(path: Path) -> str | None:
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
-    """`KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat); what is no number is left out."""
+    """Parse `KEY VALUE` lines (memory.stat, memory.events, cpu.stat, /proc/vmstat).
+
+    Skip other values than numbers.
+    """
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].lstrip("-").isdigit()}
 
 
 def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
-    """`KEY SUB=VALUE ...` lines (io.stat). A device that was never busy is a bare key, and stands here empty."""
+    """Parse `KEY SUB=VALUE ...` lines (io.stat).
+
+    A device that was never busy is a bare key, and empty here.
+    """
     table: dict[str, dict[str, int]] = {}
     for line in text.splitlines():
         key, *pairs = line.split() or [""]
@@ -33,7 +42,7 @@ def parse_nested_keyed(text: str) -> dict[str, dict[str, int]]:
 
 
 def parse_limits(text: str) -> dict[str, dict[str, str]]:
-    """io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
+    """Parse io.max: {"254:16": {"rbps": "20000000", "wbps": "max", ...}}."""
     table: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         key, *pairs = line.split() or [""]
@@ -43,7 +52,10 @@ def parse_limits(text: str) -> dict[str, dict[str, str]]:
 
 
 def parse_pressure(text: str) -> Pressure:
-    """PSI: {"some": {"avg10": .., "total": microseconds}, "full": {...}} (Documentation/accounting/psi.rst)."""
+    """Parse PSI (Documentation/accounting/psi.rst).
+
+    The result is {"some": {"avg10": .., "total": microseconds}, "full": {...}}.
+    """
     table: Pressure = {}
     for line in text.splitlines():
         kind, *pairs = line.split() or [""]
@@ -53,6 +65,6 @@ def parse_pressure(text: str) -> Pressure:
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
-    """/proc/meminfo: {"MemTotal": kB, ...}."""
+    """Parse /proc/meminfo: {"MemTotal": kB, ...}."""
     pairs = (line.partition(":") for line in text.splitlines())
     return {key: int(rest.split()[0]) for key, colon, rest in pairs if colon and rest.split()}

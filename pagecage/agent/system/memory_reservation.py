@@ -1,7 +1,8 @@
-"""Takes the rest of a machine's memory away for one trial, as huge pages that nobody uses and nothing can reclaim.
+"""Reservation of a machine's memory for one trial, as unused huge pages that cannot be reclaimed.
 
-Pages in the pool of vm.nr_hugepages are taken from the buddy allocator and never swapped or reclaimed
-(Documentation/admin-guide/mm/hugetlbpage.rst), so what is left behaves like a machine with less memory.
+Pages in the pool of vm.nr_hugepages are taken from the buddy allocator and never swapped or
+reclaimed (Documentation/admin-guide/mm/hugetlbpage.rst), so the rest behaves like a machine with
+less memory.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from pagecage.agent.system.settings import RestoreJournal, write_number
 from pagecage.errors import HostError
 from pagecage.units import MIB, format_bytes
 
-OF_OURS = Path("/dev/virtio-ports/pagecage")  # the caretaker's port: a guest that pagecage made
+OF_OURS = Path("/dev/virtio-ports/pagecage")  # the guest daemon's port, only in a guest that pagecage made
 _TRIES = 8
 _TOLERANCE_BYTES = 8 * MIB
 
 
 class MemoryReservation:
-    """What was taken, kept in a file of the spool until it is given back."""
+    """The reserved memory, journalled in the spool until it is released."""
 
     def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
         self._journal = RestoreJournal(spool / "machine-memory.json")
@@ -28,9 +29,10 @@ class MemoryReservation:
         self._pool = proc / "sys/vm/nr_hugepages"
 
     def leave(self, wanted_bytes: int) -> dict[str, Any]:
-        """Take so much that `wanted_bytes` are available (MemAvailable); what was reached, read back.
+        """Reserve memory until `wanted_bytes` are available (MemAvailable).
 
-        Raises HostError when the machine has less to begin with, or does not give enough.
+        Return the values read back. Raises HostError if the machine has less to begin with, or
+        gives up too little.
         """
         huge_bytes = self._meminfo_bytes("Hugepagesize")
         self._journal.remember(lambda: {"nr_hugepages": self._pool_pages()})
@@ -50,7 +52,7 @@ class MemoryReservation:
         }  # fmt: skip
 
     def restore(self) -> list[str]:
-        """Give back what was taken; what could not be is told."""
+        """Release the memory; return one sentence per failure."""
         return self._journal.put_back(
             "vm.nr_hugepages", lambda saved: self._write(self._pool, int(saved["nr_hugepages"]))
         )

@@ -1,4 +1,7 @@
-"""The page cache of one file: measured, emptied, filled. A state that is not proven is not reached."""
+"""The page cache of one file: measurement, eviction, loading.
+
+Every change is followed by a measurement.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class _CacheStat(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Residency:
-    """Resident bytes of a file at one instant, whole pages, and how they were counted."""
+    """Resident bytes of a file at one instant, in whole pages, and the method that counted them."""
 
     resident_bytes: int
     file_bytes: int
@@ -41,19 +44,20 @@ class Residency:
 
     @property
     def is_empty(self) -> bool:
-        """No page of the file is resident."""
+        """True if no page of the file is resident."""
         return self.resident_bytes == 0
 
     @property
     def is_full(self) -> bool:
-        """Every page of the file is resident."""
+        """True if every page of the file is resident."""
         return self.resident_bytes >= -(-self.file_bytes // PAGE_BYTES) * PAGE_BYTES
 
 
 def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | None:
-    """Resident pages in a range (length 0: to the end) by cachestat(2); None where the kernel has no such call.
+    """Return the resident pages in a range (length 0: to the end) by cachestat(2).
 
-    Raises PermissionError on a file that one neither owns nor may write: mincore would call it all resident.
+    Returns None before kernel 6.5. Raises PermissionError for a file that the user neither owns nor
+    may write; mincore(2) reports it as all resident.
     """
     where, stat = _Range(offset, length), _CacheStat()
     if _LIBC.syscall(_SYS_CACHESTAT, descriptor, ctypes.byref(where), ctypes.byref(stat), 0) == 0:
@@ -65,7 +69,10 @@ def cachestat_pages(descriptor: int, offset: int = 0, length: int = 0) -> int | 
 
 
 def mincore_pages(descriptor: int, size_bytes: int) -> int:
-    """Resident pages of the whole file by mincore(2); only true of files one owns or may write (since 5.2)."""
+    """Return the resident pages of a file by mincore(2).
+
+    Correct only for files that the user owns or may write.
+    """
     if size_bytes == 0:
         return 0
     address = _LIBC.mmap(None, size_bytes, _PROT_NONE, mmap.MAP_SHARED, descriptor, 0)
@@ -81,19 +88,22 @@ def mincore_pages(descriptor: int, size_bytes: int) -> int:
 
 
 def measure_residency(path: Path) -> Residency:
-    """How much of a file is in the page cache, now."""
+    """Measure how much of a file is in the page cache."""
     with path.open("rb") as file:
         size_bytes = os.fstat(file.fileno()).st_size
         pages = cachestat_pages(file.fileno())
         if pages is not None:
             return Residency(pages * PAGE_BYTES, size_bytes, "cachestat")
         if not os.access(path, os.W_OK):
-            raise PermissionError(f"{path} is not ours to write, so mincore(2) would call it resident")
+            raise PermissionError(f"{path} is not writable, so mincore(2) would report it as resident")
         return Residency(mincore_pages(file.fileno(), size_bytes) * PAGE_BYTES, size_bytes, "mincore")
 
 
 def resident_bytes(path: Path) -> int:
-    """Resident bytes of a file; 0 where it is gone, as a command may remove what it was given."""
+    """Return the resident bytes of a file.
+
+    Returns 0 if it is gone, since a command may remove its files.
+    """
     try:
         return measure_residency(path).resident_bytes
     except FileNotFoundError:
@@ -101,15 +111,19 @@ def resident_bytes(path: Path) -> int:
 
 
 def uptodate_bytes(path: Path) -> int:
-    """Resident bytes of a file without those still being read, which cachestat(2) counts and mincore(2) does not."""
+    """Return the resident bytes without pages in flight.
+
+    cachestat(2) counts pages that are still being read, mincore(2) does not.
+    """
     with path.open("rb") as file:
         return mincore_pages(file.fileno(), os.fstat(file.fileno()).st_size) * PAGE_BYTES
 
 
 def evict(path: Path) -> Residency:
-    """Write back, drop the file's pages, and measure what is left.
+    """Write back and drop the file's pages; measure what is left.
 
-    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence fsync before and the measurement after.
+    POSIX_FADV_DONTNEED drops only clean, unmapped pages (mm/fadvise.c), hence fsync before and the
+    measurement after.
     """
     with path.open("rb") as file:
         for _ in range(_EVICT_TRIES):
@@ -122,7 +136,7 @@ def evict(path: Path) -> Residency:
 
 
 def load(path: Path) -> Residency:
-    """Read the whole file, so that its pages are charged to this process's cgroup, and measure."""
+    """Read the whole file, which charges its pages to this process's cgroup, and measure it."""
     with path.open("rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
         buffer = bytearray(MIB)

@@ -1,4 +1,4 @@
-"""Reads /proc for the whole host and for one disk."""
+"""Counters of the host and of one disk in /proc, and listening ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "st
 
 
 def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
-    """The line of one disk, or None. Disks are never added: a dm device counts what its parent counts."""
+    """Return the line of one disk, or None.
+
+    Never add disks: a dm device counts the same I/O as its parent.
+    """
     major, _, minor = maj_min.partition(":")
     for line in text.splitlines():
         words = line.split()
@@ -30,7 +33,7 @@ def parse_diskstats(text: str, maj_min: str) -> dict[str, int] | None:
 
 
 def parse_cpu(text: str) -> dict[str, int] | None:
-    """The `cpu` line of /proc/stat, in ticks, with `ticks_per_second`."""
+    """Return the `cpu` line of /proc/stat, in ticks, with `ticks_per_second`."""
     for line in text.splitlines():
         if line.startswith("cpu "):
             ticks = dict(zip(_CPU_FIELDS, map(int, line.split()[1:]), strict=False))
@@ -39,17 +42,17 @@ def parse_cpu(text: str) -> dict[str, int] | None:
 
 
 def read_device(maj_min: str, proc: Path = PROC) -> dict[str, int] | None:
-    """The measured disk's line of /proc/diskstats."""
+    """Return a disk's line of /proc/diskstats, or None."""
     return parse_diskstats(read_text(proc / "diskstats") or "", maj_min)
 
 
 def read_vmstat(proc: Path = PROC) -> dict[str, int] | None:
-    """Counters of the host's memory management (/proc/vmstat)."""
+    """Return the counters of the host's memory management (/proc/vmstat)."""
     return parse_flat_keyed(read_text(proc / "vmstat") or "") or None
 
 
 def read_host(proc: Path = PROC) -> dict[str, Any]:
-    """What the host as a whole counted: vmstat, meminfo (kB), stat (ticks)."""
+    """Return the host's vmstat, meminfo (kB) and stat (ticks)."""
     return {
         "vmstat": read_vmstat(proc),
         "meminfo": parse_meminfo(read_text(proc / "meminfo") or "") or None,
@@ -58,7 +61,7 @@ def read_host(proc: Path = PROC) -> dict[str, Any]:
 
 
 def boot_id(proc: Path = PROC) -> str | None:
-    """The kernel's random id of this boot; a restored guest keeps it."""
+    """Return the kernel's random id of this boot, which a restored guest keeps."""
     text = read_text(proc / "sys/kernel/random/boot_id")
     return text.strip() if text else None
 
@@ -67,7 +70,7 @@ _LISTEN = "0A"  # TCP_LISTEN of include/net/tcp_states.h, in the column `st` of 
 
 
 def parse_listening(text: str) -> set[int]:
-    """Ports in state LISTEN in the text of /proc/PID/net/tcp or tcp6."""
+    """Return the ports in state LISTEN in the text of /proc/PID/net/tcp or tcp6."""
     ports = set()
     for line in text.splitlines()[1:]:
         words = line.split()
@@ -81,6 +84,9 @@ def parse_listening(text: str) -> set[int]:
 
 
 def listens(port: int, pids: Iterable[int | str], proc: Path = Path("/proc")) -> bool:
-    """Whether the port is listened on in the network namespace of any of these processes ("self" is one)."""
+    """Return whether a socket listens on the port in a network namespace of the processes.
+
+    "self" is this process.
+    """
     texts = (read_text(proc / str(pid) / "net" / name) or "" for pid in pids for name in ("tcp", "tcp6"))
     return any(port in parse_listening(text) for text in texts)

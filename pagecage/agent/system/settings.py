@@ -1,4 +1,4 @@
-"""What a trial changes of a machine is written down first, so that even a killed harness can be undone."""
+"""Settings that a trial changes, saved in a journal so that they can always be restored."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pagecage.errors import HostError
 
 
 class RestoreJournal:
-    """The values that settings had, in a file of the spool until they are put back."""
+    """Previous values of settings, kept in a file of the spool until they are restored."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def remember(self, read: Callable[[], Mapping[str, int]]) -> None:
-        """Write down what is there, once: what a trial has set since is nothing to go back to."""
+        """Save the present values, unless earlier ones are saved: those are the ones to restore."""
         if not self._path.exists():
             self._path.write_text(json.dumps(read()))
 
     def put_back(self, what: str, write: Callable[[Mapping[str, Any]], None]) -> list[str]:
-        """Hand what was remembered to `write`; a sentence where that fails, and the journal is then kept."""
+        """Pass the saved values to `write`; on failure return a sentence and keep the journal."""
         text = read_text(self._path)
         if text is None:
             return []
@@ -37,7 +37,10 @@ class RestoreJournal:
 
 
 def write_number(path: Path, value: int, name: str) -> None:
-    """Write a setting of the kernel. Raises HostError, which calls it `name`, when it is refused."""
+    """Write a kernel setting.
+
+    Raises HostError, which calls it `name`, if the kernel refuses the value.
+    """
     try:
         path.write_text(str(value))
     except OSError as error:
@@ -49,19 +52,22 @@ _TOLD = (*(name for pair in _PAIRS for name in pair), "dirty_expire_centisecs", 
 
 
 class DirtyLimits:
-    """What they were, kept in a file of the spool until it is put back."""
+    """vm.dirty_bytes and related limits on a machine's dirty memory, set for one trial."""
 
     def __init__(self, spool: Path, proc: Path = Path("/proc")) -> None:
         self._journal = RestoreJournal(spool / "dirty-limits.json")
         self._vm = proc / "sys/vm"
 
     def read(self) -> dict[str, int]:
-        """The limits in force, by the names of their files; one that the kernel lacks is left out."""
+        """Return the limits in force by file name, without those that the kernel lacks."""
         texts = {name: read_text(self._vm / name) for name in _TOLD}
         return {name: int(text) for name, text in texts.items() if text}
 
     def set(self, wanted: Mapping[str, int]) -> dict[str, Any]:
-        """Set what is wanted, bytes by file name; the values read back. Raises HostError when they are others."""
+        """Set limits in bytes by file name and return them as read back.
+
+        Raises HostError if they differ.
+        """
         self._journal.remember(self.read)
         for name, value in wanted.items():
             self._write(name, value)
@@ -74,7 +80,7 @@ class DirtyLimits:
         return got
 
     def restore(self) -> list[str]:
-        """Put back what was there; what could not be is told."""
+        """Restore the limits; return one sentence per failure."""
         return self._journal.put_back("vm.dirty_bytes and its like", self._write_saved)
 
     def _write_saved(self, saved: Mapping[str, int]) -> None:
@@ -87,18 +93,21 @@ class DirtyLimits:
 
 
 def chosen(text: str | None) -> str | None:
-    """The value of a queue setting that shows its choices ("[none] mq-deadline" is none), or the text itself."""
+    """Return the chosen value of a list ("none" of "[none] mq-deadline"), else the text."""
     return text[text.index("[") + 1 : text.index("]")] if text and "[" in text else text
 
 
 class QueueSettingsJournal:
-    """What to restore on which disk, kept in a file of the spool until it is restored."""
+    """Saved queue settings by disk, kept in a file of the spool until they are restored."""
 
     def __init__(self, spool: Path) -> None:
         self._path = spool / "queue-settings.json"
 
     def set(self, disk: Disk, setting: str, value: str) -> None:
-        """Remember the present value, once, and set the new one. Raises HostError when the kernel refuses."""
+        """Save the present value unless one is saved; set the new one.
+
+        Raises HostError if the kernel refuses it.
+        """
         present = chosen(read_queue_settings(disk).get(setting))
         if present == value:
             return
@@ -110,21 +119,24 @@ class QueueSettingsJournal:
         try:
             write_queue_setting(disk, setting, value)
         except HostError:
-            if chosen(read_queue_settings(disk).get(setting)) == present:  # refused: there is nothing to put back
+            if chosen(read_queue_settings(disk).get(setting)) == present:  # refused: there is nothing to restore
                 self._path.write_text(json.dumps(before))
             raise
 
     def restore(self) -> list[str]:
-        """Put back what can be, forget the rest and tell it: a disk that is gone must not stop every later start."""
-        told = []
+        """Restore the saved settings; return one sentence per failure.
+
+        Failed entries are dropped, so that a missing disk cannot block later runs.
+        """
+        failures = []
         for name, settings in self._saved().items():
             for setting, value in settings.items():
                 try:
                     write_queue_setting(Disk(name, "", f"/dev/{name}", "", ""), setting, value)
                 except HostError as error:
-                    told.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
+                    failures.append(f"{name}'s {setting} could not be put back to {value}: {error.message}")
         self._path.unlink(missing_ok=True)
-        return told
+        return failures
 
     def _saved(self) -> dict[str, dict[str, str]]:
         try:

@@ -1,7 +1,8 @@
-"""One slice of ours per trial carries the limits; the workload runs in a scope inside it.
+"""systemd units of a trial: one slice with the limits, and the workload in a scope inside it.
 
-The slice must carry the properties itself: then they can be read back before anything runs, and `io.stat` survives the
-scope's end. A slice made only by `--slice=` loses its `io` files with the last unit that has an I/O property in it.
+The slice itself has the properties. They can then be read back before anything runs, and `io.stat`
+outlives the scope. A slice made only by `--slice=` loses its `io` files with the last unit that has
+an I/O property in it.
 """
 
 from __future__ import annotations
@@ -23,45 +24,54 @@ _OOM_POLICY_SINCE = 253  # systemd NEWS: OOMPolicy= is honoured on scopes since 
 
 @dataclass(frozen=True)
 class Systemd:
-    """The service manager that makes our units: the system's, or a user's own (which needs `io` delegated)."""
+    """A service manager: the system's, or a user's own with the `io` controller delegated."""
 
     user: bool
     version: int
 
     def systemctl(self, *arguments: str) -> list[str]:
-        """A systemctl command line for this manager."""
+        """Return a systemctl command line for this manager."""
         return ["systemctl", *(["--user"] if self.user else []), *arguments]
 
     def parent_cgroup(self) -> Path:
-        """The cgroup in which this manager puts our parent slice."""
+        """Return the cgroup in which this manager puts pagecage.slice."""
         if not self.user:
             return CGROUP_ROOT / PARENT
         uid = os.getuid()
         return CGROUP_ROOT / f"user.slice/user-{uid}.slice/user@{uid}.service" / PARENT
 
     def control_directory(self) -> Path:
-        """Where `set-property --runtime` leaves its drop-ins (systemctl(1))."""
+        """Return the directory of drop-ins made by `set-property --runtime` (systemctl(1))."""
         if not self.user:
             return Path("/run/systemd/system.control")
         return runtime_dir() / "systemd/user.control"
 
     def has_user_manager(self) -> bool | None:
-        """Return whether this user's own manager listens where `systemctl --user` asks it; None for the system's."""
+        """Return whether this user's own manager listens where `systemctl --user` asks it.
+
+        Returns None for the system's.
+        """
         return (runtime_dir() / "systemd/private").exists() if self.user else None
 
 
 def runtime_dir() -> Path:
-    """Return this user's runtime directory; a login sets the variable, `su` does not (pam_systemd(8))."""
+    """Return this user's runtime directory.
+
+    A login sets the variable, `su` does not (pam_systemd(8)).
+    """
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}")
 
 
 def unit_name(trial_id: str, attempt: int = 1) -> str:
-    """The slice of one attempt. A dash in a slice's name nests (systemd.slice(5)), so the id's become underscores."""
+    """Return an attempt's slice name.
+
+    Dashes in a slice's name nest (systemd.slice(5)), so they become underscores.
+    """
     return f"pagecage-{trial_id.replace('-', '_')}.{attempt}.slice"
 
 
 def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[list[str]]:
-    """The commands that make a trial's slice with the limits on it."""
+    """Return the commands that make a trial's slice with its limits."""
     return [
         systemd.systemctl("set-property", "--runtime", unit, *property_arguments(cage, node)),
         systemd.systemctl("start", unit),
@@ -71,10 +81,11 @@ def slice_commands(systemd: Systemd, unit: str, cage: Cage, node: str) -> list[l
 def scope_command(
     systemd: Systemd, unit: str, argv: Sequence[str], name: str | None = None, oom_policy: str = "kill"
 ) -> list[str]:
-    """The command that runs a workload in a scope of the slice; it becomes the workload, so its exit status is true.
+    """Return the command that runs a workload in a scope of the slice.
 
-    The scope is named after the slice unless `name` is given. `oom_policy` is systemd.scope(5)'s: what an OOM kill of
-    one process means for the others.
+    The command execs it and has its exit status. The scope is named after the slice unless `name`
+    is given. `oom_policy` is systemd.scope(5)'s: the effect of an OOM kill of one process on the
+    others.
     """
     policy = ["-p", f"OOMPolicy={oom_policy}"] if systemd.version >= _OOM_POLICY_SINCE else []
     name = name or unit.removesuffix(".slice").replace("pagecage-", "pagecage-run-")
@@ -93,29 +104,33 @@ def start_slice(systemd: Systemd, unit: str, cage: Cage, node: str) -> Path:
 
 
 def stop_slice(systemd: Systemd, unit: str) -> None:
-    """End everything in the slice, remove it and its drop-ins. Safe when it never existed.
+    """End everything in the slice; remove the slice and its drop-ins.
 
-    The drop-ins are removed by hand: `systemctl revert` does the same and then reloads the whole manager, which costs
-    more than all the rest of a trial's overhead. A stopped slice is forgotten, so nothing reads the old ones again.
+    Does nothing if the slice does not exist. The drop-ins are deleted directly: `systemctl revert`
+    also reloads the whole manager, which costs more than all the rest of a trial's overhead.
+    systemd forgets a stopped slice, so nothing reads old drop-ins again.
     """
     run(systemd.systemctl("stop", unit), timeout_seconds=60, check=False)
     shutil.rmtree(systemd.control_directory() / f"{unit}.d", ignore_errors=True)
 
 
 def left_over_units(systemd: Systemd) -> list[str]:
-    """Slices that a killed harness left: those with a cgroup, and those with only a drop-in."""
+    """Return the slices left by a killed agent: those with a cgroup or with only a drop-in."""
     cgroups = (path.name for path in systemd.parent_cgroup().glob("pagecage-*.slice"))
     drop_ins = (path.name.removesuffix(".d") for path in systemd.control_directory().glob("pagecage-*.slice.d"))
     return sorted({*cgroups, *drop_ins})
 
 
 def systemd_version(systemctl_output: str) -> int:
-    """The major version in `systemctl --version`'s first line ("systemd 257 (257.13-1~deb13u1)"); 0 when unreadable."""
+    """Return the major version from `systemctl --version` ("systemd 257 (257.13-1~deb13u1)").
+
+    Returns 0 if there is none.
+    """
     words = systemctl_output.split()
     number = words[1].split(".")[0].split("~")[0] if len(words) > 1 else ""
     return int(number) if number.isdigit() else 0
 
 
 def is_pid1(proc: Path = Path("/proc")) -> bool:
-    """Whether systemd is the system's first process."""
+    """Return True if systemd is process 1."""
     return (read_text(proc / "1/comm") or "").strip() == "systemd"

@@ -1,8 +1,9 @@
-"""A disk made for one trial: null_blk in memory with a set latency, or dm-delay over one without.
+"""Disks made for one trial: null_blk in memory with a latency, or dm-delay over null_blk.
 
-null_blk completes each request by a timer (Documentation/block/null_blk.rst: irqmode, completion_nsec), whatever the
-queue depth; dm-delay holds reads back by whole milliseconds (Documentation/admin-guide/device-mapper/delay.rst).
-Names are fixed, since one agent has the host to itself: so a next start finds what a killed one left.
+null_blk completes each request by a timer (Documentation/block/null_blk.rst: irqmode,
+completion_nsec) at any queue depth; dm-delay delays reads by whole milliseconds
+(Documentation/admin-guide/device-mapper/delay.rst). Names are fixed, since one agent locks the
+host: the next start finds what a killed agent left.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pagecage.units import MIB, PAGE_BYTES
 
 NULL_BLK = Path("/sys/kernel/config/nullb/pagecage")
 MAPPER = Path("/dev/mapper/pagecage-delay")
-_SPARE_BYTES = 512 * MIB  # above what a dataset must leave free; null_blk takes memory only for what is written
+_SPARE_BYTES = 512 * MIB  # more than a dataset must leave free; null_blk allocates memory only for written blocks
 _LOOKS = 16
 _MAX_SECTORS = 2560  # 1280 KiB, what the kernel gives other disks (BLK_DEF_MAX_SECTORS_CAP)
 _NODE_SECONDS = 5.0
@@ -31,14 +32,17 @@ _NODE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class TrialStorage:
-    """The disk and where its file system is mounted."""
+    """A disk and the mount point of its file system."""
 
     disk: Disk
     mount_point: Path
 
 
 def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> TrialStorage:
-    """Make the disk with room for the data, a file system on it, and mount it. Raises PagecageError saying why not."""
+    """Make a disk with room for the data and a file system, and mount it.
+
+    Raises PagecageError with the reason.
+    """
     size_bytes = data_bytes * 6 // 5 + _SPARE_BYTES
     node = make_null_blk(size_bytes, latency_us if kind == "null_blk" else 0)
     if kind == "dm_delay":
@@ -54,7 +58,10 @@ def make_storage(kind: str, latency_us: int, data_bytes: int, spool: Path) -> Tr
 
 
 def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -> Path:
-    """A disk in memory; its node. Raises HostError where the kernel has no such module or refuses a setting."""
+    """Make a null_blk disk; return its node.
+
+    Raises HostError if the kernel lacks the module or refuses a setting.
+    """
     run(["modprobe", "null_blk", "nr_devices=0"], timeout_seconds=30)
     settings = {
         "size": -(-size_bytes // MIB), "memory_backed": 1, "irqmode": 2 if latency_us else 1,
@@ -73,16 +80,16 @@ def make_null_blk(size_bytes: int, latency_us: int, configfs: Path = NULL_BLK) -
 
 
 def _take_large_requests(configfs: Path) -> None:
-    """Its own limit of 255 sectors would split each window of 128 KiB in two, and io.max count both halves.
+    """Raise null_blk's limit of 255 sectors, which would split 128 KiB into two I/Os of io.max.
 
-    A kernel without that setting keeps its own.
+    A kernel without the setting keeps its limit.
     """
     with suppress(OSError):
         (configfs / "max_sectors").write_text(str(_MAX_SECTORS))
 
 
 def _first_node(*names: Path) -> Path:
-    """The node that appears: null_blk's are numbered, and since Linux 6.11 named as their folder is."""
+    """Return the node that appears: numbered, since Linux 6.11 named after its configfs folder."""
     deadline = time.monotonic() + _NODE_SECONDS
     while time.monotonic() < deadline:
         for name in names:
@@ -93,7 +100,7 @@ def _first_node(*names: Path) -> Path:
 
 
 def _delay(node: Path, milliseconds: int) -> Path:
-    """A device over another that delays reads, not writes."""
+    """Make a device over another that delays reads but not writes."""
     if not find_tool("dmsetup"):
         raise HostError("dmsetup is not installed", "apt-get install dmsetup")
     run(["modprobe", "dm-delay"], timeout_seconds=30)
@@ -104,7 +111,7 @@ def _delay(node: Path, milliseconds: int) -> Path:
 
 
 def remove_storage(spool: Path, configfs: Path = NULL_BLK, mapper: Path = MAPPER) -> list[str]:
-    """Take away what make_storage made, as far as it came; the names of what was there."""
+    """Remove whatever make_storage made, even in part; return the names of what was there."""
     mount_point = spool / "storage"
     removed = []
     if mount_point.is_mount():
@@ -130,7 +137,10 @@ def _remove_null_blk(configfs: Path) -> None:
 
 
 def read_latency_us(path: Path) -> float | None:
-    """The median time of a direct read of one page of a file; None where the file system takes no direct reads."""
+    """Return the median time of a direct read of one page of a file.
+
+    Returns None without support for direct reads.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
     except OSError:

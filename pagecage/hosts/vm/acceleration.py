@@ -1,4 +1,7 @@
-"""Whether KVM really works here. A /dev/kvm that opens may still not run a stock kernel; only booting one tells."""
+"""Detection of working KVM.
+
+Even if /dev/kvm opens, only a boot shows that it runs a stock kernel.
+"""
 
 from __future__ import annotations
 
@@ -17,31 +20,36 @@ from pagecage.hosts.vm.machine import Acceleration, escape, qemu_program
 from pagecage.process import run, spawn
 
 TRIAL_SECONDS = 4.0
-"""Emulation itself shows the kernel's first line within 1 s; KVM that has not by then does not work."""
+"""TCG prints the kernel's first line within 1 s. KVM that takes longer than this does not work."""
 KVM_DEVICE = Path("/dev/kvm")
 
 
 def find_acceleration(cache: GuestCache, image: GuestImage, progress: Progress) -> Acceleration:
-    """KVM where a trial boot of the guest's kernel showed that it works, else TCG. Remembered until the host reboots.
+    """Return KVM if a trial boot of the guest's kernel works, else TCG.
 
-    Raises PagecageError when QEMU is not installed.
+    The result is kept until the host reboots. Raises PagecageError if QEMU is not installed.
     """
     known = known_acceleration(cache)
     if known is None:
-        progress("trying whether KVM works here")
-        told = {**_circumstances(), "kvm_works": kvm_works(image, cache.scratch)}
-        cache.acceleration_file.write_text(json.dumps(told))
-        known = _acceleration(told)
+        progress("testing whether KVM works")
+        result = {**_circumstances(), "kvm_works": kvm_works(image, cache.scratch)}
+        cache.acceleration_file.write_text(json.dumps(result))
+        known = _acceleration(result)
     return known
 
 
 def known_acceleration(cache: GuestCache) -> Acceleration | None:
-    """What is known without a trial boot: the last one's outcome, or TCG where KVM cannot even be opened; else None."""
-    asked = _circumstances()
-    if not asked["kvm_opens"]:
-        return _acceleration({**asked, "kvm_works": False})
-    told = _read(cache.acceleration_file)
-    return _acceleration(told) if all(told.get(name) == value for name, value in asked.items()) else None
+    """Return the acceleration if no trial boot is needed, else None.
+
+    It is TCG if KVM cannot be opened, else the result of the last trial boot under the same
+    circumstances.
+    """
+    circumstances = _circumstances()
+    if not circumstances["kvm_opens"]:
+        return _acceleration({**circumstances, "kvm_works": False})
+    stored = _read(cache.acceleration_file)
+    is_valid = all(stored.get(name) == value for name, value in circumstances.items())
+    return _acceleration(stored) if is_valid else None
 
 
 def _circumstances() -> dict[str, object]:
@@ -52,29 +60,29 @@ def _circumstances() -> dict[str, object]:
     }
 
 
-def _acceleration(told: dict[str, object]) -> Acceleration:
-    accel, cpu = ("kvm", "host") if told["kvm_works"] else ("tcg", "max")
-    return Acceleration(accel, cpu, str(told["qemu_version"]))
+def _acceleration(result: dict[str, object]) -> Acceleration:
+    accel, cpu = ("kvm", "host") if result["kvm_works"] else ("tcg", "max")
+    return Acceleration(accel, cpu, str(result["qemu_version"]))
 
 
 def qemu_version(arch: str) -> str:
-    """QEMU's version as it tells it ("7.2.22"). Raises PagecageError when it is not installed."""
-    told = run([qemu_program(arch), "--version"]).stdout
-    found = re.search(r"version (\d+(?:\.\d+)+)", told)
+    """Return QEMU's version ("7.2.22"). Raises PagecageError if it is not installed."""
+    output = run([qemu_program(arch), "--version"]).stdout
+    found = re.search(r"version (\d+(?:\.\d+)+)", output)
     if not found:
-        raise HostError(f"{qemu_program(arch)} tells no version", "make setup")
+        raise HostError(f"{qemu_program(arch)} --version prints no version", "make setup")
     return found.group(1)
 
 
 def kvm_works(image: GuestImage, scratch: Path) -> bool:
-    """Whether the guest's kernel prints its first line under KVM."""
+    """Return whether the guest's kernel prints its first line under KVM."""
     console, errors = scratch / "kvm-console.log", scratch / "kvm-qemu.log"
     console.unlink(missing_ok=True)
     with errors.open("wb") as output:
         qemu = spawn(trial_argv(image, console), stderr=output)
     try:
         deadline = time.monotonic() + TRIAL_SECONDS
-        while time.monotonic() < deadline and qemu.poll() is None and not refused(errors.read_text()):
+        while time.monotonic() < deadline and qemu.poll() is None and not has_kvm_error(errors.read_text()):
             if console.exists() and "Linux version" in console.read_text(errors="replace"):
                 return True
             time.sleep(0.02)
@@ -85,7 +93,10 @@ def kvm_works(image: GuestImage, scratch: Path) -> bool:
 
 
 def trial_argv(image: GuestImage, console: Path) -> list[str]:
-    """A machine with a kernel and nothing else; it panics for want of a root disk and QEMU ends by itself."""
+    """Return the command for a machine with a kernel and nothing else.
+
+    The kernel panics because it has no root disk, and QEMU ends.
+    """
     arch = platform.machine()
     board, tty = ("virt", "ttyAMA0") if arch == "aarch64" else ("q35", "ttyS0")
     early = "earlycon" if arch == "aarch64" else f"earlyprintk=serial,{tty}"
@@ -97,14 +108,14 @@ def trial_argv(image: GuestImage, console: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def refused(stderr: str) -> bool:
-    """Whether QEMU has said that this KVM will not do, so that there is no need to wait."""
+def has_kvm_error(stderr: str) -> bool:
+    """Return whether QEMU has reported that KVM does not work."""
     return "KVM internal error" in stderr or "failed to set MSR" in stderr
 
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        told = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return content if isinstance(content, dict) else {}

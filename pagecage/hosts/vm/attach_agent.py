@@ -1,9 +1,9 @@
-"""Runs in the guest: hands this process's standard streams to the agent in standby, or becomes a new agent.
+"""Script in the guest that hands its standard streams to the agent in standby, or becomes an agent.
 
   python3 -I -S -c SCRIPT SOCKET AGENT
 
-Sent to the guest as text. It imports as little as it can, because each import takes an emulated CPU tens of
-milliseconds. Exit status: that of the agent; 1 where the agent ended without one.
+Sent to the guest as text. It imports little, because each import takes an emulated CPU tens of
+milliseconds. The exit status is the agent's, or 1 if the agent ended without one.
 """
 
 import os
@@ -11,13 +11,13 @@ import socket
 import sys
 
 
-def main(waiting: str, agent: str) -> int:
-    """Ask the agent that waits at this socket; where none does, become `agent`."""
+def main(socket_path: str, agent: str) -> int:
+    """Pass the standard streams to the agent at this socket; without one, execute `agent`."""
     try:
-        with socket.socket(socket.AF_UNIX) as line:
-            line.connect(waiting)
-            socket.send_fds(line, [b"\0"], [0, 1, 2])
-            return (line.recv(1) or b"\1")[0]
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(socket_path)
+            socket.send_fds(connection, [b"\0"], [0, 1, 2])
+            return (connection.recv(1) or b"\1")[0]
     except (FileNotFoundError, ConnectionRefusedError):
         os.execvp("python3", ["python3", agent, "run"])
 

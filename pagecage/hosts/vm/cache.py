@@ -1,4 +1,4 @@
-"""Where the vm host keeps things: everything below one directory of the user's cache, nothing anywhere else."""
+"""The vm host's files, all below one directory of the user's cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from pagecage.errors import HostError, PagecageError
 
 DEFAULT_NAME = "vm"
-"""The guest that HOST=vm means."""
+"""The guest of HOST=vm."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,29}")
 
 
@@ -22,27 +22,27 @@ def _base() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagecage"
 
 
-def known_caches() -> list[GuestCache]:
-    """The caches of all guests that were ever made by this user, by name."""
+def existing_caches() -> list[GuestCache]:
+    """Return the caches of all guests of this user, by name."""
     found = [path for path in _base().glob(f"{DEFAULT_NAME}*") if (path / "images").is_dir()]
     return [GuestCache(path) for path in sorted(found)]
 
 
 @dataclass(frozen=True)
 class GuestCache:
-    """The vm host's directory and the names in it."""
+    """The directory of one guest and the paths in it."""
 
     root: Path
 
     @classmethod
     def of_user(cls, name: str = DEFAULT_NAME) -> GuestCache:
-        """The directory that the XDG Base Directory Specification gives us: $XDG_CACHE_HOME, or ~/.cache.
+        """Return the cache of a guest below $XDG_CACHE_HOME or ~/.cache.
 
-        A guest of another name has everything to itself: image, saved states, data disk, lock. Raises PagecageError for
-        a name that is no word.
+        A guest with another name has its own image, saved states, data disk and lock. Raises
+        PagecageError for an invalid name.
         """
         if not _NAME.fullmatch(name):
-            raise PagecageError(f"{name!r} is no name for a guest", "use letters, digits and dashes")
+            raise PagecageError(f"{name!r} is not a valid name for a guest", "use small letters, digits and dashes")
         return cls(_base() / (DEFAULT_NAME if name == DEFAULT_NAME else f"{DEFAULT_NAME}-{name}"))
 
     @property
@@ -52,71 +52,77 @@ class GuestCache:
 
     @property
     def images(self) -> Path:
-        """One directory an image, named by the key of what went into it."""
+        """One directory per image, named by the key of its recipe."""
         return self.root / "images"
 
     @property
     def states(self) -> Path:
-        """One directory a saved machine state, named by its key."""
+        """One directory per saved machine state, named by its key."""
         return self.root / "states"
 
     @property
     def data_disk(self) -> Path:
-        """The raw file behind the guest's data disk; kept between runs, so that datasets are."""
+        """The raw file of the guest's data disk, which keeps datasets between runs."""
         return self.root / "data.raw"
 
     @property
     def lock_file(self) -> Path:
-        """Held with flock(2) by whoever uses the guest."""
+        """The file that the user of the guest locks with flock(2)."""
         return self.root / "lock"
 
     @property
     def guest_file(self) -> Path:
-        """Which guest runs now: its process, its port, its sockets."""
+        """The description of the running guest: process, port, saved state."""
         return self.root / "guest.json"
 
     @property
     def acceleration_file(self) -> Path:
-        """What the trial boot said about KVM on this host."""
+        """The result of the trial boot under KVM."""
         return self.root / "acceleration.json"
 
     @property
     def scratch(self) -> Path:
-        """Logs and the overlays that QEMU throws away; on the same disk as the images, because they grow."""
+        """Logs, and QEMU's temporary overlays, which grow and so are on the disk of the images."""
         return self.root / "scratch"
 
     def make(self) -> None:
-        """Create the directories. Others may not look in: the keys to the guest lie here.
+        """Create the directories with mode 0700, because they contain the guest's keys.
 
-        Raises HostError where they cannot be made.
+        Raises HostError if they cannot be created.
         """
         for path in (self.root, self.images, self.states, self.scratch):
             try:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
-                hint = "set XDG_CACHE_HOME to a folder that can be written"
-                raise HostError(f"{path} cannot be made: {error.strerror}", hint) from None
+                hint = "set XDG_CACHE_HOME to a writable directory"
+                raise HostError(f"{path} cannot be created: {error.strerror}", hint) from None
 
 
 def keep_newest(directory: Path, count: int) -> list[Path]:
-    """Remove all but the `count` last used entries, and every unfinished `.part`; returns what was removed."""
+    """Remove all but the `count` most recently used entries, and every unfinished `.part`.
+
+    Returns the removed paths.
+    """
     entries = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    whole = [path for path in entries if path.suffix != ".part"]
-    doomed = whole[count:] + [path for path in entries if path.suffix == ".part"]
-    for path in doomed:
+    finished = [path for path in entries if path.suffix != ".part"]
+    removed = finished[count:] + [path for path in entries if path.suffix == ".part"]
+    for path in removed:
         shutil.rmtree(path, ignore_errors=True)
-    return doomed
+    return removed
 
 
 class CacheLock:
-    """flock(2) on a file that tells who holds it. The kernel lets go of it when the holder dies, however it dies."""
+    """flock(2) on a file that names the holder. The kernel releases it when the holder ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take it at once or raise PagecageError naming who has it; again and again is fine."""
+        """Take the lock, or raise PagecageError naming its holder.
+
+        Does nothing if this object has it.
+        """
         if self._fd is not None:
             return
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -131,7 +137,7 @@ class CacheLock:
         self._fd = fd
 
     def release(self) -> None:
-        """Let go of it, if it is ours."""
+        """Release the lock, if this object has it."""
         if self._fd is not None:
             os.ftruncate(self._fd, 0)
             os.close(self._fd)
@@ -139,16 +145,16 @@ class CacheLock:
 
 
 def read_holder(path: Path) -> tuple[int | None, float]:
-    """The pid in a lock file (None if nobody wrote one) and the moment it was taken, in seconds since 1970."""
+    """Return the pid in a lock file, or None, and the time of locking in seconds since 1970."""
     try:
-        told = json.loads(path.read_text())
-        return int(told["pid"]), float(told["since_unix_seconds"])
+        holder = json.loads(path.read_text())
+        return int(holder["pid"]), float(holder["since_unix_seconds"])
     except (FileNotFoundError, ValueError, KeyError):
         return None, 0.0
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock now."""
+    """Return whether a process holds the lock."""
     if not path.exists():
         return False
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -161,10 +167,13 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def in_use(pid: int | None, since_unix_seconds: float, *, kept: bool = False) -> PagecageError:
-    """The error for a second user. A kept guest can be ended; a run has to be ended by its owner."""
+def in_use(pid: int | None, since_unix_seconds: float, *, is_persistent: bool = False) -> PagecageError:
+    """Return the error for a second user of the guest.
+
+    A persistent guest can be stopped; a run must be ended by its owner.
+    """
     since = time.strftime("%H:%M:%S", time.localtime(since_unix_seconds))
-    if kept:
-        return HostError(f"the guest is kept up, since {since}", "pagecage host down vm")
-    hint = f"wait for it, or end it in good order: kill -INT {pid or 'PID'}"
+    if is_persistent:
+        return HostError(f"the guest has been running since {since} (pagecage host up)", "pagecage host down vm")
+    hint = f"wait for it, or interrupt it: kill -INT {pid or 'PID'}"
     return HostError(f"the vm is in use by process {pid or '?'} since {since}", hint)

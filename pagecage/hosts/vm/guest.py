@@ -1,4 +1,4 @@
-"""The guest by hand: up, down, shell, status, rebuild, pack. What `pagecage host` calls."""
+"""Control of the guest by `pagecage host`: up, down, shell, status, rebuild, pack."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from pagecage.hosts.vm.image import PACKED_DISK, GuestImage, ensure_image, pack
 from pagecage.hosts.vm.image_recipe import read_recipe
 from pagecage.hosts.vm.machine import SSH_SOCKET
 from pagecage.hosts.vm.qemu import Qemu, sockets_dir
-from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, sweep
+from pagecage.hosts.vm.running_guest import RunningGuest, read_guest, remove_leftovers
 from pagecage.hosts.vm.saved_state import root_target
 from pagecage.hosts.vm.vm_host import GuestOptions, VmHost
 from pagecage.process import spawn
 
-_ANY_NEED = ResourceNeeds(0, 0)
+_NO_NEEDS = ResourceNeeds(0, 0)
 
 
 @dataclass(frozen=True)
 class GuestStatus:
-    """Whether a guest runs and for whom, and what is stored to start the next one from.
+    """The state of the guest and of its stored files.
 
-    `used_by_pid` is the process that measures in it now, `kept` tells that it stays until `down`. Sizes are what the
-    files take on the disk, not their length.
+    `used_by_pid` is the process that measures in the guest. `kept` tells that the guest stays until
+    `down`. Sizes are allocated bytes, not file lengths.
     """
 
     running: bool
@@ -56,7 +56,7 @@ class GuestStatus:
 
 
 def status(cache: GuestCache | None = None) -> GuestStatus:
-    """The guest as it is now; changes nothing."""
+    """Return the state of the guest."""
     cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
     known = known_acceleration(cache)
@@ -72,16 +72,16 @@ def status(cache: GuestCache | None = None) -> GuestStatus:
     )  # fmt: skip
 
 
-def up(progress: Progress, cache: GuestCache | None = None, making: GuestOptions | None = None) -> None:
-    """Restore the guest and leave it running. Raises PagecageError when a run uses it."""
+def up(progress: Progress, cache: GuestCache | None = None, options: GuestOptions | None = None) -> None:
+    """Restore the guest and leave it running. Raises PagecageError if a run uses it."""
     cache = cache or GuestCache.of_user()
     running = read_guest(cache)
     if running is not None and running.kept:
-        progress(f"the guest is up already, on port {running.port}")
+        progress(f"the guest is running already, on port {running.port}")
         return
-    host = VmHost(cache=cache, kept=True, making=making or GuestOptions())
+    host = VmHost(cache=cache, is_persistent=True, options=options or GuestOptions())
     try:
-        host.prepare(_ANY_NEED, progress)
+        host.prepare(_NO_NEEDS, progress)
         progress("restoring the guest")
         host.start()
     except BaseException:
@@ -91,7 +91,7 @@ def up(progress: Progress, cache: GuestCache | None = None, making: GuestOptions
 
 
 def down(progress: Progress, cache: GuestCache | None = None) -> None:
-    """End a guest that `up` left running. Raises PagecageError while a run uses it: that is for the run to end."""
+    """End the guest that `up` left running. Raises PagecageError while a run uses it."""
     cache = cache or GuestCache.of_user()
     if not cache.root.exists():
         progress("there is no guest")
@@ -105,40 +105,43 @@ def down(progress: Progress, cache: GuestCache | None = None) -> None:
         else:
             progress("ending the guest")
             _end(cache, guest)
-        sweep(cache)
+        remove_leftovers(cache)
     finally:
         lock.release()
 
 
 def _end(cache: GuestCache, guest: RunningGuest) -> None:
     qemu = Qemu(guest.process_id, sockets_dir(cache), cache.scratch / "qemu.log")
-    release(qemu.caretaker)
+    release(qemu.guest_daemon)
     qemu.connect()
     qemu.quit()
     cache.guest_file.unlink(missing_ok=True)
 
 
 def shell(progress: Progress, cache: GuestCache | None = None, user: str = "root") -> int:
-    """A shell in the guest, brought up for it and ended after it where none runs; returns the exit status."""
+    """Open a shell in the guest and return its exit status.
+
+    A guest that is not running is started for the shell and stopped afterwards.
+    """
     cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
-    ours = guest is None
+    was_running = guest is not None
     if guest is None:
         up(progress, cache)
         guest = read_guest(cache)
-    assert guest is not None  # up() has just written the record
+    assert guest is not None  # up() has just written its description
     target = replace(root_target(GuestImage(Path(guest.image)), guest.port), user=user)
     try:
         return spawn(ssh_argv(target, []), stdin=None, stdout=None, stderr=None).wait()
     finally:
-        if ours:
+        if not was_running:
             down(progress, cache)
 
 
 def running_target(cache: GuestCache | None = None) -> SshTarget | None:
-    """The root account of the guest that runs now, None where none does.
+    """Return the root account of the running guest, or None.
 
-    Its control path is that of connected(); without one ssh connects by itself.
+    Its control path is that of connected(). While that is closed, ssh connects by itself.
     """
     cache = cache or GuestCache.of_user()
     guest = read_guest(cache)
@@ -149,9 +152,9 @@ def running_target(cache: GuestCache | None = None) -> SshTarget | None:
 
 @contextmanager
 def connected(cache: GuestCache | None = None) -> Iterator[SshTarget]:
-    """Keep one connection to the guest that `up` left running, which everybody who knows its target shares.
+    """Keep a connection to the guest that `up` left running open; all users of its target share it.
 
-    Raises HostError when none runs, or when it does not answer.
+    Raises HostError if the guest is not running or does not answer.
     """
     cache = cache or GuestCache.of_user()
     target = running_target(cache)
@@ -166,9 +169,10 @@ def connected(cache: GuestCache | None = None) -> Iterator[SshTarget]:
 
 
 def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
-    """Throw images and saved states away and make them again; datasets stay, unless their file system is broken.
+    """Delete images and saved states and make them again.
 
-    Raises PagecageError while somebody uses the guest.
+    Datasets stay, unless their file system is broken. Raises PagecageError while a process uses the
+    guest.
     """
     cache = cache or GuestCache.of_user()
     cache.make()
@@ -177,7 +181,7 @@ def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
     try:
         guest = read_guest(cache)
         if guest is not None and guest.kept:
-            raise in_use(guest.pid, guest.since_unix_seconds, kept=True)
+            raise in_use(guest.pid, guest.since_unix_seconds, is_persistent=True)
         for directory in (cache.images, cache.states):
             shutil.rmtree(directory)
         cache.acceleration_file.unlink(missing_ok=True)
@@ -188,19 +192,22 @@ def rebuild(progress: Progress, cache: GuestCache | None = None) -> None:
 
 
 def prepare(progress: Progress, cache: GuestCache | None = None) -> None:
-    """Make image, saved state and data disk where they are missing. Raises PagecageError while the guest is used."""
+    """Make image, saved state and data disk where missing.
+
+    Raises PagecageError while a run uses the guest.
+    """
     host = VmHost(cache=cache)
     try:
-        host.prepare(_ANY_NEED, progress)
+        host.prepare(_NO_NEEDS, progress)
     finally:
         host.stop()
 
 
 def pack_image(out: Path, progress: Progress) -> Path:
-    """Make an image with keys of its own and pack it below `out`, if it is not there; returns where it lies.
+    """Build an image with its own keys and pack it below `out`; return its path.
 
-    Packs of other recipes are removed. What opens this user's own guest stays here. Raises PagecageError when it cannot
-    be made.
+    An existing packed image is reused. Packed images of other recipes are removed. Raises
+    PagecageError if the image cannot be built.
     """
     recipe = read_recipe(TOP)
     packed = out / recipe.key
@@ -213,8 +220,8 @@ def pack_image(out: Path, progress: Progress) -> Path:
         cache = GuestCache(Path(folder) / "vm")
         cache.make()
         image = ensure_image(cache, recipe, progress)
-        progress("packing it")
-        pack(image.disk, image.beside, packed)
+        progress("packing the image")
+        pack(image.disk, image.boot_files, packed)
     return packed
 
 
@@ -223,13 +230,16 @@ def _names(directory: Path) -> tuple[str, ...]:
 
 
 def _disk_use_bytes(path: Path) -> int:
-    """What a file or everything below a directory takes on the disk (st_blocks counts 512 bytes; inode(7))."""
+    """Return the allocated bytes of a file, or of all files below a directory."""
     files = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
-    return sum(map(_held_bytes, files if path.is_dir() else [path]))
+    return sum(map(_allocated_bytes, files if path.is_dir() else [path]))
 
 
-def _held_bytes(file: Path) -> int:
-    """What a file takes of the disk; nothing where it went while we looked, as parts of an image in the making do."""
+def _allocated_bytes(file: Path) -> int:
+    """Return the allocated bytes of a file (st_blocks counts 512 bytes; inode(7)).
+
+    0 if it has been removed meanwhile, like parts of an image during its build.
+    """
     try:
         return file.lstat().st_blocks * 512
     except OSError:

@@ -1,15 +1,17 @@
-"""The caretaker: runs in the guest as root and is part of the saved state, so that it is awake the moment the guest is.
+"""Daemon in the guest that prepares a restored guest for trials.
 
-Started before the state is saved, it waits at a virtio serial port for one JSON object a line and answers with one:
+It runs as root and is part of the saved state, so that it answers as soon as the guest is restored.
+It reads one JSON object per line from a virtio serial port, and answers each with one:
 
   {"do": "wake", "unix_seconds": ..., "seed": hexadecimal, "user": ..., "directories": [...]}
-      sets the clock, mixes the seed into the random numbers, mounts the data disk, makes the directories
+      sets the clock, adds entropy, mounts the data disk, makes the directories
   {"do": "clock", "unix_seconds": ...}
-      sets the clock again, now that the way here is warm
+      sets the clock again, now with a shorter delay
   {"do": "release"}
       writes out and unmounts the data disk
 
-Standard library only, and sent to the guest as text. What it imports is what the agent needs a moment later.
+Standard library only, and sent to the guest as text. It imports the modules that the agent needs
+next.
 """
 
 import ctypes
@@ -27,21 +29,21 @@ DISK = Path("/dev/disk/by-id/virtio-pagecage-data")
 RANDOM = Path("/dev/random")
 DATA = "/data"
 DISK_SECONDS = 20.0
-UNPLUGGED_SECONDS = 0.05  # a port whose other end is closed reads as empty, over and over
+UNPLUGGED_SECONDS = 0.05  # a port whose other end is closed returns empty reads without blocking
 RNDADDENTROPY, RNDRESEEDCRNG = 0x40085203, 0x5207  # random(4)
 MS_NOATIME = 1024  # mount(2)
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def add_entropy(seed: bytes) -> None:
-    """Mix the bytes in and count them, then make every CPU's generator begin anew from the pool."""
+    """Mix in and credit the bytes, then reseed the generators of all CPUs."""
     with RANDOM.open("wb") as device:
         fcntl.ioctl(device, RNDADDENTROPY, struct.pack("ii", 8 * len(seed), len(seed)) + seed)
         fcntl.ioctl(device, RNDRESEEDCRNG)
 
 
 def mount_data() -> str:
-    """Wait for the disk that was just plugged in and mount it; the name that the kernel gave it."""
+    """Wait for the data disk to be plugged in, mount it, and return its device."""
     deadline = time.monotonic() + DISK_SECONDS
     while not DISK.exists():
         if time.monotonic() > deadline:
@@ -54,57 +56,60 @@ def mount_data() -> str:
 
 
 def make_directory(path: str, user: str) -> None:
-    """A directory of the measuring user's."""
+    """Create a directory that belongs to the measuring user."""
     account = pwd.getpwnam(user)
     Path(path).mkdir(parents=True, exist_ok=True)
     os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def wake(order: dict[str, Any]) -> dict[str, Any]:
-    """Everything that a restored guest needs, in the order in which it matters."""
-    clock(order)
-    add_entropy(bytes.fromhex(order["seed"]))
+def wake(request: dict[str, Any]) -> dict[str, Any]:
+    """Prepare a restored guest: clock, entropy, data disk, directories."""
+    clock(request)
+    add_entropy(bytes.fromhex(request["seed"]))
     device = mount_data()
-    for path in order["directories"]:
-        make_directory(path, order["user"])
+    for path in request["directories"]:
+        make_directory(path, request["user"])
     return {"device": device}
 
 
-def clock(order: dict[str, Any]) -> dict[str, Any]:
-    """Set the clock to the time that the order was sent."""
-    time.clock_settime(time.CLOCK_REALTIME, order["unix_seconds"])
+def clock(request: dict[str, Any]) -> dict[str, Any]:
+    """Set the clock to the time at which the request was sent."""
+    time.clock_settime(time.CLOCK_REALTIME, request["unix_seconds"])
     return {}
 
 
 def release(_: dict[str, Any]) -> dict[str, Any]:
-    """Write out and unmount; what still has files open there keeps it mounted, and the journal fixes that."""
+    """Write out and unmount the data disk.
+
+    It stays mounted if a process has files open there; its journal then repairs it.
+    """
     os.sync()
     return {"unmounted": LIBC.umount(DATA.encode()) == 0}
 
 
-ORDERS = {"wake": wake, "clock": clock, "release": release}
+REQUESTS = {"wake": wake, "clock": clock, "release": release}
 
 
 def answer(line: bytes) -> bytes:
-    """The answer to one order; what goes wrong is told, not raised."""
+    """Return the answer to one request; errors are part of the answer."""
     try:
-        order = json.loads(line)
-        told = ORDERS[order["do"]](order)
+        request = json.loads(line)
+        result = REQUESTS[request["do"]](request)
     except (OSError, LookupError, TypeError, ValueError) as error:
-        told = {"error": str(error) or repr(error)}
-    return json.dumps(told).encode() + b"\n"
+        result = {"error": str(error) or repr(error)}
+    return json.dumps(result).encode() + b"\n"
 
 
 def serve(port: int) -> None:
-    """Answer until the guest ends."""
-    waiting = b""
+    """Answer requests until the guest ends."""
+    buffer = b""
     while True:
         piece = os.read(port, 65536)
         if not piece:
             time.sleep(UNPLUGGED_SECONDS)
-        waiting += piece
-        while b"\n" in waiting:
-            line, _, waiting = waiting.partition(b"\n")
+        buffer += piece
+        while b"\n" in buffer:
+            line, _, buffer = buffer.partition(b"\n")
             os.write(port, answer(line))
 
 

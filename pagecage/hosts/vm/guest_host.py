@@ -1,4 +1,4 @@
-"""A guest that runs, as the campaign uses it: commands over its ssh connection, its disk and outer machine by QEMU."""
+"""A running guest as a host: commands over ssh, disk and outer machine through QEMU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pagecage.errors import HostDied
-from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_kit
+from pagecage.hosts.agent_package import AgentPackage, agent_argv, push_agent_package
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
 from pagecage.hosts.vm.cache import CacheLock, GuestCache
@@ -16,14 +16,17 @@ from pagecage.hosts.vm.outer_host import outer_sample
 from pagecage.hosts.vm.qemu import Qemu
 
 DIRECTORIES = {"root": ("/data", "/dev/shm/pagecage"), "bench": ("/data/bench", "/dev/shm/pagecage-bench")}
-"""Data directory and spool of each account in the guest. The spool lies in memory.
+"""Data directory and spool of each account in the guest.
 
-/run would not do: Debian mounts it noexec.
+The spool is in memory. /run would not do: Debian mounts it noexec.
 """
 
 
 class GuestHost:
-    """Base of the hosts that are guests. `user` is the account that measures (root, or the ordinary `bench`)."""
+    """Base class of guests as hosts.
+
+    `user` is the measuring account (root, or the ordinary user `bench`).
+    """
 
     name = "vm"
 
@@ -37,44 +40,50 @@ class GuestHost:
 
     @property
     def user(self) -> bool:
-        """Whether units are made by the user's own systemd: for anybody but root."""
+        """True if the user's own systemd creates units: for everyone but root."""
         return self._user != "root"
 
-    def install(self, kit: AgentPackage) -> None:
-        """Copy agent and workloads into the guest. Raises HostDied when it is gone."""
-        push_kit(self, kit)
+    def install(self, package: AgentPackage) -> None:
+        """Copy the agent and the workloads to the guest. Raises HostDied if it has ended."""
+        push_agent_package(self, package)
 
     def agent_command(self) -> list[str]:
-        """The ssh argv that starts the agent."""
+        """Return the ssh command that starts the agent."""
         return self.command(agent_argv(self.spool_dir))
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """The ssh argv that runs `argv` in the guest as the measuring user, through the connection that is open."""
+        """Return the ssh command that runs `argv` in the guest as the measuring user."""
         return ssh_argv(self.target, argv)
 
     def interactive(self, argv: Sequence[str]) -> list[str]:
-        """The same with a terminal in the guest."""
+        """Return the same command with a terminal in the guest."""
         return ssh_argv(self.target, argv, tty=True)
 
     def push(self, sources: Sequence[Path], directory: str) -> None:
-        """Copy files into the guest. Raises HostDied when it is gone."""
+        """Copy files to the guest. Raises HostDied if it has ended."""
         push(self.target, sources, directory)
 
     def check(self) -> None:
-        """Raises HostDied when the guest has ended."""
+        """Raise HostDied if the guest has ended."""
         self._running().check()
 
     def outer_sample(self) -> dict[str, Any]:
-        """The machine around the guest, now; `qemu_cpu_seconds` is None when QEMU is gone."""
+        """Return counters of the machine around the guest.
+
+        `qemu_cpu_seconds` is None if QEMU has ended.
+        """
         return outer_sample(self._running().process_id.pid, self._cache.root)
 
     def throttle(self, limits: Mapping[str, int]) -> dict[str, int]:
-        """Have QEMU hold the data disk to these limits; returns those in force."""
+        """Limit the data disk by QEMU; return the limits in force."""
         return throttle(self._running().monitor, limits)
 
     @property
     def target(self) -> SshTarget:
-        """The measuring account, over the open connection. Raises HostDied when the guest is not running."""
+        """The measuring account, over the shared connection.
+
+        Raises HostDied if the guest is not running.
+        """
         if self._connection is None:
             raise HostDied("the guest is not running", "pagecage host up vm")
         return self._connection.target

@@ -1,4 +1,4 @@
-"""What the guest's image is made from, and the key that changes when any of it does."""
+"""The inputs of the guest's image, and a key over them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from pagecage.errors import HostError
 
 IMAGE_VERSION = 1
-"""Raised when image.py makes something else out of the same files."""
+"""Increased when image.py makes a different image from the same inputs."""
 ROOT_DISK_BYTES = 4 * 1024**3
 _DEBIAN_ARCH = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True)
 class ImageRecipe:
-    """A Debian suite, an architecture, the packages and the script that runs in the new root file system."""
+    """A Debian suite, an architecture, packages, and the script for the new root file system."""
 
     suite: str
     arch: str
@@ -26,15 +26,15 @@ class ImageRecipe:
 
     @property
     def key(self) -> str:
-        """Sixteen hexadecimal digits over all that goes into the image (the ssh keys, which are random, apart)."""
+        """Sixteen hexadecimal digits over all inputs except the ssh keys, which are random."""
         parts = (str(IMAGE_VERSION), str(ROOT_DISK_BYTES), self.suite, self.arch, *self.packages, self.customize)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def read_recipe(project_dir: Path, suite: str | None = None) -> ImageRecipe:
-    """The recipe as the checkout has it, of another Debian `suite` if one is named.
+    """Return the recipe of the checkout, with another Debian `suite` if given.
 
-    Raises HostError on an architecture for which there is no guest.
+    Raises HostError on an architecture without a guest.
     """
     arch = _DEBIAN_ARCH.get(platform.machine())
     if arch is None:
@@ -50,13 +50,16 @@ def read_recipe(project_dir: Path, suite: str | None = None) -> ImageRecipe:
 
 
 def parse_packages(text: str, arch: str, suite: str) -> tuple[str, ...]:
-    """The package names of a list with one a line; `#` begins a comment, `[!SUITE]` ends one that SUITE lacks."""
+    """Return the package names of a list with one per line.
+
+    `#` begins a comment. `[!SUITE]` marks a package that SUITE does not have.
+    """
     lines = (line.split("#", 1)[0].split() for line in text.splitlines())
     return tuple(words[0].replace("${ARCH}", arch) for words in lines if words and f"[!{suite}]" not in words)
 
 
 def read_versions(project_dir: Path) -> dict[str, str]:
-    """The settings of containers/versions.env."""
+    """Return the settings of containers/versions.env."""
     lines = (project_dir / "containers" / "versions.env").read_text().splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#"))
     return {name.strip(): value.strip() for name, value in pairs}

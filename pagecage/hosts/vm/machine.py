@@ -1,4 +1,4 @@
-"""The virtual machine: what it is made of, as QEMU's arguments. Pure; what is here decides which saved state fits."""
+"""The virtual machine as QEMU's arguments, which decide whether a saved state fits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pagecage.units import GIB, MIB
 CPUS = 2
 LEAST_MEMORY_BYTES = 2 * GIB
 DATA_PORT = "data-port"
-QMP_SOCKET, CARETAKER_SOCKET, SSH_SOCKET = "qmp", "caretaker", "ssh"
+QMP_SOCKET, GUEST_DAEMON_SOCKET, SSH_SOCKET = "qmp", "guest-daemon", "ssh"
 
 
 @dataclass(frozen=True)
 class Acceleration:
-    """How the guest's instructions run: accel `kvm` or `tcg`, the CPU model, and the QEMU that was asked."""
+    """Execution of the guest's instructions: accel `kvm` or `tcg`, CPU model, QEMU's version."""
 
     accel: str
     cpu: str
@@ -26,13 +26,13 @@ class Acceleration:
 
     @property
     def emulated(self) -> bool:
-        """Whether instructions are translated, so that CPU-bound times are not comparable with hardware."""
+        """True if instructions are translated, so that CPU time is not comparable with hardware."""
         return self.accel == "tcg"
 
 
 @dataclass(frozen=True)
 class GuestMachine:
-    """A machine type with its memory, processors and acceleration."""
+    """A machine with its memory, processors and acceleration."""
 
     arch: str
     memory_bytes: int
@@ -41,26 +41,26 @@ class GuestMachine:
 
     @property
     def machine_type(self) -> str:
-        """QEMU's name of the board."""
+        """QEMU's machine type."""
         return "virt" if self.arch == "aarch64" else "q35"
 
     def key_parts(self) -> tuple[str, ...]:
-        """Everything about the machine that a saved state of it depends on."""
-        nowhere = Path("nowhere")
-        argv = qemu_argv(self, GuestImage(nowhere), nowhere, nowhere, nowhere)
+        """Return everything about the machine that a saved state depends on."""
+        any_path = Path("nowhere")
+        argv = qemu_argv(self, GuestImage(any_path), any_path, any_path, any_path)
         host_cpu = "" if self.acceleration.emulated else _host_cpu()
         return (*argv, self.acceleration.qemu_version, host_cpu)
 
 
 def machine_for(need: ResourceNeeds, acceleration: Acceleration, cpus: int = CPUS) -> GuestMachine:
-    """The machine that serves a plan: the memory that it asks for, at least 2 GiB, in steps of 256 MiB."""
+    """Return the machine for a plan, with at least 2 GiB of memory in steps of 256 MiB."""
     step = 256 * MIB
-    wanted = max(LEAST_MEMORY_BYTES, need.memory_bytes)
-    return GuestMachine(platform.machine(), -(-wanted // step) * step, cpus, acceleration)
+    memory_bytes = max(LEAST_MEMORY_BYTES, need.memory_bytes)
+    return GuestMachine(platform.machine(), -(-memory_bytes // step) * step, cpus, acceleration)
 
 
 def qemu_program(arch: str) -> str:
-    """The name of the QEMU that runs this architecture's guests."""
+    """Return the name of the QEMU for an architecture."""
     return f"qemu-system-{arch}"
 
 
@@ -83,10 +83,11 @@ def _boot_arguments(image: GuestImage, arch: str) -> list[str]:
 
 
 def qemu_argv(machine: GuestMachine, image: GuestImage, disk: Path, sockets: Path, console: Path) -> list[str]:
-    """The command that runs this machine on `disk` (qcow2), stopped, with its QMP socket in `sockets`.
+    """Return the command that runs this machine, stopped, on `disk` (qcow2).
 
-    The guest reaches nothing (`restrict=on`) and is reached on a loopback port that QEMU picks (port 0; slirp binds it,
-    `info usernet` tells it), which leaves no moment in which somebody else could take it.
+    Its sockets are in `sockets`. The guest has no network access (`restrict=on`). Its ssh is
+    forwarded from a loopback port that QEMU chooses (port 0; `info usernet` shows it), so that no
+    other process can take the port before.
     """
     return [
         qemu_program(machine.arch), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S",
@@ -96,19 +97,19 @@ def qemu_argv(machine: GuestMachine, image: GuestImage, disk: Path, sockets: Pat
         "-drive", f"file={escape(disk)},format=qcow2,if=virtio,cache=writeback,discard=unmap",
         "-netdev", "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:0-:22",
         "-device", "virtio-net-pci,netdev=net,romfile=",
-        "-chardev", f"socket,id=caretaker,path={escape(sockets / CARETAKER_SOCKET)},server=on,wait=off",
-        "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=caretaker,name=pagecage",
+        "-chardev", f"socket,id=guest-daemon,path={escape(sockets / GUEST_DAEMON_SOCKET)},server=on,wait=off",
+        "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=guest-daemon,name=pagecage",
         "-serial", f"file:{escape(console)}", "-qmp", f"unix:{escape(sockets / QMP_SOCKET)},server=on,wait=off",
     ]  # fmt: skip
 
 
 def escape(path: Path) -> str:
-    """A path inside one of QEMU's comma-separated options, where a comma is written twice (qemu(1))."""
+    """Return a path for a comma-separated option of QEMU, with commas doubled (qemu(1))."""
     return str(path).replace(",", ",,")
 
 
 def _host_cpu() -> str:
-    """The processor's name: a state saved with the host's CPU passed through fits that processor only."""
+    """Return the processor's name. A state saved with `-cpu host` fits only the same processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()

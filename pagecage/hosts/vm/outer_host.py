@@ -1,4 +1,4 @@
-"""The machine around the guest, which a guest cannot see: its CPU, pressure and disk, and QEMU's own use."""
+"""Counters of the machine around the guest: CPU, pressure and disk, and QEMU's own use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DISK = (
 
 
 def outer_sample(qemu_pid: int, cache_dir: Path, root: Path = Path("/")) -> dict[str, Any]:
-    """One reading of everything; counters, so that two readings give the use between them."""
+    """Read all counters once; the difference of two samples is the use between them."""
     return {
         "unix_seconds": time.time(),
         "cpu_seconds": cpu_seconds(root),
@@ -32,19 +32,22 @@ def _seconds(ticks: str) -> float:
 
 
 def cpu_seconds(root: Path) -> dict[str, float]:
-    """The totals of all CPUs since boot, by kind (proc_stat(5), first line)."""
+    """Return the totals of all CPUs since boot, by kind (proc_stat(5), first line)."""
     words = (root / "proc/stat").read_text().splitlines()[0].split()[1:]
     return {name: _seconds(ticks) for name, ticks in zip(_CPU, words, strict=False)}
 
 
 def pressure(root: Path) -> dict[str, dict[str, int]] | None:
-    """Stall totals in microseconds by resource and kind (Documentation/accounting/psi.rst); None where not offered."""
+    """Return stall totals in microseconds by resource and kind (accounting/psi.rst).
+
+    None if the kernel has no PSI.
+    """
     found = {name: _stalls(root / "proc/pressure" / name) for name in ("cpu", "io", "memory")}
     return None if all(not stalls for stalls in found.values()) else found
 
 
 def _stalls(path: Path) -> dict[str, int]:
-    """Present but unreadable (EOPNOTSUPP) is how a kernel answers whose PSI is switched off."""
+    """Read one file; a kernel with PSI switched off answers with EOPNOTSUPP."""
     try:
         lines = path.read_text().splitlines()
     except OSError:
@@ -53,15 +56,18 @@ def _stalls(path: Path) -> dict[str, int]:
 
 
 def process_cpu_seconds(pid: int, root: Path) -> float | None:
-    """utime + stime of a process (proc_pid_stat(5), fields 14 and 15); None when it is gone."""
+    """Return utime + stime of a process (proc_pid_stat(5), fields 14 and 15).
+
+    None if the process has ended.
+    """
     fields = stat_fields(pid, root / "proc")
     return None if fields is None else _seconds(fields[11]) + _seconds(fields[12])
 
 
 def disk_counters(device: int, root: Path) -> dict[str, Any] | None:
-    """The counters of the whole disk behind a device number (Documentation/admin-guide/iostats.rst).
+    """Return the counters of the disk behind a device number (admin-guide/iostats.rst).
 
-    None for a file system without a disk of its own (overlay, btrfs, tmpfs), where there is nothing to read.
+    None for a file system without a disk of its own (overlay, btrfs, tmpfs).
     """
     number = f"{os.major(device)}:{os.minor(device)}"
     entry = root / "sys/dev/block" / number

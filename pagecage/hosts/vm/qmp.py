@@ -1,4 +1,4 @@
-"""QEMU's control socket: the asynchronous `qemu.qmp` library, asked one thing at a time."""
+"""Synchronous client of QEMU's control socket, on the asynchronous library `qemu.qmp`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from pagecage.errors import HostDied, HostError
 
 T = TypeVar("T")
 _ANSWER_SECONDS = 30.0
-# What the library logs we raise; without a handler of its own Python would print it as well.
+# The library logs errors that are also raised; without a handler Python would print them.
 logging.getLogger("qemu.qmp").addHandler(logging.NullHandler())
 
 
 class QmpClient:
-    """A connection to the QMP socket of one QEMU. Raises HostDied when QEMU is gone, HostError when it refuses."""
+    """A connection to QEMU's QMP socket.
+
+    Its methods raise HostDied if QEMU has ended, and HostError if QEMU rejects a command.
+    """
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -30,7 +33,7 @@ class QmpClient:
         self._client = QMPClient("pagecage")
 
     def connect(self, timeout_seconds: float) -> bool:
-        """Try until the socket answers; False when it did not in that time."""
+        """Try to connect until the time limit; return whether it succeeded."""
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
             if self._socket.exists() and self._connect():
@@ -48,36 +51,35 @@ class QmpClient:
             return False
 
     def execute(self, command: str, **arguments: Any) -> Any:
-        """The return value of one QMP command; underscores in argument names stand for QMP's dashes."""
-        return self.execute_as_spelt(command, {name.replace("_", "-"): value for name, value in arguments.items()})
+        """Return the result of a QMP command; underscores in argument names become dashes."""
+        return self.execute_verbatim(command, {name.replace("_", "-"): value for name, value in arguments.items()})
 
-    def execute_as_spelt(self, command: str, arguments: Mapping[str, Any]) -> Any:
-        """The same for an older command, whose argument names have underscores."""
-        given = dict(arguments) or None
+    def execute_verbatim(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        """Return the result of a QMP command whose argument names contain underscores."""
         try:
-            return self._wait(asyncio.wait_for(self._client.execute(command, given), _ANSWER_SECONDS))
+            return self._wait(asyncio.wait_for(self._client.execute(command, dict(arguments) or None), _ANSWER_SECONDS))
         except ExecuteError as error:
-            raise HostError(f"QEMU refused {command}: {error}") from None
+            raise HostError(f"QEMU rejected {command}: {error}") from None
         except (TimeoutError, QMPError, OSError, asyncio.IncompleteReadError) as error:
             raise HostDied(f"QEMU no longer answers ({type(error).__name__})", "run it again") from None
 
     def status(self) -> str:
-        """The run state as QEMU names it (running, paused, inmigrate, postmigrate...)."""
+        """Return QEMU's run state (running, paused, inmigrate, postmigrate...)."""
         return str(self.execute("query-status")["status"])
 
     def forwarded_port(self) -> int:
-        """The loopback port behind which the guest's ssh listens, as slirp bound it."""
+        """Return the loopback port that QEMU forwards to the guest's ssh."""
         table = self.execute("human-monitor-command", command_line="info usernet")
         return parse_forwarded_port(table)
 
     def close(self) -> None:
-        """Let go of the socket; QEMU goes on."""
+        """Close the connection; QEMU continues."""
         if not self._loop.is_closed():
             self._wait(self._disconnect())
             self._loop.close()
 
     async def _disconnect(self) -> None:
-        with contextlib.suppress(QMPError, OSError, EOFError):  # the other end went first: nothing is left to close
+        with contextlib.suppress(QMPError, OSError, EOFError):  # QEMU may have closed the connection first
             await self._client.disconnect()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -85,7 +87,10 @@ class QmpClient:
 
 
 def parse_forwarded_port(table: str) -> int:
-    """The source port of the HOST_FORWARD line in `info usernet`. Raises HostError when there is none."""
+    """Return the source port in the HOST_FORWARD line of `info usernet`.
+
+    Raises HostError if there is none.
+    """
     found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
     if not found:
         raise HostError("QEMU forwards no port to the guest", "pagecage host rebuild vm")

@@ -1,4 +1,4 @@
-"""The file that says which guest runs: for status, shell and down, and for sweeping up after a killed owner."""
+"""The description of the running guest in a file, which later commands read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pagecage.process import ProcessId, end, is_alive
 
 @dataclass(frozen=True)
 class RunningGuest:
-    """A running guest. `kept` tells that it stays when the process that started it ends (`pagecage host up vm`)."""
+    """A running guest.
+
+    `kept` tells that it outlives the process that started it (`pagecage host up`).
+    """
 
     pid: int
     start_ticks: int
@@ -29,40 +32,43 @@ class RunningGuest:
         return ProcessId(self.pid, self.start_ticks)
 
 
-def write_guest(cache: GuestCache, record: RunningGuest) -> None:
-    """Write the record whole or not at all."""
+def write_guest(cache: GuestCache, guest: RunningGuest) -> None:
+    """Write the description atomically."""
     part = cache.guest_file.with_suffix(".part")
-    part.write_text(json.dumps(asdict(record)))
+    part.write_text(json.dumps(asdict(guest)))
     part.rename(cache.guest_file)
 
 
 def read_guest(cache: GuestCache) -> RunningGuest | None:
-    """The guest that runs now; None when the file is missing, unreadable, or its process is gone."""
+    """Return the running guest.
+
+    None if its description is missing or unreadable, or if its process has ended.
+    """
     try:
-        record = RunningGuest(**json.loads(cache.guest_file.read_text()))
+        guest = RunningGuest(**json.loads(cache.guest_file.read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
-    return record if is_alive(record.process_id) else None
+    return guest if is_alive(guest.process_id) else None
 
 
-def sweep(cache: GuestCache) -> list[str]:
-    """Remove what a killed owner left: its QEMU (checked by start time), overlays, the record. For the lock's holder.
+def remove_leftovers(cache: GuestCache) -> list[str]:
+    """Remove QEMU, overlays and description that a killed process left; return their names.
 
-    Returns what was swept, for saying so.
+    The caller must hold the lock.
     """
-    swept = []
-    record = read_guest(cache)
-    if record is not None and not record.kept:
-        end(record.process_id)
-        swept.append(f"QEMU {record.pid}")
-    if record is None or not record.kept:
+    removed = []
+    guest = read_guest(cache)
+    if guest is not None and not guest.kept:
+        end(guest.process_id)
+        removed.append(f"QEMU {guest.pid}")
+    if guest is None or not guest.kept:
         cache.guest_file.unlink(missing_ok=True)
-        swept += [path.name for path in _overlays(cache)]
+        removed += [path.name for path in _overlays(cache)]
         for path in _overlays(cache):
             path.unlink(missing_ok=True)
-    return swept
+    return removed
 
 
 def _overlays(cache: GuestCache) -> list[Path]:
-    """The files in which QEMU keeps what a `-snapshot` guest wrote (get_tmp_filename: vl.XXXXXX in $TMPDIR)."""
+    """Return the overlays of `-snapshot` guests (get_tmp_filename: vl.XXXXXX in $TMPDIR)."""
     return sorted(cache.scratch.glob("vl.*")) if cache.scratch.exists() else []

@@ -1,4 +1,4 @@
-"""The machine state that runs start from: booted once, fitted, settled, saved with its own disk overlay."""
+"""The machine state from which runs start: booted, provisioned, and saved with its disk."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from pathlib import Path
 from pagecage.errors import HostError
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import Progress
+from pagecage.hosts.prerequisites import require_free_space
 from pagecage.hosts.ssh import SshTarget, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import SCRIPT, start_argv
 from pagecage.hosts.vm.image import HOST_KEY_ALIAS, GuestImage
 from pagecage.hosts.vm.machine import GuestMachine, qemu_argv
-from pagecage.hosts.vm.prerequisites import require_room
 from pagecage.hosts.vm.qemu import Qemu, console_tail, make_sockets_dir
 from pagecage.process import run
 
-KEPT_STATES = 3
+MOST_STATES = 3
 BOOT_SECONDS = 300.0
 SAVE_SECONDS = 120.0
 RESTORE_SECONDS = 60.0
 SESSION_END_SECONDS = 2.0
-"""What sshd and logind take to forget our connection, so that it is not in the saved state."""
-Fit = Callable[[SshTarget, Progress], None]
+"""Time that sshd and logind need to forget the connection, so that it is not in the saved state."""
+Provision = Callable[[SshTarget, Progress], None]
 
 
 @dataclass(frozen=True)
 class SavedState:
-    """A finished state: the guest's memory and the disk overlay as they were at one moment."""
+    """A finished state: the guest's memory and disk overlay of one moment."""
 
     directory: Path
     image: GuestImage
@@ -43,13 +43,16 @@ class SavedState:
 
     @property
     def state_id(self) -> str:
-        """Names this saved state: the key of what it depends on, and when it was made."""
+        """The name of this state: its key, and the time at which it was made."""
         about = json.loads((self.directory / "about.json").read_text())
         return f"{self.directory.name}-{about['made_unix_seconds']}"
 
     @property
     def disk(self) -> Path:
-        """qcow2 overlay over the image's disk; as it was when the memory was saved, so never written to again."""
+        """The qcow2 overlay over the image's disk.
+
+        It must not change after the memory was saved.
+        """
         return self.directory / "disk.qcow2"
 
     @property
@@ -58,53 +61,58 @@ class SavedState:
         return self.directory / "memory.bin"
 
     def count_restore(self) -> int:
-        """The number of this restore of this state, from 1 on."""
+        """Return the number of this restore, counted from 1."""
         counter = self.directory / "restores"
         number = int(counter.read_text()) + 1 if counter.exists() else 1
-        fresh = counter.with_suffix(".part")
-        fresh.write_text(str(number))
-        fresh.rename(counter)
+        part = counter.with_suffix(".part")
+        part.write_text(str(number))
+        part.rename(counter)
         return number
 
 
 def root_target(image: GuestImage, port: int) -> SshTarget:
-    """The guest's root account behind a loopback port."""
+    """Return the guest's root account behind a loopback port."""
     return SshTarget("127.0.0.1", port, "root", image.identity, image.known_hosts, HOST_KEY_ALIAS)
 
 
 def ensure_state(
-    cache: GuestCache, image: GuestImage, machine: GuestMachine, fitting_key: str, fit: Fit, progress: Progress
+    cache: GuestCache,
+    image: GuestImage,
+    machine: GuestMachine,
+    provisioning_key: str,
+    provision: Provision,
+    progress: Progress,
 ) -> SavedState:
-    """The saved state of this machine, made now if it is not there: boot, fit, settle, save.
+    """Return the saved state of this machine, made if it is missing: boot, provision, settle, save.
 
-    Made aside and renamed, like the image. Raises HostError when the guest does not boot.
+    It is made in a temporary directory that is renamed at the end. Raises HostError if the guest does not boot.
     """
-    directory = cache.states / _state_key(image, machine, fitting_key)
+    directory = cache.states / _state_key(image, machine, provisioning_key)
     if not directory.exists():
         part = directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o700)
-        require_room(cache.root, machine.memory_bytes // 2, "the saved machine state")
-        _make(cache, SavedState(part, image, machine), fit, progress)
+        require_free_space(cache.root, machine.memory_bytes // 2, "the saved machine state")
+        _make(cache, SavedState(part, image, machine), provision, progress)
         part.rename(directory)
     os.utime(directory)
-    keep_newest(cache.states, KEPT_STATES)
+    keep_newest(cache.states, MOST_STATES)
     return SavedState(directory, image, machine)
 
 
-def _state_key(image: GuestImage, machine: GuestMachine, fitting_key: str) -> str:
-    parts = (image.key, fitting_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
+def _state_key(image: GuestImage, machine: GuestMachine, provisioning_key: str) -> str:
+    parts = (image.key, provisioning_key, SETTLE, SCRIPT.read_text(), *machine.key_parts())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _make(cache: GuestCache, state: SavedState, fit: Fit, progress: Progress) -> None:
+def _make(cache: GuestCache, state: SavedState, provision: Provision, progress: Progress) -> None:
     began = time.monotonic()
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", state.image.disk, "-F", "raw", state.disk])
     qemu = boot(cache, state, progress)
     try:
         connection = _connect(cache, state, qemu)
         try:
-            fit(connection.target, progress)
+            provision(connection.target, progress)
             progress("settling and saving the machine state")
             run(ssh_argv(connection.target, ["sh", "-c", SETTLE]), timeout_seconds=180)
             run(ssh_argv(connection.target, start_argv()))
@@ -117,7 +125,7 @@ def _make(cache: GuestCache, state: SavedState, fit: Fit, progress: Progress) ->
 
 SETTLE = (
     "systemctl is-system-running --wait > /dev/null; sync; echo 3 > /proc/sys/vm/drop_caches; "
-    # What every trial starts is read in once, so that the first restored trial is like the tenth.
+    # Read the programs of every trial once, so that the first trial after a restore is not slower.
     "for tool in iostat sar vmtouch bpftrace fio python3 findmnt lsblk; do $tool --version; done > /dev/null 2>&1; "
     "systemd-run --quiet --scope --slice=pagecage-warm true; systemctl stop pagecage.slice; "
     "python3 -c 'import json, ctypes, subprocess, selectors, dataclasses'; sync"
@@ -125,11 +133,11 @@ SETTLE = (
 
 
 def boot(cache: GuestCache, state: SavedState, progress: Progress) -> Qemu:
-    """Start the machine from its disk, writing to the overlay."""
+    """Start the machine from its disk, with writes to the overlay."""
     progress("booting the guest (about 30 s, once)")
     sockets = make_sockets_dir(cache)
     argv = qemu_argv(state.machine, state.image, state.disk, sockets, cache.scratch / "console.log")
-    qemu = Qemu.start(argv, sockets, cache.scratch, dies_with_us=True)
+    qemu = Qemu.start(argv, sockets, cache.scratch, dies_with_parent=True)
     qemu.monitor.execute("cont")
     return qemu
 
@@ -147,9 +155,10 @@ def _connect(cache: GuestCache, state: SavedState, qemu: Qemu) -> SharedConnecti
 
 
 def save(qemu: Qemu, state: SavedState, began: float) -> None:
-    """Let the guest forget our connection, stop it, and write its memory out (QMP `migrate`).
+    """Stop the guest and save its memory (QMP `migrate`), after it has forgotten the connection.
 
-    Disk and memory are of one moment. `began` is when its making began (CLOCK_MONOTONIC).
+    Disk and memory are of the same moment. `began` is the start of the whole procedure
+    (CLOCK_MONOTONIC).
     """
     time.sleep(SESSION_END_SECONDS)
     qemu.monitor.execute("stop")
@@ -158,28 +167,32 @@ def save(qemu: Qemu, state: SavedState, began: float) -> None:
     deadline = time.monotonic() + SAVE_SECONDS
     while (status := qemu.monitor.execute("query-migrate").get("status")) != "completed":
         if status == "failed" or time.monotonic() > deadline:
-            raise HostError(f"saving the machine state ended as {status}", "pagecage host rebuild vm")
+            raise HostError(f"the machine state was not saved: QEMU reports {status}", "pagecage host rebuild vm")
         time.sleep(0.05)
     about = {"made_unix_seconds": int(time.time()), "took_seconds": round(time.monotonic() - began, 1)}
     (state.directory / "about.json").write_text(json.dumps(about))
 
 
-def restore(cache: GuestCache, state: SavedState, *, dies_with_us: bool) -> Qemu:
-    """A new QEMU in this state, running, with a throw-away overlay (`-snapshot`). Raises HostError if QEMU refuses."""
-    return load(cache, state, state.disk, ["-snapshot"], dies_with_us=dies_with_us)
+def restore(cache: GuestCache, state: SavedState, *, dies_with_parent: bool) -> Qemu:
+    """Return a new QEMU in this state, running, with a temporary overlay (`-snapshot`).
+
+    Raises HostError if QEMU fails.
+    """
+    return load(cache, state, state.disk, ["-snapshot"], dies_with_parent=dies_with_parent)
 
 
 def load(
-    cache: GuestCache, state: SavedState, disk: Path, words: Sequence[str] = (), *, dies_with_us: bool = True
+    cache: GuestCache, state: SavedState, disk: Path, words: Sequence[str] = (), *, dies_with_parent: bool = True
 ) -> Qemu:
-    """A new QEMU with the memory of this state on `disk`, running. Raises HostError if QEMU refuses.
+    """Return a new QEMU with the memory of this state on `disk`, running.
 
-    `disk` has to hold what the state's own disk holds. `words` are more arguments of QEMU.
+    `disk` must have the contents of the state's own disk. `words` are more arguments for QEMU.
+    Raises HostError if QEMU fails.
     """
     sockets = make_sockets_dir(cache)
     argv = qemu_argv(state.machine, state.image, disk, sockets, cache.scratch / "console.log")
     incoming = [*words, "-incoming", f"exec:cat {shlex.quote(str(state.memory))}"]
-    qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_us=dies_with_us)
+    qemu = Qemu.start([*argv, *incoming], sockets, cache.scratch, dies_with_parent=dies_with_parent)
     try:
         _await_paused(qemu)
         qemu.monitor.execute("cont")
@@ -190,7 +203,7 @@ def load(
 
 
 def _await_paused(qemu: Qemu) -> None:
-    """A `cont` before the saved run state has arrived is lost, so wait for plain `paused`."""
+    """Wait until the run state is `paused`. A `cont` before the saved state has arrived is lost."""
     deadline = time.monotonic() + RESTORE_SECONDS
     while qemu.monitor.status() != "paused":
         qemu.check()

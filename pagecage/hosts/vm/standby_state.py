@@ -1,7 +1,8 @@
-"""Saved states in which an agent waits with everything loaded, derived from one in which the guest has only booted.
+"""Saved states with an agent in standby, derived from a state in which the guest has only booted.
 
-Copying the workloads, starting the agent and attaching bpftrace take an emulated guest more than ten seconds at each
-start. A derived state has that behind it. It is made in about as long, once for each version of agent and workloads.
+Copying the workloads, starting the agent and attaching bpftrace take an emulated guest more than
+ten seconds at each start. A derived state has done that already. Making one takes about as long,
+once per version of agent and workloads.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from pagecage.errors import HostError
 from pagecage.hosts.agent_package import AgentPackage, agent_path
 from pagecage.hosts.connection import SharedConnection
 from pagecage.hosts.host import Progress
+from pagecage.hosts.prerequisites import require_free_space
 from pagecage.hosts.ssh import SshTarget, push, ssh_argv
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.guest_client import set_clock
 from pagecage.hosts.vm.guest_host import DIRECTORIES
-from pagecage.hosts.vm.prerequisites import require_room
 from pagecage.hosts.vm.saved_state import SavedState, load, root_target, save
 from pagecage.process import run
 
-KEPT_STATES = 3
+MOST_STATES = 3
 STANDBY_SECONDS = 120.0
 ATTACH_SCRIPT = Path(__file__).with_name("attach_agent.py")
 UNIT = "pagecage-standby.service"
@@ -34,48 +35,51 @@ _DATA_DIR, _SPOOL_DIR = DIRECTORIES["root"]
 
 
 def attach_argv(spool_dir: str) -> list[str]:
-    """The command, in the guest, that hands its streams to the agent in standby, or becomes a new agent."""
+    """Return the command, in the guest, that attaches to the agent in standby, or starts one."""
     script = ATTACH_SCRIPT.read_text()
     return ["python3", "-I", "-S", "-c", script, f"{spool_dir}/{SOCKET_NAME}", agent_path(spool_dir)]
 
 
 def ensure_standby_state(
-    cache: GuestCache, base: SavedState, kit: AgentPackage, tracers: Sequence[str], progress: Progress
+    cache: GuestCache, base: SavedState, package: AgentPackage, tracers: Sequence[str], progress: Progress
 ) -> SavedState:
-    """The state derived from `base` with this kit, made now if it is not there.
+    """Return the state derived from `base` with this package, made if it is missing.
 
-    Made aside and renamed, like its base, in whose directory it lies. Raises HostError when the agent does not come up.
+    It is made in a temporary directory below that of its base, which is renamed at the end. Raises
+    HostError if the agent does not start.
     """
-    directory = base.directory / "standby" / _key(kit, tracers)
+    directory = base.directory / "standby" / _key(package, tracers)
     state = SavedState(directory, base.image, base.machine)
     if not directory.exists():
         progress("starting the agent and saving the machine state (about 20 s, once for each version)")
         part = directory.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o700, parents=True)
-        require_room(cache.root, base.memory.stat().st_size * 3 // 2, "the saved machine state")
-        _make(cache, base, SavedState(part, base.image, base.machine), kit, tracers)
+        require_free_space(cache.root, base.memory.stat().st_size * 3 // 2, "the saved machine state")
+        _make(cache, base, SavedState(part, base.image, base.machine), package, tracers)
         part.rename(directory)
     os.utime(directory)
-    keep_newest(directory.parent, KEPT_STATES)
+    keep_newest(directory.parent, MOST_STATES)
     return state
 
 
-def _key(kit: AgentPackage, tracers: Sequence[str]) -> str:
-    parts = (kit.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
+def _key(package: AgentPackage, tracers: Sequence[str]) -> str:
+    parts = (package.sha256, ATTACH_SCRIPT.read_text(), *_standby_argv(tracers))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _make(cache: GuestCache, base: SavedState, state: SavedState, kit: AgentPackage, tracers: Sequence[str]) -> None:
+def _make(
+    cache: GuestCache, base: SavedState, state: SavedState, package: AgentPackage, tracers: Sequence[str]
+) -> None:
     began = time.monotonic()
     run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", base.disk, "-F", "qcow2", state.disk])
     qemu = load(cache, base, state.disk)
     try:
-        set_clock(qemu.caretaker)
+        set_clock(qemu.guest_daemon)
         connection = SharedConnection(root_target(base.image, qemu.monitor.forwarded_port()), qemu.sockets, qemu.check)
         try:
             connection.wait()
-            _start_agent(connection.target, kit, tracers)
+            _start_agent(connection.target, package, tracers)
         finally:
             connection.close()
         save(qemu, state, began)
@@ -83,10 +87,10 @@ def _make(cache: GuestCache, base: SavedState, state: SavedState, kit: AgentPack
         qemu.quit()
 
 
-def _start_agent(target: SshTarget, kit: AgentPackage, tracers: Sequence[str]) -> None:
-    """Copy agent and workloads to where the campaign looks for them, start the agent, wait until it waits."""
-    push(target, [kit.agent], _SPOOL_DIR)
-    push(target, kit.programs, f"{_SPOOL_DIR}/bin")
+def _start_agent(target: SshTarget, package: AgentPackage, tracers: Sequence[str]) -> None:
+    """Copy the agent and the workloads, start the agent, and wait until it is ready."""
+    push(target, [package.agent], _SPOOL_DIR)
+    push(target, package.programs, f"{_SPOOL_DIR}/bin")
     run(ssh_argv(target, _standby_argv(tracers)), timeout_seconds=STANDBY_SECONDS)
     waiting = (
         f"until [ -S {_SPOOL_DIR}/{SOCKET_NAME} ]; do systemctl is-active --quiet {UNIT} || exit 1; sleep 0.2; done"
@@ -98,7 +102,10 @@ def _start_agent(target: SshTarget, kit: AgentPackage, tracers: Sequence[str]) -
 
 
 def _standby_argv(tracers: Sequence[str]) -> list[str]:
-    """A service, because it has to live on when our connection ends; with the environment of a login over ssh."""
+    """Return the command that starts the agent as a service, which outlives the ssh connection.
+
+    The service has the environment of a login by ssh.
+    """
     settings = ["--property=OOMPolicy=continue", "--working-directory=/root"]
     environment = {"HOME": "/root", "LANG": "C.UTF-8", "LOGNAME": "root", "SHELL": "/bin/bash", "USER": "root"}
     settings += [f"--setenv={name}={value}" for name, value in environment.items()]

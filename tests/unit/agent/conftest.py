@@ -1,4 +1,4 @@
-"""The fake machine and a folder on the checkout's disk, as in tests/order."""
+"""The fixtures of tests/order: the fake machine, and a folder on the checkout's disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dataset: kept when it is whole, made when it is not, refused when it does not fit."""
+"""Datasets: kept if complete, made if not, refused if too large."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def list_sidecar(path: Path) -> None:
 @pytest.mark.parametrize(
     "broken", [broken_size, broken_version, broken_hole, broken_sidecar, no_sidecar, other_seed, list_sidecar]
 )
-def test_one_that_is_not_whole_is_made_again(on_disk: Path, pcgen: Path, broken) -> None:
+def test_an_incomplete_dataset_is_made_again(on_disk: Path, pcgen: Path, broken) -> None:
     path = write_dataset(on_disk)
     assert is_whole(path, DATASET)
     broken(path)
@@ -103,8 +103,8 @@ def test_one_that_is_not_whole_is_made_again(on_disk: Path, pcgen: Path, broken)
     assert calls(path) == 1
 
 
-def test_one_that_does_not_fit_is_not_begun(on_disk: Path, tmp_path: Path) -> None:
-    """The maker here writes nothing but that it was called: a guard that breaks must not fill a disk."""
+def test_a_dataset_that_does_not_fit_is_not_begun(on_disk: Path, tmp_path: Path) -> None:
+    """The fake pcgen only notes its call, so that a failing check cannot fill a disk."""
     maker = write_pcgen(tmp_path, "exit 1\n")
     with pytest.raises(HostError, match="a dataset of 1048576 TiB does not fit") as caught:
         make_dataset(Dataset(2**60), on_disk, maker)
@@ -112,27 +112,27 @@ def test_one_that_does_not_fit_is_not_begun(on_disk: Path, tmp_path: Path) -> No
     assert not list(on_disk.iterdir())
 
 
-def test_some_room_is_left_to_others(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_space_is_left_free(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_room(on_disk, 0)
     real = __import__("os").statvfs(on_disk)
     with pytest.raises(HostError):
         require_room(on_disk, real.f_bavail * real.f_frsize - 1024)
 
 
-def test_a_maker_that_fails_is_heard(on_disk: Path, tmp_path: Path) -> None:
+def test_a_failing_pcgen_is_reported(on_disk: Path, tmp_path: Path) -> None:
     maker = write_pcgen(tmp_path, 'echo "No space left on device" >&2; exit 1\n')
     with pytest.raises(PagecageError, match="No space left on device"):
         make_dataset(DATASET, on_disk, maker)
 
 
-def test_a_maker_that_lies_is_not_believed(on_disk: Path, tmp_path: Path) -> None:
+def test_an_incomplete_file_by_pcgen_is_an_error(on_disk: Path, tmp_path: Path) -> None:
     maker = write_pcgen(tmp_path, 'head -c 10 /dev/urandom >"$out"; echo "{}" >"$out.json"\n')
     with pytest.raises(HostError, match="incomplete"):
         make_dataset(DATASET, on_disk, maker)
 
 
 def test_the_version_is_pcgens_own() -> None:
-    """pcgen's constant decides what a dataset's bytes are; the agent must ask for the same."""
+    """pcgen's constant determines a dataset's bytes, and the agent must use the same."""
     assert (
         f"pub const GENERATOR_VERSION: u64 = {GENERATOR_VERSION};" in (ROOT / "workloads/pcgen/src/lib.rs").read_text()
     )

@@ -1,4 +1,4 @@
-"""What a killed harness left is undone at the next start, and nothing that is somebody else's."""
+"""Leftovers of a killed agent are removed at the next start, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def wait_until_gone(process: Process[bytes]) -> int:
     return process.wait(5)
 
 
-def test_everything_at_once(machine: Machine) -> None:
-    """A slice with a process in it, its limits, a queue setting, a tool that records, traces."""
+def test_all_leftovers_are_removed(machine: Machine) -> None:
+    """The leftovers are a slice with a process, its limits, a queue setting, a tool, and traces."""
     start_slice(SYSTEM, "pagecage-r1.1.slice", CAGE, NODE)
     workload = spawn(scope_command(SYSTEM, "pagecage-r1.1.slice", ["sleep", "60"]))
     setting = machine.sys / "block/fakedisk/queue/read_ahead_kb"
@@ -52,14 +52,14 @@ def test_sweeping_twice_is_sweeping_once(machine: Machine) -> None:
 
 
 def test_drop_ins_alone_are_enough(machine: Machine) -> None:
-    """What is left when the machine's slices went but its runtime folder stayed."""
+    """Drop-ins remain if the slices are gone but the runtime folder is not."""
     (machine.control / "pagecage-r1.1.slice.d").mkdir()
     assert sweep(SYSTEM, machine.spool) == ["pagecage-r1.1.slice"]
     assert machine.left() == []
 
 
 def test_a_tool_is_ended_with_all_that_it_started(machine: Machine) -> None:
-    """sar's child sadc goes on when sar is gone; a session is the net that holds both."""
+    """sar's child sadc survives sar, so the whole session is ended."""
     script = "sleep 60 & echo $! >" + str(machine.root / "grandchild") + "; wait"
     tool = ToolProcesses(machine.spool).start(["sh", "-c", script])
     deadline = time.monotonic() + 5
@@ -74,7 +74,7 @@ def test_a_tool_is_ended_with_all_that_it_started(machine: Machine) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether it still runs after a moment; one that only waits to be counted does not."""
+    """Return whether the process runs after a moment. A zombie does not count."""
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         state = (read_text(Path(f"/proc/{pid}/stat")) or "").rpartition(")")[2].split()[:1]
@@ -85,8 +85,8 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("note", ["1", "0", "", "99999999999"])
-def test_a_number_that_was_used_again_is_left_alone(machine: Machine, note: str) -> None:
-    """A note says when its process began; somebody who has the same number now began at another time."""
+def test_a_reused_process_id_is_left_alone(machine: Machine, note: str) -> None:
+    """An entry has the process's start time; a process with a reused id started at another time."""
     stranger = spawn(["sleep", "60"], new_session=True)
     try:
         notes = machine.spool / "children"
@@ -101,13 +101,13 @@ def test_a_number_that_was_used_again_is_left_alone(machine: Machine, note: str)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "-1", "1x", ".swp"])
-def test_a_file_that_is_no_note_ends_nothing(machine: Machine, name: str) -> None:
+def test_an_invalid_journal_entry_ends_nothing(machine: Machine, name: str) -> None:
     (machine.spool / "children").mkdir()
     (machine.spool / "children" / name).write_text("0")
     assert ToolProcesses(machine.spool).sweep() == []
 
 
-def test_interrupting_tells_a_death_before_from_an_end(machine: Machine) -> None:
+def test_interrupting_distinguishes_an_earlier_death(machine: Machine) -> None:
     children = ToolProcesses(machine.spool)
     dead = children.start(["true"])
     dead.wait()

@@ -1,4 +1,4 @@
-"""Which way round the benchmark of appends divides, and when it says that an aim was missed."""
+"""Direction in which the benchmark of appends divides, and when it says that an aim was missed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.bench.appends import MATCHES, PAIRS, Match, play
+from tests.bench.appends import MATCHES, PAIRS, Match, compare
 
 MATCH = Match("log / write", ("pclog",), ("write",), ("--bytes", "1"), 4.0)
 
@@ -22,20 +22,20 @@ def runs_of(seconds: Mapping[str, float], order: list[str]):
 
 
 def test_it_says_how_many_times_longer_theirs_takes() -> None:
-    figure = play(MATCH, runs_of({"pclog": 1.0, "write": 5.0}, []), aimed=True)
+    figure = compare(MATCH, runs_of({"pclog": 1.0, "write": 5.0}, []), aimed=True)
     assert (figure.ratio, figure.low, figure.met) == (5.0, 5.0, True)
 
 
 @pytest.mark.parametrize(("aimed", "met"), [(True, False), (False, True)])
 def test_an_aim_is_missed_where_there_is_one(aimed: bool, met: bool) -> None:
-    figure = play(MATCH, runs_of({"pclog": 1.0, "write": 3.9}, []), aimed=aimed)
+    figure = compare(MATCH, runs_of({"pclog": 1.0, "write": 3.9}, []), aimed=aimed)
     assert figure.met is met
     assert ("none" in figure.aim) is not aimed
 
 
 def test_both_come_first_by_turns() -> None:
     order: list[str] = []
-    play(MATCH, runs_of({"pclog": 1.0, "write": 1.0}, order), aimed=True)
+    compare(MATCH, runs_of({"pclog": 1.0, "write": 1.0}, order), aimed=True)
     first = order[::2]
     assert len(order) == 2 * PAIRS
     assert abs(first.count("pclog") - first.count("write")) <= 1

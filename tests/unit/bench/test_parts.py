@@ -1,4 +1,4 @@
-"""The benchmark's parts by name, what an interruption keeps, and how the time left is told."""
+"""The benchmark's parts by name, what an interruption keeps, and the time left."""
 
 from __future__ import annotations
 

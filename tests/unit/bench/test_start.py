@@ -1,4 +1,4 @@
-"""What the benchmark reads of a command's times: from lines that it said, and phases of its records."""
+"""Times that the benchmark reads of a command: from lines that it said, and phases of its records."""
 
 from __future__ import annotations
 

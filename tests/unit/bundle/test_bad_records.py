@@ -35,7 +35,7 @@ def kept(tmp_path_factory):
 
 
 def says(folder, capsys, verb="show"):
-    """What the refusal says; it is short, and no traceback."""
+    """Return the refusal; it is short, and no traceback."""
     before = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else None
     assert main([verb, str(folder)]) == 2
     told = capsys.readouterr()
@@ -49,7 +49,7 @@ def says(folder, capsys, verb="show"):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("hello", "records.jsonl:37 is no pagecage record"), ("[]", "records.jsonl:37"), ("7", "records.jsonl:37"),
+        ("hello", "records.jsonl:37 is not a pagecage record"), ("[]", "records.jsonl:37"), ("7", "records.jsonl:37"),
         ('{"jsonrpc": "2.0"}', "records.jsonl:37"), ('{"record_version": 9}', "format version 9"),
         ("\xff\xfe", "records.jsonl:37"), ("id,name", "records.jsonl:37"),
     ],
@@ -66,7 +66,7 @@ def test_a_record_that_was_cut_off_is_left_out(folder, capsys):
     (folder / "records.jsonl").write_bytes(data[:-200])
     assert len(list(read_records(folder / "records.jsonl"))) == whole - 1
     assert main(["show", str(folder)]) == 0
-    assert "35 averaged in, 1 not" in capsys.readouterr().out
+    assert "35 included, 1 not" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("verb", ["show", "render"])
@@ -87,11 +87,12 @@ def changed(folder, **changes):
         ({"experiment": "prefault"}, "mixes experiments"), ({"run_id": "other"}, "another run, other"),
         ({"trial_id": "r9_x"}, "r9_x, which its plan lacks"), ({"treatment": {"cage": "tenth"}}, "another treatment"),
         ({"response": []}, "'response' is of the wrong kind"), ({"repeat": "two"}, "'repeat'"),
-        ({"measured": {"seconds": "long"}}, "'measured'"), ({"treatment": {"cage": 7}}, "'treatment'"),
+        ({"measured": {"seconds": "long"}}, "'measured"), ({"treatment": {"cage": 7}}, "'treatment"),
         ({"traces": {"sampler": "../../../etc/passwd"}}, "lies outside its run"),
         ({"traces": {"sampler": "/etc/passwd"}}, "lies outside its run"),
         ({"outcome": "splendid"}, "unknown outcome"), ({"surprise": 1}, "unknown key"),
-        ({"cage": {"requested": {"MemoryMax": 1}, "read_back": 7, "expected": 7}}, "cannot be judged"),
+        ({"cage": {"requested": {"MemoryMax": 1}, "read_back": 7}}, "'cage.read_back' is of the wrong kind"),
+        ({"cage": {"requested": {"IOReadIOPSMax": 1}, "credits": {"changes": 7}}}, "cannot be evaluated"),
     ],
 )  # fmt: skip
 def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, told):
@@ -102,7 +103,8 @@ def test_records_of_other_runs_or_of_the_wrong_kind(folder, capsys, changes, tol
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "no JSON"), ("[]", "no table"), ("{", "no JSON"), ("{}", "lacks 'run_id'"), ("\0", "no JSON"),
+        ("", "not valid JSON"), ("[]", "not a JSON object"), ("{", "not valid JSON"),
+        ("{}", "lacks 'run_id'"), ("\0", "not valid JSON"),
         ('{"plan_version": 2}', "format version 2"),
     ],
 )  # fmt: skip
@@ -129,7 +131,7 @@ def test_facts_that_are_none(folder, capsys, content):
 
 
 def test_no_folder_at_all(tmp_path, capsys):
-    assert "no run folder" in says(tmp_path / "nothing", capsys)
+    assert "not a run folder" in says(tmp_path / "nothing", capsys)
 
 
 def test_a_report_that_is_there_stays_until_the_new_one_is_whole(folder, capsys, monkeypatch):

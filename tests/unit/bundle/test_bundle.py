@@ -120,7 +120,7 @@ def test_what_is_no_run_makes_no_bundle(run, tmp_path, missing):
 
 def test_an_archive_that_is_there_is_not_overwritten(run, tmp_path):
     (tmp_path / "given.zip").write_text("mine")
-    with pytest.raises(PagecageError, match="is there already"):
+    with pytest.raises(PagecageError, match="already exists"):
         pack(run, tmp_path / "given.zip")
     assert (tmp_path / "given.zip").read_text() == "mine"
 

@@ -41,18 +41,21 @@ def added(path, data=b"x"):
 
 CHANGES = {
     "has bundle version 2": lambda files, manifest: (files, {**manifest, "bundle_version": 2}),
-    "is none of a bundle": lambda files, manifest: (files, {**manifest, "bundle_version": "one"}),
-    "its bundle.json is none": lambda files, manifest: (files, {**manifest, "files": [{"path": 7}]}),
-    "holds other files": lambda files, manifest: ({**files, "trials/a/more": b""}, manifest),
-    "holds other files than": lambda files, manifest: ({k: v for k, v in files.items() if k != "plan.json"}, manifest),
+    "lacks required keys": lambda files, manifest: (files, {**manifest, "bundle_version": "one"}),
+    "its bundle.json lacks": lambda files, manifest: (files, {**manifest, "files": [{"path": 7}]}),
+    "contains other files": lambda files, manifest: ({**files, "trials/a/more": b""}, manifest),
+    "contains other files than": lambda files, manifest: (
+        {path: text for path, text in files.items() if path != "plan.json"},
+        manifest,
+    ),
     "'../evil'": added("../evil"),
     "'/etc/evil'": added("/etc/evil"),
     "trials/../../evil": added("trials/../../evil"),
     "'trials/a/..'": added("trials/a/.."),
     "evil.py": added("facts/evil.py"),
     "C:": added("C:/evil"),
-    "is not what was packed": lambda files, manifest: ({**files, "plan.json": files["plan.json"] + b" "}, manifest),
-    "plan.json is not what": lambda files, manifest: ({**files, "plan.json": files["plan.json"][::-1]}, manifest),
+    "does not match its hash": lambda files, manifest: ({**files, "plan.json": files["plan.json"] + b" "}, manifest),
+    "plan.json does not match": lambda files, manifest: ({**files, "plan.json": files["plan.json"][::-1]}, manifest),
     "lacks records.jsonl": lambda files, manifest: (
         {k: v for k, v in files.items() if k != "records.jsonl"},
         {**manifest, "files": [file for file in manifest["files"] if file["path"] != "records.jsonl"]},
@@ -88,8 +91,8 @@ def test_a_file_given_twice_and_a_link_are_refused(run, tmp_path):
             entry = zipfile.ZipInfo("plan.json" if name == "twice" else "trials/a/link")
             entry.external_attr = kind << 16
             archive.writestr(entry, "/etc/passwd")
-    refused(tmp_path / "twice.zip", tmp_path, "holds other files")
-    refused(tmp_path / "link.zip", tmp_path, "no plain file")
+    refused(tmp_path / "twice.zip", tmp_path, "contains other files")
+    refused(tmp_path / "link.zip", tmp_path, "not a regular file")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99, 0.9999])
@@ -97,7 +100,7 @@ def test_a_bundle_that_was_cut_off_is_refused(run, tmp_path, share):
     pack(run, tmp_path / "good.zip")
     data = (tmp_path / "good.zip").read_bytes()
     (tmp_path / "bad.zip").write_bytes(data[: int(share * len(data))])
-    refused(tmp_path / "bad.zip", tmp_path, "no whole bundle")
+    refused(tmp_path / "bad.zip", tmp_path, "is damaged or not a bundle")
 
 
 def test_a_bundle_with_any_byte_changed_is_refused_or_the_same(run, tmp_path):
@@ -118,11 +121,11 @@ def test_a_bundle_with_any_byte_changed_is_refused_or_the_same(run, tmp_path):
 
 def test_what_is_no_archive_is_refused(tmp_path):
     (tmp_path / "text.zip").write_text("hello")
-    refused(tmp_path / "text.zip", tmp_path, "no whole bundle")
+    refused(tmp_path / "text.zip", tmp_path, "is damaged or not a bundle")
     refused(tmp_path / "nothing.zip", tmp_path, "cannot be read")
     with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
         archive.writestr("a", "b")
-    refused(tmp_path / "other.zip", tmp_path, "no bundle")
+    refused(tmp_path / "other.zip", tmp_path, "not a bundle")
 
 
 def test_a_report_that_fails_leaves_no_folder(run, tmp_path):
@@ -135,7 +138,7 @@ def test_a_report_that_fails_leaves_no_folder(run, tmp_path):
 def test_a_folder_that_is_there_is_left_alone(run, tmp_path):
     pack(run, tmp_path / "given.zip")
     (tmp_path / "out").mkdir()
-    refused(tmp_path / "given.zip", tmp_path, "is there already")
+    refused(tmp_path / "given.zip", tmp_path, "already exists")
 
 
 @pytest.mark.parametrize("path", ["plan.json", "facts/b-1.json", "trials/r1_a.1/sar.json", "report.ipynb"])

@@ -1,4 +1,4 @@
-"""What the doctor says of the vm: its tools are found where systems keep them."""
+"""Findings of the doctor about the vm: its tools are found where systems keep them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pagecage import process
 from pagecage.cli import doctor
 from pagecage.hosts.local import LocalHost
-from pagecage.hosts.vm.prerequisites import require_tools
+from pagecage.hosts.prerequisites import require_tools
 from tests.builders.facts import FIT
 
 TOOLS = ("qemu-system-x86_64", "mmdebstrap", "ssh")
@@ -30,7 +30,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_user_without_sbin_in_path_is_told_that_the_vm_can_serve(machine: Path) -> None:
-    assert "HOST=vm: can serve" in list(doctor.lines(doctor.examine(None)))
+    assert "HOST=vm: can be used" in list(doctor.lines(doctor.examine(None)))
     require_tools(*TOOLS, "mke2fs")
 
 
@@ -38,5 +38,5 @@ def test_a_user_without_sbin_in_path_is_told_that_the_vm_can_serve(machine: Path
 def test_what_is_nowhere_is_missing(machine: Path, name: str) -> None:
     (machine / name).unlink()
     lines = list(doctor.lines(doctor.examine(None)))
-    assert f"HOST=vm: cannot serve: {Path(name).name} is not installed" in lines[-1]
+    assert f"HOST=vm: cannot be used: {Path(name).name} is not installed" in lines[-1]
     assert any(line.startswith("missing  vm") and Path(name).name in line for line in lines)

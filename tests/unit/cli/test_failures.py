@@ -1,4 +1,4 @@
-"""How a command ends that fails: a mistake in its words, a sentence with anything in it, a defect of pagecage."""
+"""Ends of a command that fails: a mistake in its words, a sentence with anything in it, a defect of pagecage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 @pytest.fixture(autouse=True)
 def ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """What main() changes of this process, as it was afterwards; and a log that is no checkout's."""
+    """Restore what main() changes of this process, as it was afterwards; and a log that is no checkout's."""
     before = {number: signal.getsignal(number) for number in HANDLED}
     monkeypatch.setattr(failures, "LOG", tmp_path / "log/defect.log")
     monkeypatch.delenv(failures.SHOW, raising=False)
@@ -35,10 +35,10 @@ def ended(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     [
         ("rnu smoke", "pagecage has no verb 'rnu'\n  fix: did you mean \"run\"?"),
         ("cage shw", "pagecage cage has no verb 'shw'\n  fix: did you mean \"show\"?"),
-        ("run", "pagecage run lacks NAME\n  fix: pagecage run --help"),
-        ("replay", "pagecage replay lacks CAGE\n  fix: pagecage replay --help"),
-        ("sweep customer smoke", "pagecage sweep lacks --vary\n  fix: pagecage sweep --help"),
-        ("list x", "pagecage list has no use for 'x'\n  fix: pagecage list --help"),
+        ("run", "pagecage run requires NAME\n  fix: pagecage run --help"),
+        ("replay", "pagecage replay requires CAGE\n  fix: pagecage replay --help"),
+        ("sweep customer smoke", "pagecage sweep requires --vary\n  fix: pagecage sweep --help"),
+        ("list x", "pagecage list takes no argument 'x'\n  fix: pagecage list --help"),
         ("run smoke --hots vm", "Unknown option: --hots\n  fix: did you mean --host?"),
         ("run smoke --repeats 0", 'Invalid value "0" for --repeats: must be >= 1\n  fix: pagecage run --help'),
         ("run x --fresh q", 'Invalid value "q" for --fresh\n  fix: choose from: "never", "run", "block", "trial"'),
@@ -57,7 +57,7 @@ def test_a_mistake_in_the_words_is_told_as_any_other(
     "error", [PagecageError("a\nb \x1b[2J", "ls\tx"), HostError("no \udcff :smile: [red]x[/]", "y")]
 )
 def test_whatever_stands_in_a_sentence_it_is_one_line(capsys: pytest.CaptureFixture[str], error: PagecageError) -> None:
-    assert failures.tell(error) == error.exit_code
+    assert failures.report(error) == error.exit_code
     out, said = capsys.readouterr()
     assert out == ""
     assert said in (
@@ -79,9 +79,9 @@ def test_a_defect_is_told_as_one_and_its_traceback_kept(
 ) -> None:
     assert defect(monkeypatch) == 1
     said = capsys.readouterr().err
-    assert said.startswith("pagecage: a defect of pagecage itself, not of what you typed: KeyError: ")
+    assert said.startswith("pagecage: internal error: KeyError: ")
     assert said.count("\n") == 2
-    assert f"  fix: report it with {failures.LOG}, which has the traceback (PAGECAGE_TRACEBACK=1 prints it)" in said
+    assert f"  fix: report this defect with {failures.LOG} (PAGECAGE_TRACEBACK=1 prints the traceback)" in said
     kept = failures.LOG.read_text()
     assert kept.startswith("Traceback")
     assert "in list_experiments" in kept
@@ -98,4 +98,4 @@ def test_the_traceback_of_a_defect_can_be_had_at_once(
     assert defect(monkeypatch) == 1
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
-    assert said.endswith("  fix: report it with the traceback above\n")
+    assert said.endswith("  fix: report this defect with the traceback above\n")

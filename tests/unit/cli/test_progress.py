@@ -1,4 +1,4 @@
-"""What is told while a run runs: one line a trial, and no text from outside that could break the telling."""
+"""Progress of a run: one line a trial, and no text from outside that could break the telling."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_event_can_be_told(text: str, capsys: pytest.CaptureFixture[str]) 
             {"event": "phase", "phase": text},
             {"event": "swept", "unit": text},
             {"event": "record", "record": make_record(trial_id="r1_x", error=text)},
-            {"event": "agent_ended", "status": 1, "said": text},
+            {"event": "agent_ended", "status": 1, "stderr": text},
         ):
             progress(event)
     said = capsys.readouterr()

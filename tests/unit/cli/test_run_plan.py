@@ -42,28 +42,28 @@ def test_an_experiment_without_cages_gets_one() -> None:
 
 def test_an_experiment_that_sets_its_cages_in_other_levels_cannot_be_given_one() -> None:
     own = replace(BASE, factors={"limits": ("hard",)}, levels={"limits": {"hard": Level(cage="tenth")}})
-    with pytest.raises(PagecageError, match="sets its cages itself"):
+    with pytest.raises(PagecageError, match="set its cages"):
         with_cage(own, "tight")
 
 
-@pytest.mark.parametrize(("wish", "emulated", "size"), [("auto", True, "emulated"), ("smoke", True, "smoke")])
-def test_the_size_and_why(wish: str, emulated: bool, size: str) -> None:
+@pytest.mark.parametrize(("name", "emulated", "size"), [("auto", True, "emulated"), ("smoke", True, "smoke")])
+def test_the_size_and_why(name: str, emulated: bool, size: str) -> None:
     host = TestHost((), "/nowhere")
-    chosen, why = choose_size(wish, host, lambda _: None)
+    chosen, reason = choose_size(name, host, lambda _: None)
     assert chosen == size
-    assert why
-    assert (why == "asked for") is (wish != "auto")
+    assert reason
+    assert (reason == "asked for") is (name != "auto")
 
 
 def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(LocalHost, "facts", lambda _: FIT)
     assert isinstance(choose_host("auto", None, said.append), LocalHost)
-    assert said[-1].startswith("host: local, because")
+    assert said[-1].startswith("host: local (")
 
 
 @pytest.mark.parametrize(
-    ("known", "why"),
+    ("known", "reason"),
     [
         ({**FIT, "systemd": {"pid1": False, "version": 0, "user": False}}, "systemd is not the first process here"),
         ({**NO_MANAGER, "systemd": {"pid1": False, "version": 0, "user": True, "user_manager": False}},
@@ -77,13 +77,13 @@ def test_auto_is_local_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch)
     ],
 )  # fmt: skip
 def test_auto_is_the_vm_where_something_is_and_says_what(
-    monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], why: str
+    monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], reason: str
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(LocalHost, "facts", lambda _: known)
     host = choose_host("auto", None, said.append)
     assert host.name == "vm"
-    assert said == [f"host: vm, because {why} (pagecage doctor)"]
+    assert said == [f"host: vm ({reason}, see pagecage doctor)"]
     host.stop()
 
 
@@ -105,5 +105,5 @@ def test_a_driver_is_chosen_for_all_or_by_the_experiment_itself() -> None:
     assert with_driver(BASE, None) is BASE
     assert with_driver(BASE, "docker").driver == "docker"
     own = replace(BASE, factors={"by": ("docker",)}, levels={"by": {"docker": Level(driver="docker")}})
-    with pytest.raises(PagecageError, match="sets its drivers itself"):
+    with pytest.raises(PagecageError, match="set its drivers"):
         with_driver(own, "podman")

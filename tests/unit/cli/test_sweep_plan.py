@@ -72,15 +72,15 @@ def test_a_command_under_each_value(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("wishes", "command", "word"),
     [
-        (asked(), False, "nothing is no experiment"),
-        (asked("grep", "x"), False, "grep x is no experiment"),
-        (asked("customer-replay", replay={"cold": ("x",)}), False, "--cold is for a command after --"),
+        (asked(), False, "no experiment and no command was given"),
+        (asked("grep", "x"), False, "'grep x' is not an experiment"),
+        (asked("customer-replay", replay={"cold": ("x",)}), False, "--cold applies only to a command after --"),
         (asked("customer-replay", replay={"others": ("half",)}), False, "a sweep has one cage"),
-        (asked("customer-replay", treatment=("lazy",)), False, "names no level"),
+        (asked("customer-replay", treatment=("lazy",)), False, "has no level"),
         (asked("customer-replay", base="customr", treatment=("load=advised",)), False, "no cage"),
-        (asked("cat", size="smoke"), True, "--size is for an experiment's treatment"),
+        (asked("cat", size="smoke"), True, "--size applies only to an experiment"),
         (asked("cat", replay={"no_control": True}), True, "a sweep has one cage"),
-        (asked("cat", vary="IOPS=1,2"), True, "varies no limit"),
+        (asked("cat", vary="IOPS=1,2"), True, "does not name a limit"),
         (asked(), True, "there is no command"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The catalogue's formulas against the published figures, row by row (tests/fixtures/cloud_limits.csv)."""
+"""The catalogue's formulas beside the published figures of tests/fixtures/cloud_limits.csv."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import pytest
 
-from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.formulas import FormulaInput, Provisioned, bounds
+from pagecage.cloud.catalogue import Provider, VolumeType, read_offers
+from pagecage.cloud.formulas import FormulaInput, ProvisionedFormula
+from pagecage.cloud.instance_tables import InstanceType
 from pagecage.cloud.instances import attached, find_instance
-from pagecage.cloud.offers import InstanceType, Provider, VolumeType
-from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, phases, reachable
+from pagecage.cloud.volume_limits import LimitLayer, VolumeLimits, rate_periods, reachable
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.units import GIB, MIB
 from tests.tree import ROOT
@@ -20,7 +20,7 @@ from tests.tree import ROOT
 PROVIDERS = {provider.name: provider for provider in read_offers(ROOT / "cgroups/catalogue")}
 with (ROOT / "tests/fixtures/cloud_limits.csv").open() as file:
     ROWS = list(csv.DictReader(file))
-# What a row's name says of the volume besides its type: the name's end -> type, and what was bought.
+# Rows whose name also states provisioned values: the type, and these values.
 AS_BOUGHT = {
     "gp3-base": ("gp3", VolumeRequest()),
     "gp3-max-16k": ("gp3", VolumeRequest(iops=Fraction(16000), throughput=Fraction(1000 * MIB))),
@@ -43,23 +43,25 @@ def kind_of(provider: Provider, name: str) -> VolumeType:
 
 
 def most_of(kind: VolumeType, size_bytes: int) -> VolumeRequest:
-    """The most that may be bought at this size."""
-    iops = bounds(kind.read_iops, FormulaInput(size_bytes))[1] if isinstance(kind.read_iops, Provisioned) else None
+    """Return a request for the greatest values at this size."""
+    iops = (
+        kind.read_iops.bounds(FormulaInput(size_bytes))[1] if isinstance(kind.read_iops, ProvisionedFormula) else None
+    )
     throughput = None
-    if isinstance(kind.read_throughput, Provisioned):
-        throughput = bounds(kind.read_throughput, FormulaInput(size_bytes, None, iops))[1]
+    if isinstance(kind.read_throughput, ProvisionedFormula):
+        throughput = kind.read_throughput.bounds(FormulaInput(size_bytes, None, iops))[1]
     return VolumeRequest(size_bytes, iops, throughput)
 
 
-def ordered(provider: Provider, name: str, size_bytes: int) -> tuple[VolumeType, VolumeRequest]:
-    """What a row's volume_type means."""
+def requested(provider: Provider, name: str, size_bytes: int) -> tuple[VolumeType, VolumeRequest]:
+    """Return the type and the request that a row's volume_type stands for."""
     if name in AS_BOUGHT:
         kind, bought = AS_BOUGHT[name]
         return kind_of(provider, kind), VolumeRequest(size_bytes, bought.iops, bought.throughput)
     base = re.sub(r"-(max|max-80k)$", "", name)
     if tier := re.fullmatch(r"(premium-ssd|standard-ssd|standard-hdd)-([PES]\d+)(-on-demand-burst)?", base):
         kind = kind_of(provider, f"{tier[1]}-on-demand" if tier[3] else tier[1])
-        assert next(t.name for t in kind.tiers if t.size_bytes == size_bytes) == tier[2]
+        assert kind.tiers[tier[2]].size_bytes == size_bytes
         return kind, VolumeRequest(size_bytes)
     kind = kind_of(provider, base)
     return kind, most_of(kind, size_bytes) if name != base or base == "pd-extreme" else VolumeRequest(size_bytes)
@@ -71,7 +73,7 @@ def limits_of(row: dict[str, str]) -> tuple[VolumeLimits, VolumeType | None, Ins
         instance = find_instance(provider, provider.types[0], name.removeprefix("instance:"))
         return attached(VolumeLimits(), instance), None, instance
     name, _, machine = name.partition("@")
-    kind, order = ordered(provider, name, int(float(row["size_gib"]) * GIB))
+    kind, order = requested(provider, name, int(float(row["size_gib"]) * GIB))
     volume = volume_limits(kind, order)
     instance = find_instance(provider, kind, MACHINES.get(machine, machine)) if machine else None
     return (attached(volume, instance) if instance else volume), kind, instance
@@ -82,15 +84,15 @@ def lasting(layers: tuple[LimitLayer, ...]) -> Fraction:
 
 
 def bursting(layers: tuple[LimitLayer, ...]) -> Fraction | None:
-    rate = phases(layers)[0].rate
+    rate = rate_periods(layers)[0].rate
     return rate if any(layer.bursts for layer in layers) else None
 
 
-def close(value: Fraction | None, told: str, unit: int = 1) -> bool:
-    """Equal to the two decimals of the table, which was rounded from binary floats."""
-    if value is None or not told:
-        return value is None and not told
-    return abs(value / unit - Fraction(told)) <= Fraction(51, 10000)
+def close(value: Fraction | None, expected: str, unit: int = 1) -> bool:
+    """Return whether a value equals the table's two decimals, rounded from binary floats."""
+    if value is None or not expected:
+        return value is None and not expected
+    return abs(value / unit - Fraction(expected)) <= Fraction(51, 10000)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{r['provider']}-{r['volume_type']}-{r['size_gib']}" for r in ROWS])
@@ -101,12 +103,12 @@ def test_every_published_row_follows_from_the_catalogue(row: dict[str, str]) -> 
         ("read", limits.read_iops, limits.read_bandwidth), ("write", limits.write_iops, limits.write_bandwidth),
     ):  # fmt: skip
         assert close(lasting(iops), row[f"{side}_iops"])
-        # The table's throughput is what remains when credits are gone, so the IOPS bound it as well.
+        # The table has the throughput without credits, so the IOPS limit it as well.
         left = reachable(lasting(bandwidth), lasting(iops), io_size)
         assert close(left, row[f"{side}_mib_s"], MIB)
     check_burst(limits, row)
-    told = row["io_accounting_kib"]
-    assert io_size == (int(told) * 1024 if told else None)
+    expected = row["io_accounting_kib"]
+    assert io_size == (int(expected) * 1024 if expected else None)
     if kind:
         check_latency(kind, row["typical_read_latency_ms"])
     if row["volume_type"].startswith("instance:"):
@@ -119,24 +121,24 @@ def check_burst(limits: VolumeLimits, row: dict[str, str]) -> None:
         assert bursting(limits.read_iops) is None
         assert bursting(limits.read_bandwidth) is None
         return
-    assert close(phases(limits.read_iops)[0].rate, row["burst_iops"])
-    assert close(phases(limits.read_bandwidth)[0].rate, row["burst_mib_s"], MIB)
-    first = next(phases(layers)[0] for layers in (limits.read_iops, limits.read_bandwidth) if bursting(layers))
+    assert close(rate_periods(limits.read_iops)[0].rate, row["burst_iops"])
+    assert close(rate_periods(limits.read_bandwidth)[0].rate, row["burst_mib_s"], MIB)
+    first = next(rate_periods(layers)[0] for layers in (limits.read_iops, limits.read_bandwidth) if bursting(layers))
     if row["burst_seconds"] == "unlimited":
         assert first.seconds is None
     else:
         assert close(first.seconds, row["burst_seconds"])
 
 
-def check_latency(kind: VolumeType, told: str) -> None:
+def check_latency(kind: VolumeType, expected: str) -> None:
     if kind.latency is None:
-        assert told == ""
+        assert expected == ""
         return
     least, below = kind.latency.read_from_us, kind.latency.read_below_us
-    assert told == (f"{least // 1000}-{(below or 0) // 1000}" if least else f"<{(below or 0) // 1000}")
+    assert expected == (f"{least // 1000}-{(below or 0) // 1000}" if least else f"<{(below or 0) // 1000}")
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     assert len(ROWS) == 167
     assert {row["provider"] for row in ROWS} == set(PROVIDERS)
 

@@ -1,4 +1,4 @@
-"""The catalogue's files: right ones are read exactly, and what is wrong is named by file and key."""
+"""The catalogue's files: figures are read exactly, and errors name file and key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from pagecage.cli.schema import schemas
 from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.formulas import Linear
+from pagecage.cloud.formulas import LinearFormula
 from pagecage.errors import PagecageError
 from pagecage.units import MIB
 from tests.tree import ROOT
@@ -64,43 +64,45 @@ def read(folder: Path, text: str = PROVIDER) -> None:
 def test_figures_are_exact(tmp_path: Path) -> None:
     read(tmp_path)
     disk = read_offers(tmp_path)[0].types[0]
-    assert disk.read_iops == Linear(Fraction(3, 4), Fraction(0), Fraction(100), Fraction(500))
+    assert isinstance(disk.read_iops, LinearFormula)
+    assert (disk.read_iops.per_gib, disk.read_iops.base) == (Fraction(3, 4), None)
+    assert (disk.read_iops.least, disk.read_iops.most) == (100, 500)
     assert disk.throughput_unit_bytes == MIB
     assert disk.read_iops is disk.write_iops
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
-        (("per_gib = 0.75,", ""), "types.0.iops.linear: linear has one of per_gib and per_tib"),
-        (("per_gib = 0.75,", "per_gib = 0.75, per_tib = 1,"), "linear has one of per_gib and per_tib"),
-        (("per_gib = 0.75", 'per_gib = "0.75MiB"'), "types.0.iops.linear.per_gib: this is a number above zero"),
-        (("per_gib = 0.75", "per_gib = 0"), "this is a number above zero"),
-        (("per_gib = 0.75", "per_gib = true"), "this is a number above zero"),
-        (('value = "128MiB"', "value = 128"), "types.0.throughput.steps.0.value: this is text with a unit"),
+        (("per_gib = 0.75,", ""), "types.0.iops.linear: linear needs either per_gib or per_tib"),
+        (("per_gib = 0.75,", "per_gib = 0.75, per_tib = 1,"), "linear needs either per_gib or per_tib"),
+        (("per_gib = 0.75", 'per_gib = "0.75MiB"'), "types.0.iops.linear.per_gib: this must be a number above zero"),
+        (("per_gib = 0.75", "per_gib = 0"), "this must be a number above zero"),
+        (("per_gib = 0.75", "per_gib = true"), "this must be a number above zero"),
+        (('value = "128MiB"', "value = 128"), "types.0.throughput.steps.0.value: this must be a string with a unit"),
         (('value = "128MiB"', 'value = "128M"'), "types.0.throughput.steps.0.value: '128M' has no clear unit"),
         (("iops.linear", "iops.lineer"), "types.0.iops.lineer"),
-        (("iops.linear", "iops.fixed = 1\niops.linear"), "types.0.iops: a formula has one shape"),
-        (("iops.linear", "read_iops.fixed = 1\niops.linear"), "iops stands beside read_iops"),
-        (("tiers.P1", "iops.fixed = 1\ntiers.P1"), "types.1: tiers stand beside iops"),
-        (('size = "8GiB", iops', 'size = "4GiB", iops'), "types.1: tiers go from the smallest to the largest"),
+        (("iops.linear", "iops.fixed = 1\niops.linear"), "types.0.iops: a formula needs exactly one of"),
+        (("iops.linear", "read_iops.fixed = 1\niops.linear"), "iops excludes read_iops"),
+        (("tiers.P1", "iops.fixed = 1\ntiers.P1"), "types.1: tiers exclude iops"),
+        (('size = "8GiB", iops', 'size = "4GiB", iops'), "types.1: tiers must go from the smallest to the largest"),
         (('sources = ["page"]', 'sources = ["pgae"]'), "sources.pgae is missing"),
         (('sources = ["page"]', "sources = []"), "types.0.sources"),
-        (('type = "sized"', 'type = "disk"'), "types: two of one name"),
+        (('type = "sized"', 'type = "disk"'), "types: two have the same name"),
         (("caps.disk", "caps.dsik"), "there is no type 'dsik'"),
-        (("vcpus = 8", "vcpus = 1"), "machines.0: caps.disk go from the fewest vCPUs to the most"),
+        (("vcpus = 8", "vcpus = 1"), "machines.0: caps.disk must go from the fewest vCPUs to the most"),
         (('step = "1GiB"', 'stepp = "1GiB"'), "types.0.size.step"),
         (('unit = "MB"', 'unit = "Mbit"'), "types.1.throughput_unit"),
         (("[[machines]]", "[[machines]"), "(at line"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, change: tuple[str, str], says: str) -> None:
+def test_an_error_names_its_key(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     broken = PROVIDER.replace(*change, 1)
     assert broken != PROVIDER
     with pytest.raises(PagecageError) as caught:
         read(tmp_path, broken)
     assert caught.value.message.startswith("cloud.toml: ")
-    assert says in caught.value.message
+    assert message in caught.value.message
     assert caught.value.hint.startswith("edit ")
 
 
@@ -115,7 +117,7 @@ def test_the_schema_that_editors_use_takes_the_catalogue(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(CATALOGUE.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_source_is_used_and_leads_somewhere(path: Path) -> None:
+def test_every_source_is_used_and_has_an_address(path: Path) -> None:
     data = tomllib.loads(path.read_text())
     used = {
         name for part in ("types", "instances", "machines") for table in data.get(part, []) for name in table["sources"]

@@ -1,4 +1,4 @@
-"""Formulas and buckets as such: bounds that hold for every volume that can be ordered, and bursts that add up."""
+"""Formulas and buckets: bounds that hold for every volume on sale, and bursts that add up."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.cloud.catalogue import read_offers
-from pagecage.cloud.formulas import FormulaInput, Provisioned, bounds, greatest
+from pagecage.cloud.catalogue import VolumeType, read_offers
+from pagecage.cloud.formulas import FormulaInput, ProvisionedFormula
 from pagecage.cloud.instances import attached, find_instance, instance_names
 from pagecage.cloud.notes import notes
-from pagecage.cloud.offers import VolumeType
 from pagecage.cloud.profile import CageOptions, LimitProfile, cage_of, profile_of
-from pagecage.cloud.volume_limits import FULLNESS, LimitLayer, VolumeLimits, phases, reachable
+from pagecage.cloud.volume_limits import FULLNESS, LimitLayer, VolumeLimits, rate_periods, reachable
 from pagecage.cloud.volume_request import VolumeRequest, volume_limits
 from pagecage.errors import PagecageError
 from pagecage.model.cage import CreditBucket
@@ -30,54 +29,54 @@ PLAIN = CageOptions()
 positive = st.fractions(Fraction(1), Fraction(10**6), max_denominator=100)
 
 
-def profile(kind: str, order: VolumeRequest, instance: str = "", wish: CageOptions = PLAIN) -> LimitProfile:
+def profile(kind: str, request: VolumeRequest, instance: str = "", options: CageOptions = PLAIN) -> LimitProfile:
     provider = PROVIDERS[kind.partition("-")[0]]
     found = find_instance(provider, KINDS[kind], instance) if instance else None
-    return profile_of(provider, KINDS[kind], order, found, wish)
+    return profile_of(provider, KINDS[kind], request, found, options)
 
 
 def size_at(kind: VolumeType, share: Fraction) -> int:
-    """A size that is sold, between the least and the most."""
+    """Return a size that is sold, this share of the way from the least to the greatest."""
     if kind.size is None:
         return GIB
     steps = (kind.size.most_bytes - kind.size.least_bytes) // kind.size.step_bytes
     return kind.size.least_bytes + int(steps * share) * kind.size.step_bytes
 
 
-def order_at(kind: VolumeType, size_bytes: int, share: Fraction) -> VolumeRequest:
-    """Something that may be bought at this size: `share` of the way from the least to the most."""
+def request_at(kind: VolumeType, size_bytes: int, share: Fraction) -> VolumeRequest:
+    """Return a request at this size, this share of the way from the least to the greatest."""
     iops = throughput = None
-    if isinstance(kind.read_iops, Provisioned):
-        least, most = bounds(kind.read_iops, FormulaInput(size_bytes))
+    if isinstance(kind.read_iops, ProvisionedFormula):
+        least, most = kind.read_iops.bounds(FormulaInput(size_bytes))
         iops = least + (most - least) * share
-    if isinstance(kind.read_throughput, Provisioned):
-        least, most = bounds(kind.read_throughput, FormulaInput(size_bytes, None, iops))
+    if isinstance(kind.read_throughput, ProvisionedFormula):
+        least, most = kind.read_throughput.bounds(FormulaInput(size_bytes, None, iops))
         throughput = least + (most - least) * share
     return VolumeRequest(size_bytes, iops, throughput)
 
 
 @given(kinds, fractions, fractions)
 def test_no_volume_is_faster_than_its_type(kind: VolumeType, at: Fraction, share: Fraction) -> None:
-    limits = volume_limits(kind, order_at(kind, size_at(kind, at), share))
+    limits = volume_limits(kind, request_at(kind, size_at(kind, at), share))
     for layers, formula, rule in (
         (limits.read_iops, kind.read_iops, kind.iops_burst),
         (limits.write_iops, kind.write_iops, kind.iops_burst),
         (limits.read_bandwidth, kind.read_throughput, kind.throughput_burst),
         (limits.write_bandwidth, kind.write_throughput, kind.throughput_burst),
     ):
-        most = greatest(formula)
+        most = formula.greatest if formula else None
         assert (most is None) == (layers == ())
         for layer in layers:
             assert most is not None
             assert 0 < layer.base <= most
-            assert layer.burst is None or (rule and layer.burst <= (greatest(rule.rate) or 0))
+            assert layer.burst is None or (rule and layer.burst <= (rule.rate.greatest or 0))
 
 
 @given(sized, fractions, fractions)
 def test_a_larger_volume_is_no_slower(kind: VolumeType, one: Fraction, other: Fraction) -> None:
-    """At what is included, or at the least that may be bought at the larger size."""
+    """Both have the included values, or the least that can be bought at the larger size."""
     small, large = sorted(size_at(kind, share) for share in (one, other))
-    bought = order_at(kind, large, Fraction(0))
+    bought = request_at(kind, large, Fraction(0))
     slower, faster = (
         volume_limits(kind, VolumeRequest(size, bought.iops, bought.throughput)) for size in (small, large)
     ) if _is_sold(kind, small, bought) else (VolumeLimits(), VolumeLimits())  # fmt: skip
@@ -86,7 +85,10 @@ def test_a_larger_volume_is_no_slower(kind: VolumeType, one: Fraction, other: Fr
 
 
 def _is_sold(kind: VolumeType, size: int, bought: VolumeRequest) -> bool:
-    """Whether the smaller may have what the larger must (Hyperdisk Extreme at a low ratio may not)."""
+    """Return whether the smaller volume may have the least of the larger one.
+
+    Hyperdisk Extreme with a low ratio may not.
+    """
     try:
         volume_limits(kind, VolumeRequest(size, bought.iops, bought.throughput))
     except PagecageError:
@@ -95,16 +97,16 @@ def _is_sold(kind: VolumeType, size: int, bought: VolumeRequest) -> bool:
 
 
 @given(sized, fractions)
-def test_what_is_sold_at_most_is_sold_and_one_more_is_not(kind: VolumeType, at: Fraction) -> None:
+def test_the_greatest_values_are_sold_and_larger_ones_are_not(kind: VolumeType, at: Fraction) -> None:
     size = size_at(kind, at)
-    order = order_at(kind, size, Fraction(1))
-    volume_limits(kind, order)
-    if order.iops is not None:
-        with pytest.raises(PagecageError, match="IOPS, and"):
-            volume_limits(kind, VolumeRequest(size, order.iops + 1, None))
-    if order.throughput is not None:
-        with pytest.raises(PagecageError, match="B/s, and"):
-            volume_limits(kind, VolumeRequest(size, order.iops, order.throughput + MIB))
+    request = request_at(kind, size, Fraction(1))
+    volume_limits(kind, request)
+    if request.iops is not None:
+        with pytest.raises(PagecageError, match="IOPS, not"):
+            volume_limits(kind, VolumeRequest(size, request.iops + 1, None))
+    if request.throughput is not None:
+        with pytest.raises(PagecageError, match="B/s, not"):
+            volume_limits(kind, VolumeRequest(size, request.iops, request.throughput + MIB))
 
 
 layers = st.builds(
@@ -115,7 +117,7 @@ layers = st.builds(
 
 @given(st.lists(layers, min_size=1, max_size=4), st.sampled_from(sorted(FULLNESS)))
 def test_speeds_only_fall_and_end_at_the_least_base(stack: list[LimitLayer], start: str) -> None:
-    found = phases(stack, start)
+    found = rate_periods(stack, start)
     rates = [phase.rate for phase in found]
     assert rates == sorted(set(rates), reverse=True)
     assert [phase.seconds is None for phase in found] == [False] * (len(found) - 1) + [True]
@@ -126,8 +128,8 @@ def test_speeds_only_fall_and_end_at_the_least_base(stack: list[LimitLayer], sta
 
 @given(st.lists(layers, min_size=1, max_size=4))
 def test_a_bucket_never_gives_more_than_it_holds(stack: list[LimitLayer]) -> None:
-    """What a layer let through above its base, over all phases that end, comes out of its bucket."""
-    found = phases(stack)
+    """The use above a layer's base, over all periods that end, comes out of its bucket."""
+    found = rate_periods(stack)
     for layer in stack:
         used = sum((max(Fraction(0), p.rate - layer.base) * p.seconds for p in found if p.seconds), Fraction(0))
         assert used <= (layer.credits or 0)
@@ -135,37 +137,39 @@ def test_a_bucket_never_gives_more_than_it_holds(stack: list[LimitLayer]) -> Non
 
 @given(st.lists(layers, min_size=1, max_size=3), st.fractions(Fraction(1, 100), Fraction(10), max_denominator=100))
 def test_scaling_changes_speeds_and_not_times(stack: list[LimitLayer], factor: Fraction) -> None:
-    slow = phases([layer.scaled(factor) for layer in stack])
-    assert [(p.rate, p.by, p.seconds) for p in slow] == [(p.rate * factor, p.by, p.seconds) for p in phases(stack)]
+    slow = rate_periods([layer.scaled(factor) for layer in stack])
+    assert [(p.rate, p.by, p.seconds) for p in slow] == [
+        (p.rate * factor, p.by, p.seconds) for p in rate_periods(stack)
+    ]
 
 
 def test_the_test_bucket_drains_in_twenty_seconds() -> None:
     bucket = LimitLayer("x", Fraction(100), Fraction(1000), Fraction(18000))
-    assert [(p.rate, p.seconds) for p in phases([bucket])] == [(1000, 20), (100, None)]
-    assert [(p.rate, p.seconds) for p in phases([bucket], "half")] == [(1000, 10), (100, None)]
-    assert [(p.rate, p.seconds) for p in phases([bucket], "drained")] == [(100, None)]
+    assert [(p.rate, p.seconds) for p in rate_periods([bucket])] == [(1000, 20), (100, None)]
+    assert [(p.rate, p.seconds) for p in rate_periods([bucket], "half")] == [(1000, 10), (100, None)]
+    assert [(p.rate, p.seconds) for p in rate_periods([bucket], "drained")] == [(100, None)]
 
 
 def test_two_buckets_drain_one_after_the_other() -> None:
     volume = LimitLayer("volume", Fraction(100), Fraction(300), Fraction(2000))
     machine = LimitLayer("machine", Fraction(50), Fraction(1000), Fraction(5000))
-    found = [(p.rate, p.by, p.seconds) for p in phases([volume, machine])]
-    # 10 s at 300 take 2500 of the machine's 5000; what is left lasts 50 s at 100.
+    found = [(p.rate, p.by, p.seconds) for p in rate_periods([volume, machine])]
+    # 10 s at 300 use 2500 of the machine's 5000; the rest lasts 50 s at 100.
     assert found == [(300, "volume", 10), (100, "volume", 50), (50, "machine", None)]
 
 
 def test_a_burst_without_a_bucket_never_ends() -> None:
     endless = LimitLayer("x", Fraction(100), Fraction(1000))
-    assert [(p.rate, p.seconds) for p in phases([endless], "drained")] == [(1000, None)]
-    assert phases([]) == ()
+    assert [(p.rate, p.seconds) for p in rate_periods([endless], "drained")] == [(1000, None)]
+    assert rate_periods([]) == ()
 
 
 def test_the_least_of_volume_and_instance_and_which_of_them() -> None:
-    """A gp3 of 125 MiB/s on an m7i.large: once the instance's burst is spent, the instance holds it back."""
+    """The instance limits a gp3 of 125 MiB/s on an m7i.large once its burst is spent."""
     made = profile("aws-gp3", VolumeRequest(500 * GIB), "m7i.large")
-    bandwidth = phases(made.limits.read_bandwidth)
+    bandwidth = rate_periods(made.limits.read_bandwidth)
     assert [(phase.by, phase.rate) for phase in bandwidth] == [("aws-gp3", 125 * MIB), ("m7i.large", 81_250_000)]
-    assert phases(made.limits.read_iops)[-1].by == "aws-gp3"
+    assert rate_periods(made.limits.read_iops)[-1].by == "aws-gp3"
     assert (made.memory_bytes, made.memory_by) == (8 * GIB, "m7i.large")
 
 
@@ -206,22 +210,22 @@ def test_every_volume_makes_a_cage_that_is_no_faster(
     instance = None
     if kind.read_throughput is None:
         instance = find_instance(provider, kind, "n2-standard-64" if kind.provider == "gcp" else "standard-droplet")
-    order = order_at(kind, size_at(kind, at), share)
-    made = profile_of(provider, kind, order, instance, CageOptions(start=start))
+    request = request_at(kind, size_at(kind, at), share)
+    made = profile_of(provider, kind, request, instance, CageOptions(start=start))
     cage = cage_of(made, "x", "about")
     for name, found in (("IOReadIOPSMax", made.limits.read_iops), ("IOWriteBandwidthMax", made.limits.write_bandwidth)):
-        first = phases(found, start)[0]
+        first = rate_periods(found, start)[0]
         assert cage.properties[name] <= first.rate
     if cage.burst and cage.burst.iops:
-        assert cage.properties["IOReadIOPSMax"] < cage.burst.iops.rate <= phases(made.limits.read_iops)[0].rate
+        assert cage.properties["IOReadIOPSMax"] < cage.burst.iops.rate <= rate_periods(made.limits.read_iops)[0].rate
 
 
 def test_less_than_one_a_second_is_refused() -> None:
-    with pytest.raises(PagecageError, match="I/Os a second are less than the kernel can count"):
+    with pytest.raises(PagecageError, match="I/Os per second are less than the kernel can count"):
         cage_of(profile("aws-sc1", VolumeRequest(125 * GIB), "", CageOptions(scale=Fraction(1, 10))), "x", "about")
 
 
-def test_only_a_stated_least_time_is_a_floor() -> None:
+def test_only_a_stated_least_latency_is_imposed() -> None:
     assert profile("aws-gp3", VolumeRequest(GIB)).latency is None, "below 10 ms says nothing of the least"
     slow = profile("gcp-hyperdisk-throughput", VolumeRequest(2048 * GIB, None, Fraction(180 * MIB))).latency
     assert slow is not None
@@ -249,7 +253,7 @@ def test_a_machines_caps_follow_its_vcpus(machine: str, iops: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["n2", "n2-standard", "n2-standard-0", "n3-standard-4", "e2-medium-standard-4", ""])
-def test_what_is_no_machine_is_none(name: str) -> None:
+def test_names_of_no_machine_are_refused(name: str) -> None:
     with pytest.raises(PagecageError, match=r"in the catalogue|has no limits of"):
         find_instance(PROVIDERS["gcp"], KINDS["gcp-pd-balanced"], name)
 
@@ -262,19 +266,19 @@ def test_every_instance_that_is_listed_is_found() -> None:
             assert all(vars(attached(VolumeLimits(), instance)).values())
 
 
-def test_what_must_be_known_besides_is_said() -> None:
-    said = " ".join(notes(profile("aws-st1", VolumeRequest(1024 * GIB), "t3.micro")))
+def test_notes_name_differences_between_provider_and_cage() -> None:
+    text = " ".join(notes(profile("aws-st1", VolumeRequest(1024 * GIB), "t3.micro")))
     for word in (
         "share each limit",
         "above 1 MiB counts as several",
         "in steps of 128 KiB gets",
-        "No latency is carried",
+        "The cage imposes no latency",
     ):
-        assert word in said
-    assert "t3.micro alone: 500 IOPS, 10.88 MB/s (10.38 MiB/s); in a burst 11800 IOPS" in said
+        assert word in text
+    assert "t3.micro alone: 500 IOPS, 10.88 MB/s (10.38 MiB/s); in a burst 11800 IOPS" in text
     assert "share each limit" not in " ".join(notes(profile("gcp-pd-ssd", VolumeRequest(100 * GIB))))
     three = notes(profile("aws-gp2", VolumeRequest(334 * GIB), "t3.micro"))
-    assert any("one bucket for IOPS: the drop after 8 h 16 min" in note for note in three)
+    assert any("one bucket for IOPS: it lacks the drop after 8 h 16 min" in note for note in three)
 
 
 def test_without_credits_small_volumes_are_bound_by_their_ios() -> None:
@@ -282,10 +286,10 @@ def test_without_credits_small_volumes_are_bound_by_their_ios() -> None:
     assert reachable(Fraction(128 * MIB), Fraction(100), None) == 128 * MIB
 
 
-def test_few_ios_a_second_lose_to_the_kernels_slices() -> None:
-    """P4's 120 at a tenth are 12, of which blk-throttle lets ten through; 30 and 3000 are whole."""
+def test_a_low_iops_limit_loses_to_the_kernels_slices() -> None:
+    """A tenth of P4's 120 IOPS is 12, of which blk-throttle allows 10; 30 and 3000 are exact."""
     tenth = CageOptions(scale=Fraction(1, 10))
-    gp2 = profile("aws-gp2", VolumeRequest(100 * GIB), wish=tenth)
-    said = " ".join(notes(profile("azure-premium-ssd", VolumeRequest(32 * GIB), wish=tenth)))
-    assert "12 a second are 10 in the cage" in said
-    assert "ten times a second" not in " ".join((*notes(gp2), *notes(profile("aws-gp3", VolumeRequest(100 * GIB)))))
+    gp2 = profile("aws-gp2", VolumeRequest(100 * GIB), options=tenth)
+    text = " ".join(notes(profile("azure-premium-ssd", VolumeRequest(32 * GIB), options=tenth)))
+    assert "12 per second are 10 in the cage" in text
+    assert "ten times per second" not in " ".join((*notes(gp2), *notes(profile("aws-gp3", VolumeRequest(100 * GIB)))))

@@ -1,4 +1,4 @@
-"""What is imported becomes a cage's file that loads as the same cage."""
+"""Imported limits become a cage file that loads as the same cage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.builders.imports import FOLDER, fixture
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in FOLDER.iterdir() if p.name != "README.md"))
-def test_what_is_imported_is_a_cage_that_loads(name: str, tmp_path: Path) -> None:
+def test_imported_limits_are_a_cage_that_loads(name: str, tmp_path: Path) -> None:
     found = fixture(name, "db", "vol-0000000000000001a")
     (tmp_path / "cgroups").mkdir()
     cage = cage_of_tables("theirs", found.cage())
@@ -29,6 +29,6 @@ def test_what_is_imported_is_a_cage_that_loads(name: str, tmp_path: Path) -> Non
     "tables",
     [{"about": "x", "IOReadIOPSMax": -1}, {"about": "x", "MemoryMax": "5"}, {}, {"about": "x", "Mem": "1B"}],
 )
-def test_tables_that_are_no_cage_are_refused(tables: dict[str, object]) -> None:
-    with pytest.raises(PagecageError, match="that is no cage"):
+def test_tables_that_are_not_a_cage_are_refused(tables: dict[str, object]) -> None:
+    with pytest.raises(PagecageError, match="is not a valid cage"):
         cage_of_tables("mine", tables)

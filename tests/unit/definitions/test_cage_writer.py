@@ -40,7 +40,7 @@ cages = st.builds(
 
 
 def can_be_a_file(cage: Cage) -> bool:
-    """A file's bucket needs a limit beneath it."""
+    """Return whether each bucket has a limit, without which a file refuses it."""
     if cage.burst is None:
         return True
     has_base = {"iops": "IOReadIOPSMax", "bandwidth": "IOReadBandwidthMax"}

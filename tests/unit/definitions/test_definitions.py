@@ -1,4 +1,4 @@
-"""Experiment and cage files: what is right is resolved, what is wrong is named by file and key, with what fixes it."""
+"""Experiment and cage files: values are resolved, and errors name file, key and remedy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError, nearest
 from pagecage.model.cage import BurstCredits, CloudVolume, CreditBucket, IoAccounting, LatencyFloor
 from pagecage.planning.treatments import treatments
-from tests.builders.definitions import EXPERIMENT, definitions, refusal
+from tests.builders.definitions import EXPERIMENT, definitions, refusal, top
 from tests.tree import ROOT
+
+__all__ = ["top"]  # a fixture
 
 VOLUME = """
 about = "a volume"
@@ -50,7 +52,7 @@ def cage_refusal(top: Path, text: str) -> PagecageError:
     return caught.value
 
 
-def test_a_right_experiment_is_resolved(top: Path) -> None:
+def test_an_experiment_is_resolved(top: Path) -> None:
     experiment = definitions(top).experiment("asked")
     assert experiment.factors == {"cage": ("uncaged", "tenth"), "pattern": ("sequential", "random")}
     assert experiment.min_memory_bytes == 2**20
@@ -69,7 +71,7 @@ def test_a_cages_values_are_resolved(top: Path) -> None:
     assert cage.provenance == {"about": "all"}
 
 
-def test_what_a_cloud_does_besides_is_carried(top: Path) -> None:
+def test_properties_of_a_cloud_volume_are_kept(top: Path) -> None:
     (top / "cgroups/cloud.toml").write_text(VOLUME)
     cage = definitions(top).cage("cloud", None)
     assert cage.properties == {"IOReadBandwidthMax": 125 * 2**20, "IOReadIOPSMax": 1500, "MemorySwapMax": 0}
@@ -80,7 +82,7 @@ def test_what_a_cloud_does_besides_is_carried(top: Path) -> None:
     assert cage.provenance["about"] == "a volume"
 
 
-def test_a_cage_that_is_silent_carries_nothing(top: Path) -> None:
+def test_a_cage_without_them_has_none(top: Path) -> None:
     cage = definitions(top).cage("tight", None)
     assert (cage.volume, cage.burst, cage.accounting, cage.latency) == (None, None, None, None)
 
@@ -101,12 +103,12 @@ def test_swap_is_closed_unless_the_cage_opens_it(top: Path) -> None:
 
 
 def test_a_share_needs_a_dataset(top: Path) -> None:
-    with pytest.raises(PagecageError, match=r"tenth\.toml: MemoryMax is a share of a dataset"):
+    with pytest.raises(PagecageError, match=r"tenth\.toml: MemoryMax is a share of the dataset"):
         definitions(top).cage("tenth", None)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "experiments").glob("*.toml")))
-def test_every_experiment_of_the_project_is_right(name: str) -> None:
+def test_every_experiment_of_the_project_is_valid(name: str) -> None:
     known = Definitions(ROOT, known_programs(ROOT))
     experiment = known.experiment(name)
     cages = {level for level in experiment.factors.get("cage", ()) if level in known.cage_names()}
@@ -120,15 +122,15 @@ def test_every_experiment_of_the_project_is_right(name: str) -> None:
     [
         (('question = "?"', 'question = "?"\nqestion = "?"'), "unknown key 'qestion'", 'did you mean "question"?'),
         (('program = "pcread"', 'program = "pcread"\nprogramm = "x"'), "unknown key 'workload.programm'", '"program"'),
-        (('program = "pcread"', 'program = "pcraed"'), "workload.program: no workload 'pcraed'", '"pcread"'),
+        (('program = "pcread"', 'program = "pcraed"'), "workload.program: there is no workload 'pcraed'", '"pcread"'),
         (('cage = ["uncaged", "tenth"]', 'cage = ["uncaged", "tent"]'), "there is no cage 'tent'", '"tenth"'),
         (('["iostat"]', '["iostat", "vmstat"]'), "collectors.1", "iostat"),
         (('["sequential", "random"]', "[]"), "factors.pattern has no levels", "edit"),
         (('["sequential", "random"]', '["random", "random"]'), "factors.pattern names a level twice", "edit"),
-        (('["sequential", "random"]', '["sequential", "randm"]'), "levels.pattern.random is no level", "edit"),
-        (("[levels.pattern.random]", "[levels.patern.random]"), "levels.patern.random is no level", "edit"),
+        (('["sequential", "random"]', '["sequential", "randm"]'), "levels.pattern.random is not a level", "edit"),
+        (("[levels.pattern.random]", "[levels.patern.random]"), "levels.patern.random is not a level", "edit"),
         (('"128MiB"', '"128M"'), "sizes.emulated.dataset: '128M' has no clear unit", "MiB"),
-        (('"128MiB"', '"many"'), "sizes.emulated.dataset: 'many' is no size", "edit"),
+        (('"128MiB"', '"many"'), "sizes.emulated.dataset: 'many' is not a size", "edit"),
         (('"128MiB"', "128"), "sizes.emulated.dataset: a size is a string with a unit", "edit"),
         (('"128MiB"', '"0B"'), "sizes.emulated.dataset", "edit"),
         (("max_seconds = 15", "max_seconds = 0"), "sizes.emulated.max_seconds", "edit"),
@@ -136,21 +138,21 @@ def test_every_experiment_of_the_project_is_right(name: str) -> None:
         (("max_seconds = 15", "max_seconds = nan"), "sizes.emulated.max_seconds", "edit"),
         (("smoke =", "#smoke ="), "sizes.smoke is missing", "edit"),
         (("smoke =", "small ="), "sizes.small", "edit"),
-        (("{file}", "{flie}"), "no {flie}; known: file", "edit"),
-        (('dataset = "32MiB", max', "max"), "sizes.smoke gives nothing for {file}", "edit"),
-        (("max_seconds = 4,", ""), "sizes.smoke gives nothing for {max_seconds}", "edit"),
+        (("{file}", "{flie}"), "no placeholder {flie}; known: file", "edit"),
+        (('dataset = "32MiB", max', "max"), "sizes.smoke has no value for {file}", "edit"),
+        (("max_seconds = 4,", ""), "sizes.smoke has no value for {max_seconds}", "edit"),
         (('cache = "cold"', 'cache = "warm"'), "levels.pattern.sequential.cache", "cold"),
         (('fresh = "never"', 'fresh = "always"'), "fresh", "never"),
         (('fresh = "never"', "repeats = 0"), "repeats", "edit"),
-        (('question = "?"', 'question = "?"\nexclude = [{ size = "big" }]'), "size = 'big' is no level", "edit"),
-        (('question = "?"', 'question = "?"\nexclude = [{ cage = "tnth" }]'), "cage = 'tnth' is no level", "edit"),
-        (('question = "?"', 'question = "?"\nexclude = [{}]'), "exclude[0]: it names no factor", "edit"),
+        (('question = "?"', 'question = "?"\nexclude = [{ size = "big" }]'), "size = 'big' is not a level", "edit"),
+        (('question = "?"', 'question = "?"\nexclude = [{ cage = "tnth" }]'), "cage = 'tnth' is not a level", "edit"),
+        (('question = "?"', 'question = "?"\nexclude = [{}]'), "exclude[0] does not name a factor", "edit"),
         (("[levels.pattern.random]", "[levels.pattern.random"), "(at line", "toml.io"),
         (('question = "?"', 'question = "\\u00"'), "(at line", "toml.io"),
         (("[factors]", "[factor]"), "unknown key 'factor'", '"factors"'),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], key: str, word: str) -> None:
+def test_an_error_in_an_experiment_names_its_key(top: Path, change: tuple[str, str], key: str, word: str) -> None:
     broken = EXPERIMENT.replace(*change)
     assert broken != EXPERIMENT
     error = refusal(top, broken)
@@ -170,7 +172,7 @@ def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], key: str, wo
         ('about = "x"\nIOReadIOPSMax = true', "IOReadIOPSMax", "edit"),
         ('about = "x"\nIOReadIOPSMax = 0', "IOReadIOPSMax", "edit"),
         ('about = "x"\nCPUQuota = "50%"', "CPUQuota", "edit"),
-        ('about = "x"\nIOReadBandwidthMax = "fast"', "IOReadBandwidthMax: 'fast' is no size", "edit"),
+        ('about = "x"\nIOReadBandwidthMax = "fast"', "IOReadBandwidthMax: 'fast' is not a size", "edit"),
         ('MemoryMax = "1GiB"', "about", "edit"),
         (VOLUME.replace("[burst]", "[brust]"), "unknown key 'brust'", '"burst"'),
         (VOLUME.replace("credits = 54", "credit = 54"), "unknown key 'burst.iops.credit'", '"credits"'),
@@ -178,17 +180,17 @@ def test_what_is_wrong_is_named(top: Path, change: tuple[str, str], key: str, wo
         (VOLUME.replace("read_us", "raed_us"), "unknown key 'latency.raed_us'", '"read_us"'),
         (VOLUME.replace('"500GiB"', '"500G"'), "volume.size: '500G' has no clear unit", "GiB"),
         (VOLUME.replace('"full"', '"empty"'), "burst.start", "drained"),
-        (VOLUME.replace("rate = 3000", "rate = 1500"), "burst.iops.rate is no more than the limit", "edit"),
-        (VOLUME.replace("IOReadIOPSMax = 1500", ""), "burst.iops: a bucket refills at the base", "IOReadIOPSMax"),
+        (VOLUME.replace("rate = 3000", "rate = 1500"), "burst.iops.rate is not above the limit", "edit"),
+        (VOLUME.replace("IOReadIOPSMax = 1500", ""), "burst.iops: a bucket refills at the rate of", "IOReadIOPSMax"),
         (VOLUME.replace('IOReadBandwidthMax = "125MiB"', ""), "burst.bandwidth: a bucket", "IOReadBandwidthMax"),
-        ('about = "x"\n[burst]\nstart = "full"', "burst has neither iops nor bandwidth", "leave it out"),
+        ('about = "x"\n[burst]\nstart = "full"', "burst has neither iops nor bandwidth", "remove it"),
         (VOLUME.replace('"1TiB"', '"0B"'), "burst.bandwidth.credits", "edit"),
         (VOLUME.replace("scale = 0.5", "scale = 0.0"), "volume.scale", "edit"),
         (VOLUME.replace("read_us = 1000", "read_us = 0"), "latency.read_us", "edit"),
         ('about = "x"\nabout = "y"', "Cannot overwrite a value", "toml.io"),
     ],
 )
-def test_what_is_wrong_in_a_cage_is_named(top: Path, text: str, key: str, word: str) -> None:
+def test_an_error_in_a_cage_names_its_key(top: Path, text: str, key: str, word: str) -> None:
     error = cage_refusal(top, text)
     assert error.message.startswith("wrong.toml: ")
     assert key in error.message
@@ -196,13 +198,13 @@ def test_what_is_wrong_in_a_cage_is_named(top: Path, text: str, key: str, word: 
 
 
 @pytest.mark.parametrize("content", [b'question = "\xff\xfe"', b"\x00", b"\xef\xbb\xbf= 1"])
-def test_what_is_no_text_is_named(top: Path, content: bytes) -> None:
+def test_a_file_that_is_not_text_is_named(top: Path, content: bytes) -> None:
     (top / "experiments/asked.toml").write_bytes(content)
     with pytest.raises(PagecageError, match=r"asked\.toml: "):
         definitions(top).experiment("asked")
 
 
-def test_a_folder_in_a_files_place_is_named(top: Path) -> None:
+def test_a_folder_instead_of_a_file_is_named(top: Path) -> None:
     (top / "experiments/folder.toml").mkdir()
     with pytest.raises(PagecageError, match=r"folder\.toml cannot be read: Is a directory"):
         definitions(top).experiment("folder")
@@ -225,13 +227,13 @@ def test_a_name_that_does_not_exist(top: Path, name: str, hint: str) -> None:
 
 
 @given(st.text(max_size=20))
-def test_no_name_is_a_crash(name: str) -> None:
+def test_any_unknown_name_has_a_hint(name: str) -> None:
     assert nearest(name, ["constrained-random", "smoke"])
 
 
-def test_a_crash_is_tried_at_every_point_that_the_log_has() -> None:
-    """Some thousand kills and stops at full size, as many at each point."""
-    points = re.findall(r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/points.h").read_text(), re.MULTILINE)
-    told = Definitions(ROOT, known_programs(ROOT)).experiment("append-crash")
-    assert list(told.factors["point"]) == points
-    assert len(list(treatments(told))) * int(told.sizes["full"].places["trials"]) >= 1000
+def test_crashes_are_tried_at_every_point_of_the_log() -> None:
+    """The full size has at least a thousand kills and stops, as many at each point."""
+    points = re.findall(r"^ +X\((\w+)\)", (ROOT / "workloads/c/pclog/test_points.h").read_text(), re.MULTILINE)
+    experiment = Definitions(ROOT, known_programs(ROOT)).experiment("append-crash")
+    assert list(experiment.factors["point"]) == points
+    assert len(list(treatments(experiment))) * int(experiment.sizes["full"].places["trials"]) >= 1000

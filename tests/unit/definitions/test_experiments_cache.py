@@ -1,4 +1,4 @@
-"""The experiments of this checkout: what reads a file says in which state of the page cache it wants it."""
+"""Cache states of the experiments of this checkout: every trial that reads a file names one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ DEFINITIONS = definitions()
 
 
 @pytest.mark.parametrize("name", DEFINITIONS.experiment_names())
-def test_only_the_heap_is_read_whatever_the_cache_holds(name: str) -> None:
-    """A trial that does not say gets what the one before it left, so that the order decides its figure."""
+def test_only_heap_trials_leave_the_cache_state_open(name: str) -> None:
+    """Without a cache state, the preceding trial would decide the figure."""
     experiment = DEFINITIONS.experiment(name)
     cages = {cage: Cage(cage, {}, {}) for cage in experiment.cage_names() | {UNCAGED}}
     for trial in make_trials(experiment, cages, PlanOptions("emulated", "", 1, 1, "vm", "never")):

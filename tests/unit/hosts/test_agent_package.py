@@ -1,4 +1,4 @@
-"""What travels to a host: one file that runs with nothing installed, and the same bytes for the same sources."""
+"""Files copied to a host: one file that runs with nothing installed, and the same bytes for the same sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
-from pagecage.hosts.agent_package import agent_bytes, make_kit, require_programs, require_workloads
+from pagecage.hosts.agent_package import agent_bytes, make_agent_package, require_programs, require_workloads
 from pagecage.model.cage import Cage
 from pagecage.model.trial import SetupStep
 from pagecage.process import run
@@ -46,8 +46,8 @@ def test_only_what_the_host_needs_travels() -> None:
 
 
 def test_the_agent_runs_on_a_bare_python(checkout_of: Path) -> None:
-    kit = make_kit(checkout_of)
-    done = run([*AGENT_PYTHON, kit.agent, "facts", checkout_of], env={"PATH": "/usr/bin:/bin"})
+    package = make_agent_package(checkout_of)
+    done = run([*AGENT_PYTHON, package.agent, "facts", checkout_of], env={"PATH": "/usr/bin:/bin"})
     facts = json.loads(done.stdout)
     assert facts["data_dir"] == str(checkout_of)
     assert facts["memory_bytes"] > 0
@@ -56,53 +56,53 @@ def test_the_agent_runs_on_a_bare_python(checkout_of: Path) -> None:
 
 @pytest.mark.parametrize(("words", "status"), [([], 1), (["dance"], 2), (["facts"], 2)])
 def test_a_wrong_word_is_answered_with_the_usage(checkout_of: Path, words: list[str], status: int) -> None:
-    kit = make_kit(checkout_of)
-    done = run([*AGENT_PYTHON, kit.agent, *words], check=False)
+    package = make_agent_package(checkout_of)
+    done = run([*AGENT_PYTHON, package.agent, *words], check=False)
     assert done.status == status
     assert done.stdout == ""
 
 
 def test_the_hash_names_the_bytes(checkout_of: Path) -> None:
-    kit = make_kit(checkout_of)
-    assert kit.agent.read_bytes() == agent_bytes()
-    assert len(kit.agent_sha256) == 64
-    assert [path.name for path in kit.programs] == ["pcread"]
+    package = make_agent_package(checkout_of)
+    assert package.agent.read_bytes() == agent_bytes()
+    assert len(package.agent_sha256) == 64
+    assert [path.name for path in package.programs] == ["pcread"]
 
 
 def test_an_agent_that_is_up_to_date_is_left_alone(checkout_of: Path) -> None:
-    before = make_kit(checkout_of).agent.stat().st_mtime_ns
-    assert make_kit(checkout_of).agent.stat().st_mtime_ns == before
+    before = make_agent_package(checkout_of).agent.stat().st_mtime_ns
+    assert make_agent_package(checkout_of).agent.stat().st_mtime_ns == before
 
 
 def test_an_old_agent_is_replaced(checkout_of: Path) -> None:
-    make_kit(checkout_of).agent.write_bytes(b"old")
-    assert make_kit(checkout_of).agent.read_bytes() == agent_bytes()
+    make_agent_package(checkout_of).agent.write_bytes(b"old")
+    assert make_agent_package(checkout_of).agent.read_bytes() == agent_bytes()
 
 
 def test_without_workloads_the_agent_travels_alone(tmp_path: Path) -> None:
     """A replay runs none but pcgen, and that for limits on I/O alone."""
-    kit = make_kit(tmp_path)
-    assert (kit.programs, kit.agent.read_bytes()) == ((), agent_bytes())
+    package = make_agent_package(tmp_path)
+    assert (package.programs, package.agent.read_bytes()) == ((), agent_bytes())
     with pytest.raises(HostError, match="not built") as caught:
-        require_workloads(kit)
+        require_workloads(package)
     assert caught.value.hint == "make build"
 
 
 def test_a_workload_that_was_not_compiled_is_named(checkout_of: Path) -> None:
     """`make experiment` compiles what one experiment names; another may be run by hand."""
-    kit = make_kit(checkout_of)
+    package = make_agent_package(checkout_of)
     made = make_trial()
     read = replace(made, workload=replace(made.workload, program="pcread", kind="handshake"), dataset=None, before=None)
-    require_programs(kit, [read])
+    require_programs(package, [read])
     with pytest.raises(HostError, match="pcscan is not built") as caught:
-        require_programs(kit, [read, replace(read, workload=replace(read.workload, program="pcscan"))])
+        require_programs(package, [read, replace(read, workload=replace(read.workload, program="pcscan"))])
     assert caught.value.hint == "make build"
     with pytest.raises(HostError, match="fill, pcgen are not built"):
-        require_programs(kit, [replace(read, dataset=made.dataset, before=SetupStep("fill", ()))])
+        require_programs(package, [replace(read, dataset=made.dataset, before=SetupStep("fill", ()))])
     grep = replace(read, workload=replace(read.workload, program="/usr/bin/grep", kind="command"))
     with pytest.raises(HostError, match="pcgen is not built"):
-        require_programs(kit, [grep])
-    require_programs(kit, [replace(grep, cage=Cage("memory", {"MemoryMax": 64 * 1024**2}))])
+        require_programs(package, [grep])
+    require_programs(package, [replace(grep, cage=Cage("memory", {"MemoryMax": 64 * 1024**2}))])
 
 
 def launcher() -> str:

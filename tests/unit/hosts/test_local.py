@@ -60,9 +60,9 @@ def test_an_emulated_machine_knows_it(
 
 
 def test_a_dataset_that_does_not_fit_is_refused(host: LocalHost) -> None:
-    host.require_room(90 * 2**20)
+    host.require_free_space(90 * 2**20)
     with pytest.raises(PagecageError, match="do not fit") as caught:
-        host.require_room(101 * 2**20)
+        host.require_free_space(101 * 2**20)
     assert caught.value.exit_code == 2
 
 
@@ -70,7 +70,7 @@ def test_a_dataset_that_is_there_already_needs_no_room(host: LocalHost) -> None:
     Path(host.data_dir).mkdir()
     with Path(host.data_dir, "random-209715200-1.bin").open("wb") as file:
         file.truncate(200 * 2**20)
-    host.require_room(200 * 2**20)
+    host.require_free_space(200 * 2**20)
 
 
 def test_files_arrive_with_their_names_and_modes(host: LocalHost, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_spool_is_ours_alone(host: LocalHost, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["open", "link"])
 def test_a_spool_that_somebody_else_prepared_is_refused(host: LocalHost, tmp_path: Path, kind: str) -> None:
-    """What lies in it is run, as root where root measures, and /dev/shm is open to everybody."""
+    """Files in the spool are run, as root where root measures, and /dev/shm is open to everybody."""
     spool = Path(host.spool_dir)
     if kind == "open":
         spool.mkdir()
@@ -112,7 +112,7 @@ def test_a_spool_that_somebody_else_prepared_is_refused(host: LocalHost, tmp_pat
     else:
         (tmp_path / "elsewhere").mkdir()
         spool.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(HostError, match="belongs to somebody else"):
+    with pytest.raises(HostError, match="belongs to another user"):
         host.push([], f"{host.spool_dir}/bin")
 
 

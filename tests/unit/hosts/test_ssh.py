@@ -33,7 +33,7 @@ def test_words_stay_words_on_the_other_side() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b'{"do": "dance"}', b'{"do": "wake"}', b"[]"])
-def test_the_caretaker_survives_nonsense(line: bytes) -> None:
+def test_the_guest_daemon_survives_invalid_requests(line: bytes) -> None:
     assert "error" in json.loads(answer(line))
 
 

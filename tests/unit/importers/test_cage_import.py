@@ -1,4 +1,4 @@
-"""What customers' tools print, and the cage that is made of it (fixtures/imports/README.md says from where)."""
+"""Output of customers' tools and its limits (sources in fixtures/imports/README.md)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def limits(found: ImportResult) -> dict[str, Any]:
     return {key: value for key, value in found.cage().items() if key != "about"}
 
 
-def lost(found: ImportResult) -> str:
-    return "\n".join(f"{item.what}: {item.why}" for item in found.lost)
+def unsupported(found: ImportResult) -> str:
+    return "\n".join(f"{item.what}: {item.reason}" for item in found.unsupported)
 
 
 @pytest.mark.parametrize("name", ["kubectl-deployment.yaml", "kubectl-deployment.json"])
@@ -36,7 +36,7 @@ def test_a_pod_of_several_containers() -> None:
     found = fixture("pod.yaml", "db")
     assert limits(found) == {"MemoryMax": "4GiB", "CPUQuota": 200}
     for word in ("ephemeral-storage", "volume data", "describe-volumes", "volume run in memory", "container exporter"):
-        assert word in lost(found)
+        assert word in unsupported(found)
     assert limits(fixture("pod.yaml", "exporter")) == {"MemoryMax": "128MB", "CPUQuota": 10}
 
 
@@ -49,8 +49,8 @@ def test_the_tighter_of_pod_and_container_counts() -> None:
     }  # fmt: skip
 
 
-def test_another_object_of_kubernetes_is_said_to_have_no_pod() -> None:
-    with pytest.raises(PagecageError, match=r"no pod in it .*Service"):
+def test_an_object_of_kubernetes_without_a_pod_is_refused() -> None:
+    with pytest.raises(PagecageError, match=r"does not contain a pod .*Service"):
         read("apiVersion: v1\nkind: Service\n")
 
 
@@ -61,7 +61,8 @@ def test_docker_inspect() -> None:
         "IOWriteBandwidthMax": "125MiB", "IOReadIOPSMax": 3000, "IOWriteIOPSMax": 3000,
     }  # fmt: skip
     assert all(
-        f"HostConfig.{key}" in lost(found) for key in ("CpuShares", "CpusetCpus", "MemoryReservation", "PidsLimit")
+        f"HostConfig.{key}" in unsupported(found)
+        for key in ("CpuShares", "CpusetCpus", "MemoryReservation", "PidsLimit")
     )
     assert "HostConfig.Binds" in found.ignored
 
@@ -73,7 +74,7 @@ def container(**host: Any) -> str:
 @pytest.mark.parametrize(
     ("swap", "expected"),
     [(2048, None), (3072, "1KiB"), (-1, "infinity"), (0, "2KiB")],
-    ids=["closed", "some", "no-limit", "not-told"],
+    ids=["off", "some", "no-limit", "not-set"],
 )
 def test_docker_counts_memory_and_swap_together(swap: int, expected: str | None) -> None:
     found = limits(read(container(Memory=2048, MemorySwap=swap)))
@@ -86,14 +87,14 @@ def test_docker_quota_and_period() -> None:
     assert limits(read(container(CpuQuota=-1))) == {}
 
 
-def test_several_devices_are_asked_for_and_the_others_are_lost() -> None:
+def test_one_of_several_devices_is_picked_and_the_others_are_unsupported() -> None:
     rates = [{"Path": "/dev/sda", "Rate": 100}, {"Path": "/dev/sdb", "Rate": 200}]
     text = container(BlkioDeviceReadIOps=rates)
     with pytest.raises(PagecageError, match="2 limited devices: /dev/sda, /dev/sdb"):
         read(text)
     found = read(text, "/dev/sdb")
     assert limits(found) == {"IOReadIOPSMax": 200}
-    assert "/dev/sda" in lost(found)
+    assert "/dev/sda" in unsupported(found)
 
 
 def test_compose() -> None:
@@ -101,15 +102,15 @@ def test_compose() -> None:
         "MemoryMax": "512MiB", "CPUQuota": 150, "IOReadBandwidthMax": "12MiB", "IOReadIOPSMax": 120,
         "IOWriteBandwidthMax": "1MiB", "IOWriteIOPSMax": 30,
     }  # fmt: skip
-    assert "cpu_shares" in lost(fixture("compose.yaml", "db"))
-    assert "blkio_config.weight" in lost(fixture("compose.yaml", "db"))
+    assert "cpu_shares" in unsupported(fixture("compose.yaml", "db"))
+    assert "blkio_config.weight" in unsupported(fixture("compose.yaml", "db"))
     web = fixture("compose.yaml", "web")
     assert limits(web) == {"MemoryMax": "50MiB", "MemorySwapMax": "50MiB", "CPUQuota": 50}
-    assert "pids" in lost(web)
-    assert "reservations" in lost(web)
+    assert "pids" in unsupported(web)
+    assert "reservations" in unsupported(web)
     worker = fixture("compose.yaml", "worker")
     assert limits(worker) == {}
-    assert "docker compose config" in lost(worker)
+    assert "docker compose config" in unsupported(worker)
 
 
 UNIT_LIMITS = {
@@ -120,33 +121,33 @@ UNIT_LIMITS = {
 def test_systemctl_cat() -> None:
     found = fixture("systemctl-cat.txt")
     assert limits(found) == UNIT_LIMITS
-    assert "MemoryHigh" in lost(found)
+    assert "MemoryHigh" in unsupported(found)
     assert "ExecStart" in found.ignored
 
 
 def test_systemctl_show() -> None:
-    """The same unit as `systemctl cat` has: properties that nobody set are neither limits nor lost."""
+    """Of the same unit as in `systemctl cat`, properties that are not set are left out."""
     found = fixture("systemctl-show.txt")
     assert limits(found) == UNIT_LIMITS | {"MemorySwapMax": "infinity"}
-    assert [item.what for item in found.lost] == ["MemoryHigh=419430400"]
+    assert [item.what for item in found.unsupported] == ["MemoryHigh=419430400"]
 
 
-def test_a_unit_takes_back_and_joins_lines() -> None:
+def test_a_unit_file_may_remove_values_and_join_lines() -> None:
     text = "[Slice]\nMemoryMax=1G\nMemoryMax=\nIOReadIOPSMax=/dev/a \\\n# between\n 100\nIOReadIOPSMax=\n" \
            "IOReadIOPSMax=/dev/b 7\nCPUQuota=20%\nMemorySwapMax=10%\n[Unit]\nMemoryMax=3G\n"  # fmt: skip
     found = read(text)
     assert limits(found) == {"IOReadIOPSMax": 7, "CPUQuota": 20}
-    assert "MemorySwapMax=10%" in lost(found)
+    assert "MemorySwapMax=10%" in unsupported(found)
 
 
-def test_several_units_are_asked_for() -> None:
+def test_one_of_several_units_is_picked() -> None:
     text = "Id=a.service\nMemoryMax=1048576\n\nId=b.service\nMemoryMax=2097152\n"
     with pytest.raises(PagecageError, match=r"2 units: a\.service, b\.service"):
         read(text)
     assert limits(read(text, "b.service")) == {"MemoryMax": "2MiB"}
 
 
-def test_the_newer_of_two_names_counts() -> None:
+def test_a_deprecated_name_yields_to_the_new_one() -> None:
     assert limits(read("MemoryLimit=1048576\nMemoryMax=2097152\n")) == {"MemoryMax": "2MiB"}
     assert limits(read("MemoryLimit=1048576\nMemoryMax=infinity\n")) == {"MemoryMax": "1MiB"}
 
@@ -157,11 +158,11 @@ def test_aws_volumes() -> None:
     gp3 = fixture("describe-volumes.json", "vol-0000000000000001a")
     assert gp3.volume is not None
     assert gp3.volume.command()[3:] == ["aws-gp3", "--size", "500GiB", "--iops", "6000", "--throughput", "250"]
-    assert "--instance" in lost(gp3)
+    assert "--instance" in unsupported(gp3)
     gp2 = fixture("describe-volumes.json", "vol-0000000000000001b")
     assert gp2.volume is not None
     assert gp2.volume.command()[3:] == ["aws-gp2", "--size", "100GiB"], "its IOPS follow from its size"
-    assert gp2.lost == ()
+    assert gp2.unsupported == ()
 
 
 @pytest.mark.parametrize("kind", ["gp2", "gp3", "io1", "io2", "st1", "sc1"])
@@ -183,7 +184,7 @@ def test_gcloud_disk() -> None:
     assert found.volume.command()[3:] == [
         "gcp-hyperdisk-balanced", "--size", "500GiB", "--iops", "6000", "--throughput", "300",
     ]  # fmt: skip
-    assert "share" in lost(found)
+    assert "share" in unsupported(found)
 
 
 def test_azure_disk() -> None:
@@ -193,7 +194,7 @@ def test_azure_disk() -> None:
         "accounting": {"combined": True},
     }  # fmt: skip
     assert "Premium_LRS" in found.about
-    assert "machine" in lost(found)
+    assert "machine" in unsupported(found)
 
 
 def test_a_probe() -> None:
@@ -227,7 +228,7 @@ def test_a_probes_burst_becomes_a_bucket() -> None:
     assert limits(found)["burst"] == {"iops": {"rate": 1000, "credits": 18_000}}
 
 
-def test_a_cap_that_the_cgroup_tells_is_exact_and_a_measured_one_is_rounded() -> None:
+def test_a_cap_of_the_cgroup_is_exact_and_a_measured_one_is_rounded() -> None:
     caps = {"rbps": 123_456_789, "wbps": None, "riops": 1234, "wiops": 1234}
     measured = {"sequential_read_bytes_per_second": 123e6, "sequential_write_bytes_per_second": 49.7e6,
                 "random_read_ios_per_second": 1230.0, "random_write_ios_per_second": 497.0}  # fmt: skip
@@ -235,18 +236,18 @@ def test_a_cap_that_the_cgroup_tells_is_exact_and_a_measured_one_is_rounded() ->
     assert cage["IOReadBandwidthMax"] == "123456789B"
     assert cage["IOReadIOPSMax"] == 1234
     assert cage["IOWriteBandwidthMax"] == "50MB"
-    assert cage["IOWriteIOPSMax"] == 500, "the disk was slower than the cap, so the cap is not what held it"
+    assert cage["IOWriteIOPSMax"] == 500, "the disk was slower than the cap, so the cap did not limit it"
     assert cage["CPUQuota"] == 12
 
 
-def test_a_figure_that_was_not_proven_is_no_limit() -> None:
+def test_a_figure_that_was_not_proven_is_not_a_limit() -> None:
     found = probe_with(
         complete=False, summary={"random_read_ios_per_second": None},
         phases={"random_read_sustained": {"ios_per_second": None, "reason": "memory answered"}},
     )  # fmt: skip
     assert "IOReadIOPSMax" not in limits(found)
-    assert "IOReadIOPSMax: memory answered" in lost(found)
-    assert "interrupted" in lost(found)
+    assert "IOReadIOPSMax: memory answered" in unsupported(found)
+    assert "interrupted" in unsupported(found)
 
 
 def test_a_probe_of_another_version_is_refused() -> None:

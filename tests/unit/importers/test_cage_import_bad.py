@@ -1,4 +1,4 @@
-"""What is no customer's file is refused in one sentence that says what can be read."""
+"""Files that cannot be imported are refused in one sentence that names the known formats."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ from tests.builders.imports import read
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "empty"),
         (" \n\t", "empty"),
         ('{"a": 1,\n "b": }', "line 2"),
         ("a:\n  - b\n c: [", "line"),
-        ("{}", "none of the files"),
-        ("[]", "none of the files"),
-        ("hello", "none of the files"),
-        ("MemoryCat=3\n", "none of the files"),
-        ('{"services": {"a": 1}}', "none of the files"),
-        ('[{"Id": "a", "HostConfig": {"Memory": "much"}}]', "begins like a known format"),
+        ("{}", "not a file that can be imported"),
+        ("[]", "not a file that can be imported"),
+        ("hello", "not a file that can be imported"),
+        ("MemoryCat=3\n", "not a file that can be imported"),
+        ('{"services": {"a": 1}}', "not a file that can be imported"),
+        ('[{"Id": "a", "HostConfig": {"Memory": "much"}}]', "has a known format, but"),
         ('{"Volumes": [{"VolumeType": "gp9", "Size": 1}]}', "gp9"),
         ("[Service]\nMemoryMax=lots\n", "lots"),
-        ("[Service]\nIOReadIOPSMax=500\n", "no device"),
-        ('{"type": "probe", "probe_version": 1, "summary": {"random_read_ios_per_second": "x"}}', "begins like"),
+        ("[Service]\nIOReadIOPSMax=500\n", "has no device"),
+        (
+            '{"type": "probe", "probe_version": 1, "summary": {"random_read_ios_per_second": "x"}}',
+            "has a known format, but",
+        ),
         ("[" * 100_000, "JSON"),
         ("a: &a [*a]\nb: *b\n", "YAML"),
     ],
 )
-def test_bad_input_is_one_sentence(text: str, says: str) -> None:
+def test_bad_input_is_one_sentence(text: str, message: str) -> None:
     with pytest.raises(PagecageError) as caught:
         read(text)
-    assert says in caught.value.message
+    assert message in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.exit_code == 2
 
@@ -55,6 +58,6 @@ TREES = st.recursive(
 
 
 @given(TREES)
-def test_whatever_stands_in_a_tree_is_read_or_refused(tree: Any) -> None:
+def test_any_tree_is_read_or_refused(tree: Any) -> None:
     with contextlib.suppress(PagecageError):
         read(json.dumps(tree))

@@ -1,4 +1,4 @@
-"""The same letter in four tools: each is read as the tool itself reads it."""
+"""Quantities of four tools, each read as the tool itself reads it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ counts = st.integers(1, 10**6)
         ("1G500M", None, None, 1_598_029_824, 1_500_000_000),
     ],
 )
-def test_a_letter_means_what_its_tool_says(written, kubernetes, docker, memory, io) -> None:
+def test_a_suffix_means_what_its_tool_defines(written, kubernetes, docker, memory, io) -> None:
     readers = (kubernetes_quantity, docker_bytes, lambda t: systemd_bytes(t, MEMORY), lambda t: systemd_bytes(t, IO))
     for read, expected in zip(readers, (kubernetes, docker, memory, io), strict=True):
         if expected is None and written != "128K":
@@ -84,13 +84,13 @@ def test_any_other_text_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [True, None, [], "NaN", "Infinity", "1_000", "0x10", "1.2.3.G"])
-def test_what_is_no_quantity(value: object) -> None:
+def test_values_that_are_not_quantities(value: object) -> None:
     for read in (kubernetes_quantity, docker_bytes):
         with pytest.raises(PagecageError):
             read(value)
 
 
-def test_infinity_is_no_limit() -> None:
+def test_infinity_is_not_a_limit() -> None:
     assert systemd_bytes("infinity", MEMORY) is None
     assert systemd_bytes(str(2**64 - 1), MEMORY) is None
     assert systemd_seconds("infinity") is None
@@ -105,13 +105,13 @@ def test_time_spans(text: str, seconds: str) -> None:
 
 
 @given(st.decimals(min_value="0.001", max_value=1000, places=3))
-def test_a_share_of_a_cpu_is_whole_percent_and_never_none(cpus: Decimal) -> None:
+def test_a_share_of_a_cpu_is_whole_percent_and_at_least_one(cpus: Decimal) -> None:
     assert cpu_percent(cpus) >= 1
     assert abs(cpu_percent(cpus) - cpus * 100) <= max(Decimal("0.5"), 1 - cpus * 100)
 
 
 @given(st.integers(0, 2**62))
-def test_a_size_as_a_cage_has_it_is_exact(count: int) -> None:
+def test_a_size_of_a_cage_file_is_exact(count: int) -> None:
     assert parse_size_bytes(exact_size(count)) == count
 
 
@@ -121,5 +121,5 @@ def test_sizes_of_the_cloud_keep_their_unit() -> None:
     ]  # fmt: skip
 
 
-def test_numbers_for_people_have_no_exponent() -> None:
+def test_formatted_numbers_have_no_exponent() -> None:
     assert [plain(Decimal(text)) for text in ("1E+3", "0.500", "2.0", "100")] == ["1000", "0.5", "2", "100"]

@@ -1,4 +1,4 @@
-"""A folder with definitions, as a fixture."""
+"""A fixture with a folder of definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a proven cache state is held to have lasted: no honest trial is accused, and none with a stranger passes."""
+"""Rules on a lasting cache state: undisturbed trials pass, disturbed ones do not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.model.cache_proof import CacheCheck, asked_bytes, charge_lag_bytes, tolerance_bytes, why_broken
+from pagecage.model.cache_proof import CacheCheck, broken_reason, charge_lag_bytes, requested_bytes, tolerance_bytes
 from pagecage.units import MIB, PAGE_BYTES
 
 FILES = 64 * MIB
@@ -23,12 +23,12 @@ END = {"checksum": "7", "distinct_bytes": FILES}
 def cache(
     requested: str, start: CacheCheck, go: CacheCheck | None = None, end: CacheCheck | None = None, **more: Any
 ) -> dict[str, Any]:
-    """`cache` of a record with these looks."""
-    looks = {"start": start, "go": go, "end": end}
+    """Return `cache` of a record with these checks."""
+    checks = {"start": start, "go": go, "end": end}
     return {
         "requested": requested, "file_bytes": FILES, "charge_lag_bytes": LAG,
         "resident_bytes_before": FILES if requested == "resident" else 0,
-        **{moment: look.to_json() for moment, look in looks.items() if look}, **more,
+        **{moment: check.to_json() for moment, check in checks.items() if check}, **more,
     }  # fmt: skip
 
 
@@ -38,9 +38,9 @@ def pages(least: int = 0, most: int = PAGES) -> st.SearchStrategy[int]:
 
 @st.composite
 def honest(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
-    """A cold trial that nobody disturbed: what its slice reads is charged to it, and some of it is dropped again.
+    """Draw an undisturbed cold trial, whose slice reads and then drops some pages.
 
-    memory.stat may be behind, other files are read too, and what is asked for may be read several times.
+    memory.stat may lag behind, other files are read too, and pages may be read several times.
     """
     set_up, other = draw(pages()), draw(pages())
     first, again = draw(pages(0, PAGES - set_up // PAGE_BYTES)), draw(pages())
@@ -53,102 +53,105 @@ def honest(draw: st.DrawFn) -> tuple[dict[str, Any], int]:
 
 
 @given(honest())
-def test_no_honest_cold_trial_is_accused(trial: tuple[dict[str, Any], int]) -> None:
+def test_undisturbed_cold_trials_pass(trial: tuple[dict[str, Any], int]) -> None:
     found, asked = trial
-    assert why_broken(found, asked) is None
+    assert broken_reason(found, asked) is None
 
 
 @given(trial=honest(), foreign=pages((SPARE + LAG) // PAGE_BYTES + 1))
-def test_pages_that_nobody_of_the_trial_is_charged_for_are_another_processs(
-    trial: tuple[dict[str, Any], int], foreign: int
-) -> None:
+def test_pages_charged_elsewhere_were_read_by_another_process(trial: tuple[dict[str, Any], int], foreign: int) -> None:
     found, _ = trial
     end = found["end"]
     clean = end | {"charged_bytes": min(end["charged_bytes"], end["resident_bytes"])}
-    why = why_broken(found | {"end": clean | {"resident_bytes": end["resident_bytes"] + foreign}})
-    assert why is not None
-    assert "as it is charged for these pages" in why
+    reason = broken_reason(found | {"end": clean | {"resident_bytes": end["resident_bytes"] + foreign}})
+    assert reason is not None
+    assert "since it is charged for these pages" in reason
 
 
 @given(read=pages(), short=pages(SPARE // PAGE_BYTES + 1))
-def test_what_the_disk_did_not_deliver_came_from_another_process(read: int, short: int) -> None:
-    """However much of it is still there, and whoever is charged."""
+def test_bytes_not_read_from_disk_came_from_another_process(read: int, short: int) -> None:
+    """This holds for any residency and any charge."""
     end = CacheCheck(0, FILES, read, 0, 0)
-    assert why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + SPARE) is None
-    why = why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + short)
-    assert why is not None
-    assert "that it asked for were not in the page cache: the disk delivered" in why
-    assert why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=read + SPARE)) is None
-    assert "came into the page cache" in (
-        why_broken(cache("cold", NOTHING, NOTHING, end, came_bytes=read + short)) or ""
+    assert broken_reason(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + SPARE) is None
+    reason = broken_reason(cache("cold", NOTHING, NOTHING, end, came_bytes=0), read + short)
+    assert reason is not None
+    assert "that the workload read were not in the page cache: the slice read only" in reason
+    assert broken_reason(cache("cold", NOTHING, NOTHING, end, came_bytes=read + SPARE)) is None
+    assert "entered the page cache" in (
+        broken_reason(cache("cold", NOTHING, NOTHING, end, came_bytes=read + short)) or ""
     )
 
 
 @given(pages(1))
 def test_one_page_before_the_program_starts_is_too_much(foreign: int) -> None:
-    why = why_broken(cache("cold", CacheCheck(foreign, 0, 0, 0, 0)))
-    assert why is not None
-    assert why.startswith("before the program started another process had read")
+    reason = broken_reason(cache("cold", CacheCheck(foreign, 0, 0, 0, 0)))
+    assert reason is not None
+    assert reason.startswith("before the program started, another process had read")
 
 
 @given(foreign=pages(1), read=st.just(0) | pages(1, 16), charged=pages(0, 16))
-def test_before_go_only_what_the_slice_itself_read_is_its_own(foreign: int, read: int, charged: int) -> None:
-    why = why_broken(cache("cold", NOTHING, CacheCheck(foreign, charged, read, 0, 0)))
-    assert (why is not None) == (foreign > (0 if read == 0 else max(read, charged) + SPARE + LAG))
+def test_before_go_only_the_slices_own_reads_are_allowed(foreign: int, read: int, charged: int) -> None:
+    reason = broken_reason(cache("cold", NOTHING, CacheCheck(foreign, charged, read, 0, 0)))
+    assert (reason is not None) == (foreign > (0 if read == 0 else max(read, charged) + SPARE + LAG))
 
 
 def test_read_ahead_that_waits_at_the_cap_is_charged_before_it_is_counted() -> None:
-    """Of a whole file that was announced at the set-up, the first request has left the cap."""
-    assert why_broken(cache("cold", NOTHING, CacheCheck(FILES, FILES, 128 << 10, 0, 0))) is None
+    """The whole file is being read ahead, and only the first request has passed the limit."""
+    assert broken_reason(cache("cold", NOTHING, CacheCheck(FILES, FILES, 128 << 10, 0, 0))) is None
 
 
 def test_a_step_in_a_sibling_slice_keeps_its_pages() -> None:
     step = {"resident_bytes_after": 20 * MIB}
     start, end = CacheCheck(20 * MIB, 0, 0, 0, 0), CacheCheck(50 * MIB, 30 * MIB, 44 * MIB, 0, 0)
-    assert why_broken(cache("cold", start, start, end, step=step, came_bytes=30 * MIB), FILES) is None
+    assert broken_reason(cache("cold", start, start, end, step=step, came_bytes=30 * MIB), FILES) is None
     more = CacheCheck(60 * MIB, 30 * MIB, 44 * MIB, 0, 0)
-    assert why_broken(cache("cold", start, start, more, step=step, came_bytes=30 * MIB), FILES) is not None
-    assert why_broken(cache("cold", CacheCheck(24 * MIB, 0, 0, 0, 0), step=step)) is not None
-    assert why_broken(cache("cold", CacheCheck(20 * MIB + SPARE, 0, 0, 0, 0), step=step)) is None
+    assert broken_reason(cache("cold", start, start, more, step=step, came_bytes=30 * MIB), FILES) is not None
+    assert broken_reason(cache("cold", CacheCheck(24 * MIB, 0, 0, 0, 0), step=step)) is not None
+    assert broken_reason(cache("cold", CacheCheck(20 * MIB + SPARE, 0, 0, 0, 0), step=step)) is None
 
 
 @pytest.mark.parametrize("missing", ["charged_bytes", "read_bytes"])
-def test_what_a_kernel_does_not_tell_accuses_nobody(missing: str) -> None:
-    """The other counter still does."""
+def test_a_missing_counter_breaks_no_state(missing: str) -> None:
+    """The other counter still works."""
     start, go = (CacheCheck(0, 0, 0, 0, 0).to_json() | {missing: None} for _ in range(2))
     end = CacheCheck(FILES, FILES, FILES, 0, 0).to_json() | {missing: None}
     found = cache("cold", NOTHING, came_bytes=FILES) | {"start": start, "go": go, "end": end}
-    assert why_broken(found, FILES) is None
-    told = {"charged_bytes": "read_bytes", "read_bytes": "charged_bytes"}[missing]
-    assert why_broken(found | {"end": end | {told: 0}}, FILES) is not None
+    assert broken_reason(found, FILES) is None
+    other = {"charged_bytes": "read_bytes", "read_bytes": "charged_bytes"}[missing]
+    assert broken_reason(found | {"end": end | {other: 0}}, FILES) is not None
 
 
-def test_a_kernel_that_tells_nothing_accuses_nobody() -> None:
+def test_a_kernel_without_counters_breaks_no_state() -> None:
     silent = CacheCheck(FILES)
-    assert why_broken(cache("cold", CacheCheck(0), silent, silent, came_bytes=FILES), FILES) is None
+    assert broken_reason(cache("cold", CacheCheck(0), silent, silent, came_bytes=FILES), FILES) is None
 
 
 @given(pages())
 def test_a_resident_file_is_there_when_the_program_starts_and_at_go(gone: int) -> None:
     short = CacheCheck(FILES - gone, 0, 0, 0, 0)
-    at_start, at_go = why_broken(cache("resident", short)), why_broken(cache("resident", FULL, short))
+    at_start, at_go = broken_reason(cache("resident", short)), broken_reason(cache("resident", FULL, short))
     assert ("left the page cache before the program started" in (at_start or "")) == (gone > SPARE)
     assert ("left the page cache before `go`" in (at_go or "")) == (gone > SPARE)
 
 
-def test_what_a_workload_drops_itself_is_its_own() -> None:
-    """As vmtouch -e does, and pcread --fadvise dontneed, which says so; then it may read it again as well."""
+def test_pages_dropped_by_the_workload_are_allowed() -> None:
+    """vmtouch -e drops pages, as does pcread --fadvise dontneed, which reports it.
+
+    Both may read them again.
+    """
     gone, end = CacheCheck(0, 0, 0, 0, 0), CacheCheck(FILES, FILES, FILES, 0, 0)
-    assert why_broken(cache("resident", FULL, gone, end, evicted_bytes=FILES), FILES) is None
-    assert why_broken(cache("resident", FULL, gone, evicted_bytes=FILES // 2)) is not None
+    assert broken_reason(cache("resident", FULL, gone, end, evicted_bytes=FILES), FILES) is None
+    assert broken_reason(cache("resident", FULL, gone, evicted_bytes=FILES // 2)) is not None
 
 
-def test_what_the_trials_own_limit_reclaims_of_its_own_pages_is_its_own() -> None:
-    """Loaded by a step in the same slice, so that the slice is charged."""
+def test_pages_reclaimed_by_the_slices_limit_are_allowed() -> None:
+    """A step in the same slice has loaded the files, so the slice is charged."""
     start = CacheCheck(FILES, FILES, FILES, 0, 0)
     go = CacheCheck(FILES - 8 * MIB, FILES - 8 * MIB, FILES, 8 * MIB, 0)
-    assert why_broken(cache("resident", start, go)) is None
-    assert why_broken(cache("resident", FULL, go)) is not None, "the slice reclaims nothing of what others are charged"
+    assert broken_reason(cache("resident", start, go)) is None
+    assert broken_reason(cache("resident", FULL, go)) is not None, (
+        "the slice reclaims nothing that others are charged for"
+    )
 
 
 REREAD = CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 0)
@@ -158,26 +161,26 @@ REREAD = CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 0)
     ("end", "more", "asked", "broken"),
     [
         (REREAD, {}, FILES, True), (REREAD, {}, None, False), (REREAD, {"least_resident_bytes": MIB}, None, True),
-        (CacheCheck(FILES, 0, FILES, 0, 0), {}, FILES, False),  # direct reads leave it where it is
+        (CacheCheck(FILES, 0, FILES, 0, 0), {}, FILES, False),  # direct reads do not change the cache
         (CacheCheck(FILES, SPARE, SPARE, 0, 0), {}, FILES, False),
-        (CacheCheck(30 * MIB, 0, 0, 0, 0), {}, None, False),  # dropped when it was no more needed
+        (CacheCheck(30 * MIB, 0, 0, 0, 0), {}, None, False),  # dropped when no longer needed
         (CacheCheck(30 * MIB, 0, 20 * MIB, 0, 0), {}, None, True),
         (CacheCheck(FILES, 30 * MIB, 30 * MIB, 0, 30 * MIB), {}, FILES, False),  # the host was short of memory
-        (CacheCheck(FILES, 4 * MIB, 60 * MIB, 56 * MIB, 0), {}, FILES, True),  # a tight cage drops what it read itself
+        (CacheCheck(FILES, 4 * MIB, 60 * MIB, 56 * MIB, 0), {}, FILES, True),  # a tight cage reclaims its own pages
     ],
 )  # fmt: skip
 def test_a_resident_file_that_had_to_be_read_again(
     end: CacheCheck, more: dict[str, int], asked: int | None, broken: bool
 ) -> None:
-    why = why_broken(cache("resident", FULL, FULL, end, **more), asked)
-    assert (why is not None) == broken, why
-    assert why is None or "had to be read again" in why
+    reason = broken_reason(cache("resident", FULL, FULL, end, **more), asked)
+    assert (reason is not None) == broken, reason
+    assert reason is None or "had to be read again" in reason
 
 
 @pytest.mark.parametrize("requested", ["any", "cold"])
-def test_a_state_nobody_asked_for_or_looked_at_holds(requested: str) -> None:
-    assert why_broken({"requested": requested, "file_bytes": FILES, "resident_bytes_before": 0}, FILES) is None
-    assert why_broken(cache("any", FULL, FULL, FULL)) is None
+def test_an_unrequested_or_unchecked_state_holds(requested: str) -> None:
+    assert broken_reason({"requested": requested, "file_bytes": FILES, "resident_bytes_before": 0}, FILES) is None
+    assert broken_reason(cache("any", FULL, FULL, FULL)) is None
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_a_state_nobody_asked_for_or_looked_at_holds(requested: str) -> None:
         ("pcread", END | {"distinct_bytes": "all"}, None),
     ],
 )  # fmt: skip
-def test_only_what_went_through_its_hands_was_asked_for(
+def test_only_bytes_that_were_read_count_as_requested(
     program: str | None, end: dict[str, Any], asked: int | None
 ) -> None:
-    assert asked_bytes(program, end) == asked
+    assert requested_bytes(program, end) == asked

@@ -1,4 +1,4 @@
-"""From a cage's properties to what systemd is told, and to what the kernel must then say."""
+"""A cage's properties as arguments of systemd, and as expected cgroup files."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def test_a_cage_survives_being_written_as_json(cage: Cage) -> None:
 
 
 @given(cages)
-def test_a_record_has_of_the_cloud_what_the_cage_has(cage: Cage) -> None:
-    told = cloud_to_json(cage)
-    assert set(told) == {key for key in ("volume", "burst", "accounting", "latency") if getattr(cage, key) is not None}
-    line = json.loads(json.dumps(as_line(cage={"name": cage.name, **told})))
+def test_a_record_has_the_cloud_parts_of_the_cage(cage: Cage) -> None:
+    cloud = cloud_to_json(cage)
+    assert set(cloud) == {key for key in ("volume", "burst", "accounting", "latency") if getattr(cage, key) is not None}
+    line = json.loads(json.dumps(as_line(cage={"name": cage.name, **cloud})))
     assert breaches(line) == []
 
 
@@ -50,7 +50,7 @@ def test_a_plan_from_before_clouds_is_read() -> None:
     assert cage_from_json({"name": "old", "properties": {"MemoryMax": 1}}) == Cage("old", {"MemoryMax": 1})
 
 
-def test_systemd_is_told_plain_numbers_and_one_spelling_of_the_disk() -> None:
+def test_systemd_gets_plain_numbers_and_one_path_of_the_disk() -> None:
     assert property_arguments(FULL, "/dev/vdb") == [
         "MemoryAccounting=yes", "IOAccounting=yes", "CPUAccounting=yes",
         "MemoryMax=10000000", "MemorySwapMax=0", "IOReadBandwidthMax=/dev/vdb 20000000", "IOReadIOPSMax=/dev/vdb 500",
@@ -64,7 +64,7 @@ def test_accounting_is_on_without_limits_too() -> None:
     ]  # fmt: skip
 
 
-def test_what_the_kernel_must_say() -> None:
+def test_expected_cgroup_files() -> None:
     assert expected_read_back(FULL) == {
         "memory.max": "9998336", "memory.swap.max": "0", "io.max.rbps": "20000000", "io.max.riops": "500",
         "io.max.wbps": "30000000", "io.max.wiops": "600", "cpu.max": "50000 100000",
@@ -78,13 +78,13 @@ def test_every_io_property_needs_the_io_controller(name: str) -> None:
 
 
 @given(cages)
-def test_a_kernel_that_obeys_is_believed(cage: Cage) -> None:
-    said = {"memory.max": "max", "memory.swap.max": "max", "cpu.max": "max 100000", **expected_read_back(cage)}
-    assert limits_not_in_force(expected_read_back(cage), said, {"pagecage.slice": {"memory.max": "max"}}) == []
+def test_matching_limits_are_in_force(cage: Cage) -> None:
+    read_back = {"memory.max": "max", "memory.swap.max": "max", "cpu.max": "max 100000", **expected_read_back(cage)}
+    assert limits_not_in_force(expected_read_back(cage), read_back, {"pagecage.slice": {"memory.max": "max"}}) == []
 
 
 @given(cages.filter(lambda cage: cage.properties), st.data())
-def test_one_limit_that_is_other_or_missing_is_seen(cage: Cage, data: st.DataObject) -> None:
+def test_a_different_or_missing_limit_is_found(cage: Cage, data: st.DataObject) -> None:
     expected = expected_read_back(cage)
     broken = data.draw(st.sampled_from(sorted(expected)))
     other = {**expected, broken: "max"}
@@ -93,9 +93,9 @@ def test_one_limit_that_is_other_or_missing_is_seen(cage: Cage, data: st.DataObj
     assert limits_not_in_force(expected, missing, {}) == [f"{broken} is missing, not {expected[broken]}"]
 
 
-def test_a_limit_that_nobody_asked_for_is_seen() -> None:
+def test_an_unrequested_limit_is_found() -> None:
     assert limits_not_in_force({}, {"memory.max": "4096", "cpu.max": "max 100000"}, {}) == [
-        "memory.max is 4096, unasked"
+        "memory.max is 4096, which was not requested"
     ]
 
 
@@ -112,7 +112,7 @@ def test_a_limit_that_nobody_asked_for_is_seen() -> None:
         ({"cpu.max": "99999 200000"}, True),
     ],
 )
-def test_a_tighter_limit_above_is_seen(above: dict[str, str], tighter: bool) -> None:
+def test_a_tighter_limit_of_an_ancestor_is_found(above: dict[str, str], tighter: bool) -> None:
     expected = expected_read_back(FULL)
     wrong = limits_not_in_force(expected, expected, {"user.slice": above})
     assert bool(wrong) is tighter

@@ -1,4 +1,4 @@
-"""Claims and the published figures they stand on: a claim is completed by its row, and contradicts nothing."""
+"""Claims, completed by the rows of published figures, without contradictions."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ def claims_of(top: Path, text: str):
     return definitions(top).experiment("asked")
 
 
-def test_a_claim_is_completed_by_its_row_and_stands_whole_in_the_definition(rows: Path) -> None:
-    told = claims_of(rows, CLAIM)
-    [claim] = told.definition["claims"]
+def test_a_claim_is_completed_by_its_row(rows: Path) -> None:
+    experiment = claims_of(rows, CLAIM)
+    [claim] = experiment.definition["claims"]
     assert claim == {
         "id": "003-1", "rule": "absolute", "says": "jobs=24: time", "published": 1.5, "unit": "s",
         "response": "read_seconds", "key": None, "where": {"cage": "tenth"}, "over": None, "than": None,
         "than_over": None, "with_wrong_answers": False, "tolerance_factor": 2.0,
         "needs": "any_size", "remark": "rounded",
     }  # fmt: skip
-    assert list(told.claims) == told.definition["claims"]
+    assert list(experiment.claims) == experiment.definition["claims"]
 
 
-def test_what_the_claim_says_itself_stands(rows: Path) -> None:
-    told = claims_of(rows, CLAIM + 'published = 3\nsays = "mine"\nremark = ""\n')
-    assert [(c["published"], c["says"], c["remark"]) for c in told.claims] == [(3, "mine", "")]
+def test_a_claims_own_values_are_kept(rows: Path) -> None:
+    experiment = claims_of(rows, CLAIM + 'published = 3\nsays = "mine"\nremark = ""\n')
+    assert [(c["published"], c["says"], c["remark"]) for c in experiment.claims] == [(3, "mine", "")]
 
 
 def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
@@ -69,11 +69,15 @@ def test_a_row_may_belong_to_two_experiments(rows: Path) -> None:
         ("003-1", "003-3", "claims.003-3 belongs to other"),
         ("003-1", "003-4", "untestable"),
         ("003-1", "003-2", "claims.003-2.published: 'killed' is not a number"),
-        ('"tenth"', '"tnth"', "claims.003-1.where: cage = 'tnth' is no level here"),
-        ('"absolute"', '"ratio"', "compares two sides and has no over"),
-        ('"absolute"', '"ordering_of_ratios"\nover = { cage = "uncaged" }', "than and than_over go with"),
-        ('"absolute"', '"absolute"\nthan = { cage = "tnth" }\nthan_over = { cage = "tenth" }', "than and than_over go"),
-        ('"absolute"', '"config"', "needs the key"),
+        ('"tenth"', '"tnth"', "claims.003-1.where: cage = 'tnth' is not a level"),
+        ('"absolute"', '"ratio"', "needs `over`, the other side"),
+        ('"absolute"', '"ordering_of_ratios"\nover = { cage = "uncaged" }', "needs than and than_over"),
+        (
+            '"absolute"',
+            '"absolute"\nthan = { cage = "tnth" }\nthan_over = { cage = "tenth" }',
+            "needs than and than_over",
+        ),
+        ('"absolute"', '"config"', "needs `key`"),
         ('"absolute"', '"config"\nkey = "sizes.full.filse"', "the definition has no sizes.full.filse"),
         ('"absolute"', '"decoded"', "vm_flags, fault_flags"),
         ('"absolute"', '"range"', "1.5 is not two numbers"),
@@ -98,7 +102,7 @@ def test_every_rule_can_be_right(rows: Path, rule: str) -> None:
     assert len(claims_of(rows, CLAIM.replace('"absolute"', rule)).claims) == 1
 
 
-def test_without_articles_a_claim_tells_its_own_figure(top: Path) -> None:
+def test_without_articles_a_claim_has_its_own_figure(top: Path) -> None:
     own = CLAIM + 'says = "x"\npublished = 1.0\nunit = "s"\n'
     assert claims_of(top, own).claims[0]["remark"] == ""
     assert "claims.003-1.published is missing" in refusal(top, EXPERIMENT + own.replace("published = 1.0", "")).message
@@ -110,9 +114,9 @@ def test_findings_name_levels_that_are_there(top: Path) -> None:
     assert "findings[0].where: cage = 'tnth'" in refusal(top, text.replace('"tenth" }\n', '"tnth" }\n')).message
 
 
-def test_an_id_that_stands_twice_is_named(rows: Path) -> None:
+def test_a_duplicate_id_is_named(rows: Path) -> None:
     (rows / "experiments/articles/004-log.csv").write_text("\n".join(ROWS.splitlines()[:2]))
-    with pytest.raises(PagecageError, match="003-1 stands twice"):
+    with pytest.raises(PagecageError, match="the id 003-1 is not unique"):
         read_articles(rows / "experiments/articles")
 
 

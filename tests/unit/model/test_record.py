@@ -1,4 +1,4 @@
-"""Records: one line each, never lost and never mixed, whatever ended the writer before."""
+"""Records: one line each, neither lost nor merged when a writer is killed."""
 
 from __future__ import annotations
 
@@ -29,11 +29,19 @@ plain = st.recursive(
     max_leaves=8,
 )  # fmt: skip
 tables = st.dictionaries(st.text(max_size=8), plain, max_size=4)
+timings = st.fixed_dictionaries(
+    {
+        "name": st.text(),
+        **dict.fromkeys(("start_wall_seconds", "start_monotonic_seconds", "seconds"), st.floats(0, 1e9)),
+    }
+)
+missed = st.fixed_dictionaries(dict.fromkeys(("requirement", "reason", "hint"), st.text()))
 records = st.builds(
     make_record, trial_id=st.text(max_size=20), outcome=st.sampled_from(OUTCOMES), error=st.none() | st.text(),
-    attempt=st.integers(1, 9), counters=tables, cage=tables, samples=st.lists(tables, max_size=3),
-    phases=st.lists(tables, max_size=2),
-    missed_requirements=st.lists(st.dictionaries(st.text(), st.text()), max_size=2),
+    attempt=st.integers(1, 9), counters=st.fixed_dictionaries({}, optional={"before": tables, "totals": tables}),
+    cage=st.fixed_dictionaries({}, optional={"name": st.text(), "driver": tables, "external": st.none() | tables}),
+    samples=st.lists(tables, max_size=3), phases=st.lists(timings, max_size=2),
+    missed_requirements=st.lists(missed, max_size=2),
 )  # fmt: skip
 
 
@@ -55,7 +63,7 @@ def test_appended_records_come_back_in_order(tmp_path: Path) -> None:
     assert path.read_bytes().count(b"\n") == 3
 
 
-def test_no_file_is_no_record(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_records(tmp_path: Path) -> None:
     assert list(read_records(tmp_path / "none.jsonl")) == []
 
 
@@ -70,7 +78,7 @@ def whole_line(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_a_line_cut_off_anywhere_swallows_nothing(
     cut: int, whole_line: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """What a kill leaves is the beginning of a line, without its end; the next record stands on a line of its own."""
+    """A kill leaves the beginning of a line, and the next record gets a line of its own."""
     path = tmp_path_factory.mktemp("cut") / "records.jsonl"
     append_record(path, make_record(trial_id="first"))
     with path.open("ab") as file:
@@ -87,37 +95,37 @@ def test_a_line_that_lacks_only_its_newline_counts(tmp_path: Path, whole_line: b
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 512, b'{"record_version": 1, "run', b"\xff\xfe{", b'{"a": "\xc3'])
-def test_what_a_crash_leaves_at_the_end_is_skipped(tmp_path: Path, whole_line: bytes, tail: bytes) -> None:
+def test_leftovers_of_a_crash_are_skipped(tmp_path: Path, whole_line: bytes, tail: bytes) -> None:
     path = tmp_path / "records.jsonl"
     path.write_bytes(whole_line + tail)
     assert [record.trial_id for record in read_records(path)] == ["cut"]
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"surprise": 1}, "unknown key 'surprise'"),
         ({"outcome": "splendid"}, "unknown outcome 'splendid'"),
         ({"record_version": RECORD_VERSION + 1}, f"format version {RECORD_VERSION + 1}"),
-        ({"record_version": "1"}, "no pagecage record"),
-        ({"record_version": None}, "no pagecage record"),
+        ({"record_version": "1"}, "not a pagecage record"),
+        ({"record_version": None}, "not a pagecage record"),
     ],
 )
-def test_a_stranger_is_refused(change: dict[str, Any], says: str) -> None:
+def test_an_unknown_file_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(PagecageError) as caught:
         record_from_json({**plain_record(), **change}, "records.jsonl:7")
     assert caught.value.message.startswith("records.jsonl:7")
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
 @pytest.mark.parametrize("line", ["12", "[]", "null", '"x"', "{}", '{"record_version": 1, "outcome": "ok"}'])
-def test_json_that_is_no_record_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+def test_json_that_is_not_a_record_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "records.jsonl").write_text(f"\n{line}\n")
     with pytest.raises(PagecageError, match=r"records\.jsonl:2"):
         list(read_records(tmp_path / "records.jsonl"))
 
 
-def test_which_outcomes_are_answers() -> None:
+def test_final_outcomes() -> None:
     assert set(OUTCOMES) > FINAL_OUTCOMES
     finals = {outcome for outcome in OUTCOMES if make_record(outcome=outcome).is_final}
     assert finals == FINAL_OUTCOMES

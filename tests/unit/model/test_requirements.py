@@ -1,4 +1,4 @@
-"""What keeps a host from serving, each with its sentence and what fixes it."""
+"""Missing requirements, each with its reason and its fix."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_fit_host_lacks_nothing() -> None:
         ({"disk": {"error": "/data is on overlay"}}, Requirement.LOCAL_DISK, "overlay"),
     ],
 )
-def test_each_lack_of_a_host(changes: dict[str, Any], requirement: Requirement, word: str) -> None:
+def test_each_missing_requirement_of_a_host(changes: dict[str, Any], requirement: Requirement, word: str) -> None:
     [missed] = check_host(facts(**changes))
     assert missed.requirement is requirement
     assert word in missed.reason
@@ -43,7 +43,7 @@ def test_each_lack_of_a_host(changes: dict[str, Any], requirement: Requirement, 
     assert missed.to_json() == {"requirement": requirement.value, "reason": missed.reason, "hint": missed.hint}
 
 
-def test_all_lacks_are_told_at_once() -> None:
+def test_all_missing_requirements_are_reported_together() -> None:
     bare = facts(systemd={"pid1": False, "version": 0}, cgroup={"v2": False, "controllers": []}, disk={"error": "no"})
     assert [missed.requirement for missed in check_host(bare)] == [
         Requirement.SYSTEMD_PID1, Requirement.CGROUP_V2, Requirement.MEMORY_CONTROLLER, Requirement.IO_CONTROLLER,
@@ -51,7 +51,7 @@ def test_all_lacks_are_told_at_once() -> None:
     ]  # fmt: skip
 
 
-def test_a_user_whose_io_is_not_delegated_is_told_about_delegation() -> None:
+def test_a_user_without_io_gets_a_delegation_hint() -> None:
     [missed] = check_host(USER)
     assert missed.requirement is Requirement.IO_CONTROLLER
     assert missed.reason == "the io controller is not available to this user's systemd"
@@ -61,23 +61,23 @@ def test_a_user_whose_io_is_not_delegated_is_told_about_delegation() -> None:
     assert check_host({**USER, "cgroup": FIT["cgroup"]}) == []
 
 
-def test_a_user_without_a_systemd_of_his_own_is_told_that_alone() -> None:
+def test_a_missing_user_manager_is_the_only_reason() -> None:
     [missed] = check_host(NO_MANAGER)
     assert missed.requirement is Requirement.USER_MANAGER
     assert missed.reason == "this user's own systemd (user@1000.service) is not running"
-    assert missed.hint.startswith("use HOST=vm, which needs none, or start it: ")
+    assert missed.hint.startswith("use HOST=vm, which does not need it, or start it: ")
     assert missed.hint.endswith("sudo loginctl enable-linger 1000")
     without_systemd = {**NO_MANAGER, "systemd": {**NO_MANAGER["systemd"], "pid1": False}}
     assert Requirement.USER_MANAGER not in [missed.requirement for missed in check_host(without_systemd)]
 
 
-def test_root_is_not_told_to_delegate() -> None:
+def test_root_gets_no_delegation_hint() -> None:
     missed = check_host(facts(cgroup={"controllers": []}))
     assert [each.hint for each in missed] == ["use HOST=vm, or boot with cgroup_enable=memory", "use HOST=vm"]
 
 
 def test_the_command_installs_what_provisioning_does() -> None:
-    """The part before `sudo install`, run by a shell, and where it goes."""
+    """The part before `sudo install` is run by a shell, and compared with its destination."""
     command = delegation_command(1000)
     written = run(["sh", "-c", command.split(" | ")[0]]).stdout
     kept = (ROOT / "cgroups/50-pagecage-delegation.conf").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""One limit for reads and writes: who gets what of it, and that both together keep to it."""
+"""A limit shared by reads and writes: its split, and the sum of both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def meter_of(**more: object) -> LimitMeter:
 
 
 def driven(meter: LimitMeter, seconds: float, reads: float, writes: float) -> dict[str, float]:
-    """What goes through a second of each, under caps that hold exactly, in the last half of the time."""
+    """Return the rate of each in the second half of the time, under exact limits."""
     through = {"rios": 0.0, "wios": 0.0}
     ticks = round(seconds / TICK)
     for tick in range(ticks):
@@ -33,19 +33,19 @@ def driven(meter: LimitMeter, seconds: float, reads: float, writes: float) -> di
     return {key: count / (ticks - ticks // 2) / TICK for key, count in through.items()}
 
 
-def test_who_reads_alone_has_all_of_it():
+def test_one_active_direction_has_the_full_limit():
     assert split(LIMIT, {"read": 400, "write": 0}) == {"read": 400, "write": LIMIT // 2}
     meter = meter_of()
     assert driven(meter, 10, reads=1000, writes=0) == {"rios": pytest.approx(LIMIT), "wios": 0}
     assert meter.wanted() == {"IOReadIOPSMax": LIMIT, "IOWriteIOPSMax": LIMIT}
 
 
-def test_both_that_want_more_than_half_have_half_each():
+def test_two_busy_directions_have_half_each():
     through = driven(meter_of(), 20, reads=1000, writes=1000)
     assert through["rios"] == through["wios"] == pytest.approx(LIMIT / 2, rel=0.03)
 
 
-def test_who_wants_little_leaves_the_rest_to_the_other():
+def test_a_light_direction_leaves_the_rest_to_the_other():
     through = driven(meter_of(), 20, reads=1000, writes=60)
     assert through["wios"] == pytest.approx(60, rel=0.02)
     assert 0.85 * LIMIT < sum(through.values()) <= 1.01 * LIMIT
@@ -68,13 +68,13 @@ def test_debts_are_paid_back_from_half_of_the_limit_at_most():
     assert less_debt(LIMIT, 10 * LIMIT, 0.5) == LIMIT / 2
 
 
-def test_what_is_not_shared_is_not_played():
+def test_separate_limits_have_no_meter():
     assert list(meters(Cage("c", BOTH))) == []
     assert list(meters(Cage("c", {"IOReadIOPSMax": 400}, accounting=COMBINED))) == []
     assert list(meters(Cage("c", {"IOReadIOPSMax": 400, "IOWriteIOPSMax": 300}, accounting=COMBINED))) == []
 
 
-def test_caps_between_base_and_burst_are_those_that_the_kernel_tells_apart():
+def test_limits_between_base_and_burst_are_distinct_in_the_kernel():
     meter = LimitMeter("iops", {"IOReadIOPSMax": "rios"}, filled(35, 300, 10, "half"))
     assert (meter.bucket.cap, meter.wanted()) == (44, {"IOReadIOPSMax": 40})
     meter.charge({"rios": 4}, 0.0)

@@ -1,4 +1,4 @@
-"""The bucket as a pure model: what drains it, what refills it, and which cap it puts in force."""
+"""The token bucket: use that drains it, time that refills it, and the limit that it sets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ TICK = 0.1
 
 
 def small(start: str = "full") -> TokenBucket:
-    """Base 100 I/Os a second, burst 1,000, 18,000 credits: 20 s to drain, 180 s to refill."""
+    """Return a bucket (base 100, burst 1,000, 18,000 credits): 20 s to drain, 180 s to refill."""
     return filled(100, 1000, 18_000, start)
 
 
 def driven(bucket: TokenBucket, seconds: float, demand: float = float("inf")) -> tuple[TokenBucket, list[float]]:
-    """The bucket after so long under a demand (a second), and what went through in each tick."""
+    """Return the bucket after `seconds` under a demand per second, and the use in each tick."""
     through = []
     for _ in range(round(seconds / TICK)):
         through.append(min(bucket.cap, demand) * TICK)
@@ -52,13 +52,13 @@ def test_a_drained_bucket_leaves_the_base():
     assert set(through) == {10.0}
 
 
-def test_what_is_left_of_the_base_comes_back_as_a_little_burst():
+def test_unused_base_becomes_a_small_burst():
     bucket, _ = driven(small("drained"), 60, demand=50)
     assert bucket.credits == pytest.approx(3000)
     assert bucket.cap == 1000
 
 
-def test_what_slipped_through_is_paid_back_first():
+def test_excess_use_is_paid_back_first():
     bucket = small("drained").after(500, 1)
     assert bucket.credits == -400
     assert bucket.after(0, 2).cap == 100
@@ -88,7 +88,7 @@ def test_credits_never_exceed_the_capacity_and_caps_stay_between_base_and_burst(
 
 
 @given(buckets, st.lists(st.floats(0, 1e9), min_size=1, max_size=50))
-def test_no_more_goes_through_than_credits_and_base(bucket, demands):
+def test_use_never_exceeds_credits_and_base(bucket, demands):
     through, seconds, before = 0.0, 0.0, bucket
     for demand in demands:
         used = min(demand, bucket.cap) * TICK

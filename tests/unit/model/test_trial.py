@@ -1,4 +1,4 @@
-"""A trial travels as JSON and comes back the same."""
+"""A trial as JSON data, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: every treatment in every block, in an order that its seed alone decides, under names that are unique."""
+"""Plans: every treatment in every block, in the seed's order, with unique names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pagecage.model.experiment import Experiment, Level, Size
 from pagecage.model.trial import SetupStep, Workload
 from pagecage.planning.plan import PlanOptions, blocks, make_trials, plan_from_json, plan_to_json
 from pagecage.planning.treatments import covering, selected, treatments
-from pagecage.runner.campaign import need_of
+from pagecage.runner.campaign import resource_needs
 from tests.builders.plans import BASE, CAGES, CHOICES, SIZES, plan_of
 
 level_names = st.text(min_size=1, max_size=12)
@@ -78,13 +78,13 @@ def test_names_are_unique_and_fit_a_unit(experiment: Experiment, wanted: PlanOpt
         {"x": ("a", "A", "a_1")}, {"x": ("a_b", "a"), "y": ("c", "b_c")}, {"x": ("l" * 300, "l" * 301)},
     ],
 )  # fmt: skip
-def test_levels_that_are_spelt_nearly_alike_stay_apart(factors: dict[str, tuple[str, ...]]) -> None:
+def test_levels_with_similar_names_get_different_ids(factors: dict[str, tuple[str, ...]]) -> None:
     experiment = replace(BASE, factors=factors)
     names = [trial.trial_id for trial in make_trials(experiment, CAGES, CHOICES)]
     assert len(set(names)) == len(names) == 2 * count_of(experiment)
 
 
-def test_names_can_be_read() -> None:
+def test_names_are_readable() -> None:
     experiment = replace(BASE, factors={"cage": ("uncaged",), "source": ("heap",), "pattern": ("random",)})
     assert make_trials(experiment, CAGES, CHOICES)[0].trial_id == "r1_uncaged_heap_random"
 
@@ -118,12 +118,12 @@ def test_no_factor_is_one_uncaged_treatment() -> None:
     assert (first.cage.name, first.cache, first.read_ahead_kb) == ("uncaged", "any", 128)
 
 
-def test_a_timeout_leaves_room_beside_the_measured_part() -> None:
+def test_a_timeout_leaves_time_beside_the_measured_part() -> None:
     assert all(trial.timeout_seconds > (trial.max_seconds or 0) + 60 for trial in make_trials(BASE, CAGES, CHOICES))
 
 
 @given(experiments, choices)
-def test_a_plan_travels_unchanged_and_keeps_its_hash(experiment: Experiment, wanted: PlanOptions) -> None:
+def test_a_plan_survives_json_and_keeps_its_hash(experiment: Experiment, wanted: PlanOptions) -> None:
     plan = plan_of(experiment, wanted)
     written = json.loads(json.dumps(plan_to_json(plan)))
     back = plan_from_json(written)
@@ -139,7 +139,7 @@ def test_a_change_anywhere_changes_the_hash(key: str) -> None:
 
 
 @given(experiments, choices)
-def test_groups_are_what_shares_a_machine_state(experiment: Experiment, wanted: PlanOptions) -> None:
+def test_groups_share_a_machine_state(experiment: Experiment, wanted: PlanOptions) -> None:
     trials = make_trials(experiment, CAGES, wanted)
     for fresh, count in (("never", 1), ("run", 1), ("block", wanted.repeats), ("trial", len(trials))):
         groups = blocks(trials, fresh)
@@ -153,7 +153,7 @@ def level_pairs(chosen: list[dict[str, str]]) -> set[tuple[str, str]]:
 
 
 @given(experiments, st.data())
-def test_covering_treatments_show_every_level_and_none_that_is_excluded(experiment: Experiment, data: Any) -> None:
+def test_covering_treatments_contain_every_level_and_none_that_is_excluded(experiment: Experiment, data: Any) -> None:
     every = list(treatments(experiment))
     out = tuple(data.draw(st.lists(st.sampled_from(every), max_size=3))) if experiment.factors else ()
     left = list(treatments(replace(experiment, exclude=out)))
@@ -170,7 +170,7 @@ def test_a_full_product_needs_as_many_treatments_as_its_largest_factor_has_level
     assert len(chosen) == max(map(len, experiment.factors.values()), default=1)
 
 
-def test_a_size_says_whether_all_treatments_run() -> None:
+def test_a_size_decides_whether_all_treatments_run() -> None:
     sizes = {**SIZES, "smoke": replace(SIZES["smoke"], treatments="covering")}
     experiment = replace(BASE, factors={"a": ("1", "2"), "b": ("x", "y")}, sizes=sizes)
     assert selected(experiment, "smoke") == [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
@@ -192,7 +192,7 @@ def test_a_levels_workload_replaces_the_experiments_and_all_arguments_follow_it(
     assert ran["c"] == Workload("pcscan-c", ("--files", "{files}", "--c", "--pattern", "random"), "handshake", 9)
 
 
-def test_a_level_brings_a_step_a_storage_and_the_machines_memory() -> None:
+def test_a_level_sets_a_step_a_storage_and_the_machines_memory() -> None:
     step = SetupStep("pcread", ("--file", "{file}"), "other")
     levels = {
         "a": {"x": Level(before=step, storage="null_blk", storage_latency_us=500, machine_memory_fraction=1.5)},
@@ -207,7 +207,7 @@ def test_a_level_brings_a_step_a_storage_and_the_machines_memory() -> None:
     assert trial.dataset_bytes == 3 * 2**20
 
 
-def test_places_of_a_size_stand_in_arguments_and_cages_and_what_is_written_has_room() -> None:
+def test_placeholders_of_a_size_are_filled_in_and_writes_are_kept() -> None:
     levels = {
         "a": {"x": Level(("--ops", "{ops}"), dirty_bytes=2**23), "y": Level(cage="{narrow}", dirty_background_bytes=5)},
     }
@@ -223,10 +223,10 @@ def test_places_of_a_size_stand_in_arguments_and_cages_and_what_is_written_has_r
     assert trials["x"].dataset is None
 
 
-def test_what_a_workload_writes_needs_room_and_on_a_disk_in_memory_memory() -> None:
+def test_writes_need_disk_space_or_memory_if_the_disk_is_in_memory() -> None:
     sizes = {**SIZES, "smoke": Size(2**20, 5.0, writes_bytes=3 * 2**30)}
     plan, writing = plan_of(), plan_of(replace(BASE, sizes=sizes))
-    assert need_of(writing).data_bytes == need_of(plan).data_bytes + 3 * 2**30
-    assert need_of(writing).memory_bytes == need_of(plan).memory_bytes
+    assert resource_needs(writing).data_bytes == resource_needs(plan).data_bytes + 3 * 2**30
+    assert resource_needs(writing).memory_bytes == resource_needs(plan).memory_bytes
     in_memory = replace(writing, trials=tuple(replace(t, storage="null_blk") for t in writing.trials))
-    assert need_of(in_memory).memory_bytes == 4.75 * 2**30
+    assert resource_needs(in_memory).memory_bytes == 4.75 * 2**30

@@ -1,4 +1,4 @@
-"""A replay as data: names, cages and findings; what is carried, where it lies there; programs and their libraries."""
+"""Replays as data: names, cages and findings; uploaded files; programs and their libraries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pagecage.model.trial import CommandSpec, command_from_json, command_to_json
 from pagecage.planning.plan import PlanOptions, make_trials
 from pagecage.planning.replay import ReplaySpec, make_experiment
 from pagecage.process import run
-from pagecage.runner.shared_libraries import carried_program, parse_ldd
-from pagecage.runner.uploads import carried_from_json, carried_to_json, make_carried, on_host, translated
+from pagecage.runner.shared_libraries import parse_ldd, program_uploads
+from pagecage.runner.uploads import find_uploads, path_on_host, translate_command, uploads_from_json, uploads_to_json
 
 LDD = """\tlinux-vdso.so.1 (0x00007f9fe84e6000)
 \tlibsqlite3.so.0 => /lib/x86_64-linux-gnu/libsqlite3.so.0 (0x00007f9fe8328000)
@@ -58,7 +58,7 @@ def test_a_replay_is_named_after_its_program(program: str, name: str) -> None:
     assert replay(program).name == name
 
 
-def test_its_time_is_told_beside_the_controls() -> None:
+def test_findings_compare_each_cage_with_the_control() -> None:
     made = make_experiment(replay("true", cages=("uncaged", "customer", "tenth")))
     findings = made.definition["findings"]
     assert [(f["where"], f["over"]) for f in findings] == [
@@ -68,7 +68,7 @@ def test_its_time_is_told_beside_the_controls() -> None:
     assert make_experiment(replay("true", cages=("customer",))).definition["findings"] == []
 
 
-def test_until_it_serves() -> None:
+def test_a_server_is_measured_until_it_serves() -> None:
     made = make_experiment(replay("server", command=CommandSpec(ready_port=80)))
     assert made.response == "ready_seconds"
     assert {finding["response"] for finding in made.definition["findings"]} == {"ready_seconds"}
@@ -86,7 +86,7 @@ commands = st.builds(
 
 
 @given(st.none() | commands)
-def test_a_command_travels_whole(command: CommandSpec | None) -> None:
+def test_a_command_survives_json(command: CommandSpec | None) -> None:
     assert command_from_json(command_to_json(command)) == command
 
 
@@ -101,14 +101,16 @@ class TestCarried:
         return tmp_path
 
     def test_each_lies_under_its_own_name(self, folder: Path) -> None:
-        made = make_carried(["data", str(folder / "db")])
+        made = find_uploads(["data", str(folder / "db")])
         assert [(one.name, one.size_bytes) for one in made] == [("data", 1000), ("db", 10)]
-        assert carried_from_json(carried_to_json(made)) == made
+        assert uploads_from_json(uploads_to_json(made)) == made
 
-    @pytest.mark.parametrize(("paths", "says"), [(["nowhere"], "there is no nowhere"), (["db", "./db"], "two things")])
+    @pytest.mark.parametrize(
+        ("paths", "says"), [(["nowhere"], "'nowhere' does not exist"), (["db", "./db"], "two files")]
+    )
     def test_what_cannot_be_named(self, folder: Path, paths: list[str], says: str) -> None:
         with pytest.raises(PagecageError, match=says):
-            make_carried(paths)
+            find_uploads(paths)
 
     @pytest.mark.parametrize(
         ("path", "there"),
@@ -116,11 +118,11 @@ class TestCarried:
          ("/etc/hosts", None)],
     )  # fmt: skip
     def test_where_a_path_lies_on_the_host(self, folder: Path, path: str, there: str | None) -> None:
-        assert on_host(path, make_carried(["data", "db"]), "/d") == there
+        assert path_on_host(path, find_uploads(["data", "db"]), "/d") == there
 
     def test_only_words_that_are_exactly_a_carried_path_are_translated(self, folder: Path) -> None:
         path = str(folder / "db")
-        words = translated(["sqlite3", path, f"{path}x", "db", f"--file={path}"], make_carried([path]), "/d")
+        words = translate_command(["sqlite3", path, f"{path}x", "db", f"--file={path}"], find_uploads([path]), "/d")
         assert words == ("sqlite3", "/d/db", f"{path}x", "db", f"--file={path}")
 
 
@@ -134,13 +136,13 @@ def test_ldd_is_read() -> None:
 
 
 @given(st.text())
-def test_whatever_ldd_says_is_read(text: str) -> None:
+def test_any_output_of_ldd_is_read(text: str) -> None:
     parse_ldd(text)
 
 
 def test_a_program_runs_from_what_was_carried(tmp_path: Path) -> None:
-    """The real one: nothing of this machine's libraries is opened but the copies."""
-    parts, start = carried_program("sort")
+    """The copied program opens only the copied libraries."""
+    parts, start = program_uploads("sort")
     for part in parts:
         (tmp_path / part.name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(part.source, tmp_path / part.name)
@@ -155,23 +157,23 @@ def test_a_program_runs_from_what_was_carried(tmp_path: Path) -> None:
 def test_a_static_program_needs_nothing(tmp_path: Path) -> None:
     static = next((path for path in ("/sbin/ldconfig", "/usr/sbin/ldconfig") if Path(path).exists()), None)
     assert static is not None, "libc-bin has had this static program in every Debian and Ubuntu"
-    parts, start = carried_program(static)
+    parts, start = program_uploads(static)
     assert start == ("{directory}/program/ldconfig",)
     assert [part.name for part in parts] == ["program/ldconfig"]
 
 
 def test_a_script_and_a_text_are_refused(tmp_path: Path) -> None:
     for name, content, says in (
-        ("script", "#!/usr/bin/perl\n", "script of /usr/bin/perl"),
-        ("text", "x", "no program"),
+        ("script", "#!/usr/bin/perl\n", "script for /usr/bin/perl"),
+        ("text", "x", "not an ELF program"),
     ):
         path = tmp_path / name
         path.write_text(content)
         path.chmod(0o755)
         with pytest.raises(PagecageError, match=says):
-            carried_program(str(path))
+            program_uploads(str(path))
     with pytest.raises(PagecageError, match="no program 'no-such-program'"):
-        carried_program("no-such-program")
+        program_uploads("no-such-program")
 
 
 class TestDefinition:
@@ -189,11 +191,11 @@ class TestDefinition:
 
     @pytest.mark.parametrize(
         ("changes", "says"),
-        [({"ready_when": "(("}, "no regular expression"), ({"ready_port": 0}, "greater than 0"),
+        [({"ready_when": "(("}, "not a regular expression"), ({"ready_port": 0}, "greater than 0"),
          ({"ready_port": 65536}, "less than 65536"), ({"timeout_seconds": 0}, "greater than 0"),
-         ({"kind": "handshake", "ready_port": 80}, 'goes with kind "command"'),
-         ({"kind": "handshake", "data_paths": ["x"]}, 'goes with kind "command"'),
-         ({"ready_when": "x", "ready_port": 80}, "leave one of them out")],
+         ({"kind": "handshake", "ready_port": 80}, 'applies only to kind "command"'),
+         ({"kind": "handshake", "data_paths": ["x"]}, 'applies only to kind "command"'),
+         ({"ready_when": "x", "ready_port": 80}, "remove one of them")],
     )  # fmt: skip
     def test_what_is_refused(self, changes: dict[str, object], says: str) -> None:
         with pytest.raises(ValueError, match=says):

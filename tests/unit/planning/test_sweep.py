@@ -1,4 +1,4 @@
-"""One limit varied: what is asked, the cages that come of it, the experiment that runs in them, and what it says."""
+"""Sweeps: parsing of `--vary`, the cages and the experiment, and the report."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from analysis.data.load import load_run
-from analysis.summaries.sweeps import rows, sentences, sweep_of
+from analysis.summaries.sweeps import sweep_of, sweep_rows, sweep_sentences
 from analysis.views.notebook import Results
 from pagecage.definitions.reader import Definitions, known_programs
 from pagecage.errors import PagecageError
 from pagecage.model.cage import UNCAGED, BurstCredits, Cage, CreditBucket
 from pagecage.model.record import append_record
 from pagecage.planning.plan import PlanOptions, make_plan, plan_to_json
-from pagecage.planning.sweep import cages_of, parse_vary, swept
+from pagecage.planning.sweep import cages_of, parse_vary, sweep_experiment
 from tests.fixtures.stored import stored
 from tests.tree import ROOT
 
@@ -35,7 +35,7 @@ def test_values_are_sorted_and_the_cages_own_is_among_them():
     assert list(vary.values) == ["250", "500", "2000"]
 
 
-def test_sizes_keep_the_words_that_were_typed():
+def test_sizes_keep_the_words_of_the_user():
     vary = parse_vary("IOReadBandwidthMax=20MB, 1.5MiB", TENTH)
     assert (dict(vary.values), vary.own) == ({"1.5MiB": 1_572_864, "20MB": 20_000_000}, "20MB")
     assert parse_vary("MemoryMax=32MiB", TENTH).own == "67108864B"
@@ -48,14 +48,15 @@ def test_a_cage_without_that_limit_has_no_value_of_its_own():
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("IOReadIOPSMax", "varies no limit"), ("IOPS=5,10", "varies no limit"), ("MemorySwapMax=0", "varies no limit"),
-        ("IOReadIOPSMax=1k,2k", "is no count"), ("IOReadIOPSMax=0,5", "is no count"),
-        ("MemoryMax=5,10", "no clear unit"), ("IOReadIOPSMax=500", "too few values"),
-        ("IOReadBandwidthMax=1MB,1000kB", "too few values"),
-        ("IOReadIOPSMax=", "too few values"),
+        ("IOReadIOPSMax", "does not name a limit"), ("IOPS=5,10", "does not name a limit"),
+        ("MemorySwapMax=0", "does not name a limit"),
+        ("IOReadIOPSMax=1k,2k", "is not a positive number"), ("IOReadIOPSMax=0,5", "is not a positive number"),
+        ("MemoryMax=5,10", "no clear unit"), ("IOReadIOPSMax=500", "too few different values"),
+        ("IOReadBandwidthMax=1MB,1000kB", "too few different values"),
+        ("IOReadIOPSMax=", "too few different values"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_varied_is_a_sentence_with_its_mend(text, word):
+def test_a_variation_that_is_refused_has_a_hint(text, word):
     with pytest.raises(PagecageError, match=word) as caught:
         parse_vary(text, TENTH)
     assert caught.value.hint
@@ -64,12 +65,12 @@ def test_what_cannot_be_varied_is_a_sentence_with_its_mend(text, word):
 
 def test_a_base_above_its_burst_is_refused():
     bursting = replace(TENTH, burst=BurstCredits("full", iops=CreditBucket(1000, 18_000)))
-    with pytest.raises(PagecageError, match="no less than the burst rate 1000"):
+    with pytest.raises(PagecageError, match="not below the burst rate of 1000"):
         cages_of(bursting, parse_vary("IOReadIOPSMax=500,1000", bursting))
     assert len(cages_of(bursting, parse_vary("IOReadBandwidthMax=20MB,40MB", bursting))) == 2
 
 
-def test_every_value_is_a_cage_that_differs_in_nothing_else():
+def test_every_value_is_a_cage_with_only_that_change():
     cages = cages_of(TENTH, parse_vary("IOReadIOPSMax=250,1000", TENTH))
     assert [cage.properties["IOReadIOPSMax"] for cage in cages.values()] == [250, 500, 1000]
     assert {name: cage.name for name, cage in cages.items()} == {name: name for name in cages}
@@ -78,7 +79,7 @@ def test_every_value_is_a_cage_that_differs_in_nothing_else():
 
 def plan_of(experiment, vary="IOReadIOPSMax=250,1000,2000"):
     varied = parse_vary(vary, TENTH)
-    one = swept(experiment, "tenth", varied, CHOSEN)
+    one = sweep_experiment(experiment, "tenth", varied, CHOSEN)
     choices = PlanOptions("smoke", "asked for", 1, 7, "vm", "never")
     plan = make_plan(
         "20261121T170000Z-sweep", one, cages_of(TENTH, varied), choices, "pagecage sweep", {"version": "0"}
@@ -101,19 +102,19 @@ def test_the_plan_has_one_trial_a_value_of_the_chosen_treatment(experiment):
     ("chosen", "word"),
     [({}, "has several loads"), ({"load": "lazy"}, "has no load=lazy"), ({"cage": "x"}, "no cage=x")],
 )
-def test_a_treatment_that_is_not_said_or_not_there(experiment, chosen, word):
+def test_a_treatment_that_is_missing_or_unknown(experiment, chosen, word):
     with pytest.raises(PagecageError, match=word):
-        swept(experiment, "tenth", parse_vary("IOReadIOPSMax=250", TENTH), chosen)
+        sweep_experiment(experiment, "tenth", parse_vary("IOReadIOPSMax=250", TENTH), chosen)
 
 
 def test_an_experiment_that_sets_its_own_cages_is_refused():
     other = Definitions(ROOT, known_programs(ROOT)).experiment("disk-latency")
     chosen = {name: levels[0] for name, levels in other.factors.items()}
-    with pytest.raises(PagecageError, match="sets its cages itself"):
-        swept(other, "tenth", parse_vary("IOReadIOPSMax=250", TENTH), chosen)
+    with pytest.raises(PagecageError, match="sets its cages in its levels"):
+        sweep_experiment(other, "tenth", parse_vary("IOReadIOPSMax=250", TENTH), chosen)
 
 
-# A run folder whose trials are stored ones: 500 reads a second as measured, and without a cap that binds.
+# A run folder with two stored trials: one held back by 500 IOPS, and one without a binding cap.
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def folder(tmp_path: Path, experiment) -> Path:
     return tmp_path
 
 
-def test_measured_stands_beside_what_was_predicted_from_the_cages_own_value(folder):
+def test_measured_times_stand_beside_predictions_from_the_cages_own_value(folder):
     sweep = sweep_of(load_run(folder))
     assert (sweep.property, sweep.source) == ("IOReadIOPSMax", "500")
     own, loose = sweep.points
@@ -141,20 +142,20 @@ def test_measured_stands_beside_what_was_predicted_from_the_cages_own_value(fold
     assert loose.measured_seconds == pytest.approx(14.85, abs=0.1)
     assert loose.binds is False
     assert loose.error == pytest.approx(loose.predicted_seconds / loose.measured_seconds - 1)
-    assert rows(sweep)[0]["off by"] == "made from this"
+    assert sweep_rows(sweep)[0]["error"] == "(source)"
 
 
 def test_what_a_sweep_says(folder):
-    told = sentences(sweep_of(load_run(folder)))
+    told = sweep_sentences(sweep_of(load_run(folder)))
     assert told == ["The time still falls at 100,000, the largest value."]
 
 
 def test_the_report_and_the_terminal_show_it(folder, capsys):
     from analysis.__main__ import main
 
-    assert "One limit varied" in Results(folder).sweep.text
+    assert "Sweep of one limit" in Results(folder).sweep.text
     main(["show", str(folder)])
-    assert "made from this" in capsys.readouterr().out
+    assert "(source)" in capsys.readouterr().out
     main(["show", str(folder), "--json"])
     assert json.loads(capsys.readouterr().out)["sweep"]["source"] == "500"
 
@@ -164,7 +165,7 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
 
     results = Results(folder)
     sweep = sweep_of(results.run)
-    left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.look).axes
+    left, right = sweep_figure(sweep, "IOReadIOPSMax", results.trial_df, results.styles).axes
     measured = next(line for line in left.lines if line.get_label() == "measured")
     assert list(measured.get_xdata()) == [500, 100_000]
     assert list(measured.get_ydata()) == [point.measured_seconds for point in sweep.points]
@@ -177,19 +178,19 @@ def test_the_figure_has_the_times_the_cap_and_what_went_through(folder):
     assert "The time still falls at 100,000" in results.sweep.text.partition("aria-label=")[2]
 
 
-def test_a_knee_is_drawn_where_it_is_and_one_value_is_no_figure(folder):
+def test_a_knee_is_drawn_and_one_value_makes_no_figure(folder):
     from analysis.figures.sweep import sweep_figure
 
     results = Results(folder)
     sweep = sweep_of(results.run)
     with_knee = replace(sweep, knee=replace(sweep.knee, value=500.0))
-    figure = sweep_figure(with_knee, "IOReadIOPSMax", results.trial_df, results.look)
+    figure = sweep_figure(with_knee, "IOReadIOPSMax", results.trial_df, results.styles)
     assert all("knee" in [text.get_text() for text in axes.texts] for axes in figure.axes)
     alone = replace(sweep, points=sweep.points[:1])
-    assert sweep_figure(alone, "IOReadIOPSMax", results.trial_df, results.look) is None
+    assert sweep_figure(alone, "IOReadIOPSMax", results.trial_df, results.styles) is None
 
 
-def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
+def test_excluded_trials_are_shown_but_not_counted(folder):
     lines = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
     for line in lines:
         if line["treatment"]["IOReadIOPSMax"] == "500":
@@ -198,12 +199,12 @@ def test_excluded_trials_are_shown_and_nothing_is_judged_by_them(folder):
     sweep = sweep_of(load_run(folder))
     assert [point.is_counted for point in sweep.points] == [False, True]
     assert sweep.source == "100000", "a trial that counts speaks before the cage's own"
-    assert rows(sweep)[0]["measured"] == "(65.6 s) †"
-    assert sweep.knee.because == "fewer than two values have a time"
-    assert sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
+    assert sweep_rows(sweep)[0]["measured"] == "(65.6 s) †"
+    assert sweep.knee.reason == "fewer than two values have a time"
+    assert sweep_sentences(sweep)[-1].startswith("In brackets: excluded trials alone")
 
 
-def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
+def test_a_limit_that_is_not_an_io_cap_is_not_predicted(folder):
     plan = json.loads((folder / "plan.json").read_text())
     plan["sweep"] = {**plan["sweep"], "property": "MemoryMax"}
     run = load_run(folder)
@@ -211,7 +212,7 @@ def test_a_limit_that_is_no_io_cap_is_not_predicted(folder):
     assert all(point.predicted_seconds is None for point in sweep.points)
 
 
-def test_where_whole_cages_are_levels_the_value_is_named_alone(folder):
+def test_where_levels_are_whole_cages_only_the_value_is_named(folder):
     for name, before in (("plan.json", ""), ("records.jsonl", '"IOReadIOPSMax":')):
         text = (folder / name).read_text()
         for value in ("500", "100000"):
@@ -221,10 +222,10 @@ def test_where_whole_cages_are_levels_the_value_is_named_alone(folder):
     assert [(point.level, point.name) for point in sweep.points] == [
         ("tenth, IOReadIOPSMax 500", "500"), ("tenth, IOReadIOPSMax 100000", "100000"),
     ]  # fmt: skip
-    assert (sweep.source, rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
+    assert (sweep.source, sweep_rows(sweep)[1]["IOReadIOPSMax"]) == ("500", "100000")
 
 
-def test_another_run_is_no_sweep(folder):
+def test_another_run_is_not_a_sweep(folder):
     run = load_run(folder)
     assert sweep_of(replace(run, plan={**run.plan, "sweep": None})) is None
     assert Results(folder).diagnosis is not None

@@ -62,7 +62,7 @@ def test_a_plan_that_was_changed_is_refused(folder: RunFolder) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"run_id": "x", "trials": [{}]}', "\xff"])
 def test_what_is_no_plan_is_refused(folder: RunFolder, content: str) -> None:
     (folder.path / "plan.json").write_text(content, encoding="latin-1")
-    with pytest.raises(PagecageError, match=r"no readable plan\.json"):
+    with pytest.raises(PagecageError, match=r"plan\.json cannot be read"):
         folder.plan()
 
 
@@ -122,4 +122,4 @@ def test_a_run_that_is_not_there_names_what_is(folder: RunFolder, tmp_path: Path
 def test_before_the_first_run_nothing_is_found(tmp_path: Path) -> None:
     with pytest.raises(PagecageError) as caught:
         find_run(tmp_path / "runs", CHOICES.host)
-    assert "nothing yet" in caught.value.hint
+    assert "pagecage run" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Which limit held a trial back, for each limit there is."""
+"""The binding limit: one case for each limit, and shares of the time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagecage.verdicts.binding import NAMES, judge_binding_limit
+from pagecage.verdicts.verdict import BindingVerdict
+from pagecage.verdicts.windows import windows_of
 from tests.fixtures.records import START, after, caged, make_record, plain_record, series
 
 BARE = caged({})
 MEMORY = caged({"MemoryMax": 13_418_496})
+
+
+def binding_of(record, rows) -> BindingVerdict:
+    return judge_binding_limit(record, windows_of(record, rows))
 
 
 @pytest.mark.parametrize(
@@ -35,28 +41,28 @@ MEMORY = caged({"MemoryMax": 13_418_496})
     ],
 )
 def test_each_limit_that_can_hold_a_trial(cage, rates, name):
-    found = judge_binding_limit(make_record(cage=cage), series(**rates))
+    found = binding_of(make_record(cage=cage), series(**rates))
     assert found.verdict == name
     assert found.shares == {name: pytest.approx(1.0)}
 
 
 def test_an_oom_kill_is_the_memory_limit():
     record = make_record(outcome="oom_killed", counters=after(oom_kill=1), measured=None)
-    assert judge_binding_limit(record, []).verdict == "memory"
+    assert binding_of(record, []).verdict == "memory"
 
 
-def test_time_is_shared_out_and_the_largest_share_names_it():
+def test_the_limit_with_the_largest_share_of_the_time_is_named():
     first = series(6, rbytes=19e6, rios=150, io_wait=0.6)
     busy = {"rbytes": 0.0, "cpu": 1.0}
     rest = [_shifted(row, first[-1]) for row in series(4, **busy)[11:]]
-    found = judge_binding_limit(make_record(cage=caged()), [*first, *rest])
+    found = binding_of(make_record(cage=caged()), [*first, *rest])
     assert found.verdict == "bandwidth"
     assert found.shares["bandwidth"] == pytest.approx(0.6, abs=0.05)
     assert found.shares["cpu"] == pytest.approx(0.4, abs=0.05)
 
 
 def _shifted(row, last):
-    """A later row whose counters go on from where the earlier part stopped."""
+    """Return a later row whose counters continue from the last row of the earlier part."""
     moved = {**row, "t": row["t"] - START + last["t"]}
     moved["io"] = {key: row["io"].get(key, 0) + count for key, count in last["io"].items()}
     moved["pressure"] = {
@@ -72,27 +78,27 @@ def test_rows_before_go_and_after_end_do_not_count():
     for row in rows:
         if row["t"] > START + 5:
             row["io"] = {**rows[60]["io"]}
-    assert judge_binding_limit(make_record(measured=measured), rows).shares == {"bandwidth": pytest.approx(1.0)}
+    assert binding_of(make_record(measured=measured), rows).shares == {"bandwidth": pytest.approx(1.0)}
 
 
 def test_without_a_series_the_counters_of_the_whole_part_decide():
-    found = judge_binding_limit(make_record(), [])
+    found = binding_of(make_record(), [])
     assert found.verdict == "bandwidth"
-    assert "in 1 window" in found.because
+    assert "in 1 window" in found.reason
 
 
-def test_without_anything_it_says_that_it_does_not_know():
-    found = judge_binding_limit(make_record(measured=None, counters={}), [])
+def test_without_windows_the_limit_is_not_known():
+    found = binding_of(make_record(measured=None, counters={}), [])
     assert (found.verdict, found.shares) == ("none", {})
-    assert "Not known" in found.because
+    assert "not known" in found.reason
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # a busy machine must not fail the test
 @given(
     rbytes=st.floats(0, 20e6), rios=st.floats(0, 500), io_wait=st.floats(0, 1), cpu=st.floats(0, 1),
     refaults=st.floats(0, 5000), hits=st.floats(0, 100), busy=st.floats(0, 1),
 )  # fmt: skip
 def test_shares_are_shares(**rates):
-    found = judge_binding_limit(make_record(), series(2, **rates))
+    found = binding_of(make_record(), series(2, **rates))
     assert found.verdict in NAMES
     assert sum(found.shares.values()) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""Caps that burst credits changed while a trial ran: limits, windows and the floor go by what was in force when."""
+"""Caps that burst credits change while a trial runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pagecage.verdicts.caps import caps_between, drained_after_seconds, measured_caps, rewritings
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.caps import cap_change_count, caps_between, drained_after_seconds, measured_caps
+from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import SECONDS, START, after, caged, make_record, series
 
 CAGE = {"IOReadIOPSMax": 100}
@@ -19,55 +19,55 @@ FOUR_SECONDS = [{"t": START - 1, "IOReadIOPSMax": 1000}, {"t": START + 4, "IORea
 
 
 def bursting(changes=FOUR_SECONDS, reads=4600, error=None):
-    """Four seconds at 1,000 reads a second and six at 100."""
-    played = {"buckets": [BUCKET], "changes": changes, "overwritten": 0, "error": error}
-    cage = {**caged(CAGE), "credits": played}
+    """Return a record with 1,000 reads per second for four seconds, then 100 for six."""
+    credits_section = {"buckets": [BUCKET], "changes": changes, "overwritten": 0, "error": error}
+    cage = {**caged(CAGE), "credits": credits_section}
     return make_record(cage=cage, counters=after(read_bytes=reads * 4096, reads=reads))
 
 
-def of_reads(record):
-    [limit] = judge(record).limits
+def read_limit(record):
+    [limit] = evaluate(record).limits
     return limit
 
 
-def test_the_cap_is_what_was_in_force_on_average():
+def test_the_cap_is_the_average_of_those_in_force():
     assert measured_caps(bursting()) == {"IOReadIOPSMax": pytest.approx(460)}
     assert caps_between(bursting(), START, START + 4) == {"IOReadIOPSMax": 1000}
     assert caps_between(bursting(), START + 5, START + 6) == {"IOReadIOPSMax": 100}
-    assert rewritings(bursting(), "IOReadIOPSMax") == 1
+    assert cap_change_count(bursting(), "IOReadIOPSMax") == 1
 
 
-def test_without_credits_the_cap_is_what_was_asked_for():
+def test_without_credits_the_cap_is_the_requested_one():
     assert measured_caps(make_record(cage=caged(CAGE))) == {"IOReadIOPSMax": 100}
     assert measured_caps(make_record(cage=caged(CAGE), measured=None)) == {"IOReadIOPSMax": 100}
 
 
 def test_a_burst_is_no_leak():
-    limit = of_reads(bursting())
+    limit = read_limit(bursting())
     assert (limit.verdict, limit.cap) == ("enforced", 100)
     assert (
-        "460 I/Os a second of 100 I/Os a second (with its burst credits 460 I/Os a second on average)" in limit.because
+        "460 I/Os per second of 100 I/Os per second (on average 460 I/Os per second with burst credits)" in limit.reason
     )
 
 
 def test_the_same_reads_without_credits_are_a_leak():
-    assert of_reads(bursting(changes=[])).verdict == "leaky"
+    assert read_limit(bursting(changes=[])).verdict == "leaky"
 
 
 def test_more_than_credits_allowed_is_a_leak():
-    limit = of_reads(bursting(reads=5500))
+    limit = read_limit(bursting(reads=5500))
     assert limit.verdict == "leaky"
-    assert "with its burst credits 460" in limit.because
+    assert "on average 460 I/Os per second with burst credits" in limit.reason
 
 
-def test_credits_that_were_not_played_to_the_end_are_a_leak():
-    limit = of_reads(bursting(error="burst credits ended early: no such file"))
+def test_credits_that_were_not_enforced_to_the_end_are_a_leak():
+    limit = read_limit(bursting(error="burst credits ended early: no such file"))
     assert limit.verdict == "leaky"
-    assert "did not follow its credits: burst credits ended early" in limit.because
+    assert "did not follow its credits: burst credits ended early" in limit.reason
 
 
 def test_the_floor_spends_the_credits_first():
-    floor = judge(bursting()).floor
+    floor = evaluate(bursting()).floor
     assert floor.floor_seconds == pytest.approx((4600 - 3600) / 100)
     assert floor.closeness == pytest.approx(10 / SECONDS)
 
@@ -77,9 +77,9 @@ def test_each_second_is_judged_by_its_own_cap():
     later = [row for row in rows if row["t"] > START + 4]
     for number, row in enumerate(later, start=1):
         row["io"] = {**row["io"], "rios": 4000 + 10 * number, "rbytes": (4000 + 10 * number) * 4096}
-    found = judge(bursting(), rows)
+    found = evaluate(bursting(), rows)
     assert {second.bound_by for second in found.diagnosis.seconds} == {"iops"}
-    assert "Its burst credits ran out after 4 s" in found.diagnosis.sentence
+    assert "Burst credits ran out after 4 s" in found.diagnosis.sentence
     assert round(found.diagnosis.seconds[0].read.iops_cap) == 1000
 
 

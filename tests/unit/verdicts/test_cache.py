@@ -1,4 +1,4 @@
-"""The verdict on the cache state: that of records with looks at the files, and that of older ones by their counters."""
+"""The verdict on the cache state, from cache checks or, for older records, from counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pagecage.model.cache_proof import CacheCheck
 from pagecage.model.record import Record, record_from_json
 from pagecage.units import MIB
 from pagecage.verdicts.conditions import judge_cache_state
-from pagecage.verdicts.evaluate import judge
+from pagecage.verdicts.evaluate import evaluate
 from tests.fixtures.records import DISK, FILE_BYTES, make_record, plain_record
 from tests.fixtures.small_runs import FOLDER, NAMES
 
@@ -29,21 +29,24 @@ def stored_records(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_stored_trial_with_an_answer_was_honest(name: str) -> None:
+def test_every_stored_data_point_reached_its_cache_state(name: str) -> None:
     for data in stored_records(name):
         found = judge_cache_state(record_from_json(data))
-        assert found.verdict in ("reached", "not_applicable"), (data["trial_id"], found.because)
+        assert found.verdict in ("reached", "not_applicable"), (data["trial_id"], found.reason)
 
 
 @pytest.fixture(scope="module")
 def sequential() -> dict[str, Any]:
-    """smoke · sequential in its cage, as it was stored before there were looks: 64 MiB behind 20 MB/s."""
+    """Return a trial of 64 MiB at 20 MB/s that was stored before cache checks existed."""
     records = stored_records("smoke")
     return next(r for r in records if r["treatment"] == {"cage": "smoke", "pattern": "sequential"})
 
 
 def warmed(record: dict[str, Any], read_bytes: int, charged_bytes: int, **end: Any) -> Record:
-    """The same trial where another process had read the file: so much was read and charged, and all is resident."""
+    """Return the trial as if another process had read the file.
+
+    `read_bytes` and `charged_bytes` are those of the trial's slice.
+    """
     changed = copy.deepcopy(record)
     for moment in ("after", "totals"):
         cgroup = changed["counters"][moment]["cgroup"]
@@ -54,18 +57,18 @@ def warmed(record: dict[str, Any], read_bytes: int, charged_bytes: int, **end: A
     return record_from_json(changed)
 
 
-def test_the_lie_that_was_believed(sequential: dict[str, Any]) -> None:
-    judged = judge(warmed(sequential, 131_072, 131_072))
+def test_a_file_that_another_process_read_is_not_cold(sequential: dict[str, Any]) -> None:
+    judged = evaluate(warmed(sequential, 131_072, 131_072))
     assert judged.cache_state_reached.verdict == "not_reached"
-    assert "the disk delivered 128 KiB to the slice of 64 MiB" in judged.cache_state_reached.because
+    assert "64 MiB were not resident, but the disk delivered only 128 KiB" in judged.cache_state_reached.reason
     assert judged.excluded
 
 
-def test_an_older_record_of_random_reads_is_betrayed_by_its_charge(sequential: dict[str, Any]) -> None:
-    """Who reads windows at random reads more than the file in any case, and may be helped all the same."""
+def test_an_older_record_of_random_reads_is_contradicted_by_its_charge(sequential: dict[str, Any]) -> None:
+    """Random windows read more than the file, so bytes alone do not show another reader."""
     found = judge_cache_state(warmed(sequential, 100 * MIB, 6 * MIB))
     assert found.verdict == "not_reached"
-    assert "another process has read 58 MiB" in found.because
+    assert "another process read 58 MiB" in found.reason
     assert judge_cache_state(warmed(sequential, 100 * MIB, 60 * MIB)).verdict == "reached", "a charge may be behind"
 
 
@@ -74,29 +77,29 @@ def test_an_older_record_without_counters_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("looks", "says"),
+    ("checks", "message"),
     [
         (
             {"start": CacheCheck(4096, 0, 0, 0, 0).to_json()},
-            "before the program started another process had read 4 KiB",
+            "before the program started, another process had read 4 KiB",
         ),
-        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go` another process had read 8 MiB"),
+        ({"go": CacheCheck(8 * MIB, 0, 0, 0, 0).to_json()}, "before `go`, another process had read 8 MiB"),
         ({"end": ALL_READ | {"charged_bytes": 0}, "came_bytes": 0}, "another process has read 128 MiB"),
-        ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files came into the page"),
+        ({"end": ALL_READ | {"read_bytes": 0}, "came_bytes": FILE_BYTES}, "128 MiB of the files entered the page"),
     ],
 )
-def test_looks_that_contradict_the_state(looks: dict[str, Any], says: str) -> None:
-    found = judge_cache_state(make_record(cache=HONEST | looks))
+def test_checks_that_contradict_the_state(checks: dict[str, Any], message: str) -> None:
+    found = judge_cache_state(make_record(cache=HONEST | checks))
     assert found.verdict == "not_reached"
-    assert says in found.because
-    assert found.because.startswith("cold: ")
+    assert message in found.reason
+    assert found.reason.startswith("cold: ")
 
 
-def test_looks_that_agree_are_told() -> None:
+def test_checks_that_agree_are_reported() -> None:
     cache = HONEST | {"end": ALL_READ, "came_bytes": FILE_BYTES}
     found = judge_cache_state(make_record(cache=cache))
     assert found.verdict == "reached"
-    assert found.because == "cold: 0 B of 128 MiB resident by cachestat, 0 B at `go`."
+    assert found.reason == "cold: 0 B of 128 MiB resident by cachestat, 0 B at `go`."
 
 
 def test_several_resident_files_count_whole_pages_each() -> None:
@@ -104,8 +107,8 @@ def test_several_resident_files_count_whole_pages_each() -> None:
     assert judge_cache_state(make_record(cache=cache)).verdict == "reached"
 
 
-def test_the_disk_is_the_one_that_was_measured() -> None:
-    """A slice that read elsewhere has not read the files."""
+def test_only_reads_from_the_measured_disk_count() -> None:
+    """Reads from another disk are not reads of the files."""
     record = plain_record()
     record["workload"]["end"] |= {"checksum": "7", "distinct_bytes": FILE_BYTES}
     record["counters"]["after"]["cgroup"]["io.stat"]["7:0"] = {"rbytes": FILE_BYTES}

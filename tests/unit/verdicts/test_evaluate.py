@@ -1,4 +1,4 @@
-"""Cache state, quiet, emulation, cost and exclusion: every word each of them can say."""
+"""Every verdict word on cache state, quiet host, emulation and amplification, and exclusion."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pagecage.model.record import OUTCOMES
-from pagecage.verdicts.amplification import amplification, floor
+from pagecage.verdicts.amplification import amplification, time_floor
 from pagecage.verdicts.conditions import judge_cache_state, judge_host_quiet
-from pagecage.verdicts.evaluate import judge, verdicts_to_json
+from pagecage.verdicts.evaluate import evaluate, verdicts_to_json
 from tests.fixtures.records import FILE_BYTES, SECONDS, after, caged, make_record, outer, plain_record
 
 
@@ -36,7 +36,7 @@ def test_a_resident_file_counts_whole_pages():
     cache = {"requested": "resident", "file_bytes": 4097, "resident_bytes_before": 8192, "charged_to": "/init"}
     found = judge_cache_state(make_record(cache=cache))
     assert found.verdict == "reached"
-    assert "/init" in found.because
+    assert "/init" in found.reason
 
 
 def test_a_quiet_host():
@@ -46,47 +46,47 @@ def test_a_quiet_host():
 @pytest.mark.parametrize(
     ("figures", "what"),
     [
-        ({"foreign": 20_000_000}, "others moved"),
-        ({"steal": 0.9}, "stolen"),
+        ({"foreign": 20_000_000}, "other processes moved"),
+        ({"steal": 0.9}, "hypervisor took"),
         ({"cpu_wait": 3.0}, "for a CPU"),
-        ({"throttled": 1.0}, "unasked CPU limit"),
+        ({"throttled": 1.0}, "CPU limit that the cage does not request"),
     ],
 )
-def test_each_kind_of_noise_is_heard_and_named(figures, what):
+def test_each_kind_of_noise_is_found_and_named(figures, what):
     found = judge_host_quiet(make_record(counters=after(**figures)))
     assert found.verdict == "not_quiet"
-    assert what in found.because
+    assert what in found.reason
 
 
-def test_traffic_of_others_on_a_disk_that_we_hardly_use():
+def test_foreign_traffic_on_a_disk_that_the_trial_hardly_uses():
     quiet = judge_host_quiet(make_record(counters=after(read_bytes=0, reads=0, foreign=900_000)))
-    loud = judge_host_quiet(make_record(counters=after(read_bytes=0, reads=0, foreign=1_100_000)))
-    assert (quiet.verdict, loud.verdict) == ("quiet", "not_quiet")
+    noisy = judge_host_quiet(make_record(counters=after(read_bytes=0, reads=0, foreign=1_100_000)))
+    assert (quiet.verdict, noisy.verdict) == ("quiet", "not_quiet")
 
 
 @pytest.mark.parametrize(("flushes", "word"), [(0, "not_quiet"), (80, "not_quiet"), (800, "quiet")])
-def test_what_a_sync_lets_the_file_system_write_is_no_strangers_traffic(flushes, word):
-    told = after()
-    told["before"]["device"]["flushes"] = 7
-    told["after"]["device"] |= {"flushes": 7 + flushes, "sectors_written": 12_000_000 // 512}
-    assert judge_host_quiet(make_record(counters=told)).verdict == word
+def test_writes_of_the_file_system_for_a_sync_are_not_foreign(flushes, word):
+    counts = after()
+    counts["before"]["device"]["flushes"] = 7
+    counts["after"]["device"] |= {"flushes": 7 + flushes, "sectors_written": 12_000_000 // 512}
+    assert judge_host_quiet(make_record(counters=counts)).verdict == word
 
 
-def test_syncs_excuse_nobody_who_reads():
-    told = after(foreign=20_000_000)
-    told["before"]["device"]["flushes"] = 0
-    told["after"]["device"]["flushes"] = 10_000
-    assert judge_host_quiet(make_record(counters=told)).verdict == "not_quiet"
+def test_syncs_do_not_excuse_foreign_reads():
+    counts = after(foreign=20_000_000)
+    counts["before"]["device"]["flushes"] = 0
+    counts["after"]["device"]["flushes"] = 10_000
+    assert judge_host_quiet(make_record(counters=counts)).verdict == "not_quiet"
 
 
-def test_a_busy_machine_around_the_guest():
+def test_a_busy_outer_host():
     around = {"before": outer(0.0), "after": outer(SECONDS, others=0.7)}
     found = judge_host_quiet(make_record(outer_host=around))
     assert found.verdict == "not_quiet"
-    assert "0.70 CPUs" in found.because
+    assert "0.70 CPUs" in found.reason
 
 
-def test_a_machine_that_has_nothing_around_it_can_be_quiet():
+def test_a_host_without_an_outer_host_can_be_quiet():
     assert judge_host_quiet(make_record(outer_host=None)).verdict == "quiet"
 
 
@@ -109,7 +109,7 @@ def test_a_few_ticks_in_a_short_part_are_never_called_noise(ticks, seconds):
     assert judge_host_quiet(make_record(measured=measured, counters=counts)).verdict == "unknown"
 
 
-def test_threads_of_its_own_and_a_quota_are_no_noise():
+def test_own_threads_and_a_quota_are_not_noise():
     assert judge_host_quiet(make_record(counters=after(cpu_wait=8, cpu=18))).verdict == "quiet"
     cage = caged({"CPUQuota": 20})
     assert judge_host_quiet(make_record(cage=cage, counters=after(cpu_wait=8, throttled=7))).verdict == "quiet"
@@ -126,26 +126,26 @@ def test_amplification_is_unknown_without_a_closing_line():
     assert amplification(make_record(counters={})).verdict == "unknown"
 
 
-def test_the_floor_is_the_slower_of_the_two_caps():
-    found = floor(make_record(counters=after(read_bytes=100_000_000, reads=1500)))
+def test_the_time_floor_is_that_of_the_slower_cap():
+    found = time_floor(make_record(counters=after(read_bytes=100_000_000, reads=1500)))
     assert found.floor_seconds == pytest.approx(5.0)
     assert found.closeness == pytest.approx(0.5)
-    found = floor(make_record(counters=after(read_bytes=100_000_000, reads=4000)))
+    found = time_floor(make_record(counters=after(read_bytes=100_000_000, reads=4000)))
     assert found.floor_seconds == pytest.approx(8.0)
-    assert "IOReadIOPSMax" in found.because
+    assert "IOReadIOPSMax" in found.reason
 
 
-def test_no_floor_without_caps():
-    assert floor(make_record(cage=caged({}))).verdict == "unknown"
+def test_there_is_no_time_floor_without_caps():
+    assert time_floor(make_record(cage=caged({}))).verdict == "unknown"
 
 
 @pytest.mark.parametrize(("emulated", "word"), [(True, "yes"), (False, "no"), (None, "unknown")])
 def test_emulated(emulated, word):
-    assert judge(make_record(emulated=emulated)).emulated.verdict == word
+    assert evaluate(make_record(emulated=emulated)).emulated.verdict == word
 
 
 def test_a_proven_trial_is_kept():
-    verdicts = judge(make_record())
+    verdicts = evaluate(make_record())
     assert (verdicts.excluded, verdicts.reasons, verdicts.is_data_point) == (False, (), True)
 
 
@@ -158,7 +158,7 @@ def test_a_proven_trial_is_kept():
     ],
 )
 def test_only_these_three_exclude(change, reason):
-    verdicts = judge(make_record(**change))
+    verdicts = evaluate(make_record(**change))
     assert verdicts.excluded
     assert [r.startswith(reason) for r in verdicts.reasons] == [True]
 
@@ -168,17 +168,17 @@ def test_only_these_three_exclude(change, reason):
     [{"emulated": True}, {"cage": caged(), "counters": after(read_bytes=1000)}, {"outer_host": {"before": {}}}],
 )
 def test_doubt_alone_does_not_exclude(change):
-    assert not judge(make_record(**change)).excluded
+    assert not evaluate(make_record(**change)).excluded
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_which_outcomes_are_data_points(outcome):
     expected = outcome in ("ok", "oom_killed", "timed_out")
-    assert judge(make_record(outcome=outcome)).is_data_point == expected
+    assert evaluate(make_record(outcome=outcome)).is_data_point == expected
 
 
-def test_a_record_with_nothing_in_it_is_judged_without_a_fall():
+def test_an_empty_record_is_evaluated_without_an_error():
     bare = {"cage": {}, "cache": {}, "device": {}, "workload": {}, "counters": {}, "measured": None, "phases": []}
     for outcome in OUTCOMES:
         record = make_record(outcome=outcome, outer_host=None, response={}, **bare)
-        json.dumps(verdicts_to_json(judge(record, [])))
+        json.dumps(verdicts_to_json(evaluate(record, [])))

@@ -1,4 +1,4 @@
-"""Every verdict a limit can get, and the reason it must name."""
+"""Every verdict that a limit can get, and the reason that it names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_calibration_proves_a_cap_that_the_trial_never_reached():
     record = make_record(counters=idle, cage=caged(IOReadIOPSMax=held("IOReadIOPSMax", 0.99)))
     found = verdict(record, "IOReadIOPSMax")
     assert found.verdict == "enforced"
-    assert "fio" in found.because
+    assert "fio" in found.reason
 
 
 def test_a_cap_that_nothing_reached_is_not_proven_by_idleness():
@@ -47,10 +47,10 @@ def test_a_failed_calibration_is_named():
     failed = {"method": "fio", "observed": None, "held": None, "error": "fio is not installed"}
     idle = after(read_bytes=1_000_000, reads=10)
     record = make_record(counters=idle, cage=caged(IOReadBandwidthMax=failed))
-    assert "fio is not installed" in verdict(record, "IOReadBandwidthMax").because
+    assert "fio is not installed" in verdict(record, "IOReadBandwidthMax").reason
 
 
-def test_the_trial_itself_can_drive_against_a_cap():
+def test_the_trial_itself_can_reach_a_cap():
     record = make_record(counters=after(read_bytes=190_000_000), cage=caged())
     assert verdict(record, "IOReadBandwidthMax").verdict == "enforced"
 
@@ -59,7 +59,7 @@ def test_more_bytes_than_the_cap_allows_is_a_leak_even_when_calibration_held():
     record = make_record(counters=after(read_bytes=220_000_000))
     found = verdict(record, "IOReadBandwidthMax")
     assert found.verdict == "leaky"
-    assert "22 MB/s" in found.because
+    assert "22 MB/s" in found.reason
 
 
 def test_a_leaking_calibration_is_a_leak():
@@ -85,7 +85,7 @@ def test_a_read_back_that_differs_is_a_leak(name):
     cage["read_back"][file] = "max"
     found = verdict(make_record(cage=cage), name)
     assert found.verdict == "leaky"
-    assert file in found.because
+    assert file in found.reason
 
 
 def test_a_missing_read_back_of_a_measured_trial_is_a_leak():
@@ -104,7 +104,7 @@ def test_a_tighter_ancestor_is_what_was_measured():
     cage = {**caged(), "ancestors": {"user.slice": {"memory.max": "4096000"}}}
     found = verdict(make_record(cage=cage), "MemoryMax")
     assert found.verdict == "leaky"
-    assert "user.slice" in found.because
+    assert "user.slice" in found.reason
 
 
 def test_a_wider_ancestor_does_no_harm():
@@ -113,7 +113,7 @@ def test_a_wider_ancestor_does_no_harm():
 
 
 @pytest.mark.parametrize(("limit", "word"), [("14000000", "leaky"), ("900000000", "not_applicable")])
-def test_an_unasked_ancestor_counts_once_the_trial_came_near(limit, word):
+def test_an_unrequested_limit_of_an_ancestor_counts_once_the_trial_came_near(limit, word):
     cage = {**caged({}), "ancestors": {"user.slice": {"memory.max": limit, "memory.swap.max": "0"}}}
     found = {v.property: v.verdict for v in judge_limits(make_record(cage=cage))}
     assert found == {"MemoryMax": word, "MemorySwapMax": "not_applicable"}
@@ -138,7 +138,7 @@ def test_a_peak_over_the_limit_is_a_leak():
     assert verdict(record, "MemoryMax").verdict == "leaky"
 
 
-def test_swap_that_was_to_be_closed_and_is_used_is_a_leak():
+def test_swap_that_is_used_although_it_is_off_is_a_leak():
     record = make_record(counters=after(swap=4096))
     assert verdict(record, "MemorySwapMax").verdict == "leaky"
 
@@ -153,15 +153,15 @@ def test_no_limit_asked_for_is_not_applicable():
     assert verdict(make_record(cage=caged({"MemorySwapMax": "infinity"})), "MemorySwapMax").verdict == "not_applicable"
 
 
-def test_a_trial_that_never_had_its_slice_says_so():
+def test_a_trial_without_its_slice_has_no_verdict_on_limits():
     cage = {**caged(), "read_back": {}}
     record = make_record(cage=cage, outcome="not_prepared", measured=None, counters={}, response={})
     assert {limit.verdict for limit in judge_limits(record)} == {"not_applicable"}
 
 
-@settings(deadline=None)  # a busy machine is no failure
+@settings(deadline=None)  # a busy machine must not fail the test
 @given(rate=st.floats(min_value=0, max_value=60e6), calibrated=st.booleans())
-def test_enforced_is_never_said_of_a_cap_that_was_neither_driven_nor_kept(rate, calibrated):
+def test_a_cap_that_was_neither_reached_nor_kept_is_never_enforced(rate, calibrated):
     cage = caged(**({"IOReadBandwidthMax": held("IOReadBandwidthMax")} if calibrated else {}))
     found = verdict(make_record(cage=cage, counters=after(read_bytes=int(rate * 10))), "IOReadBandwidthMax")
     cap = CAPS["IOReadBandwidthMax"]

@@ -1,8 +1,6 @@
-"""What a trial would have taken under other caps, told from stored trials and held against measured ones."""
+"""Predicted times under other caps, from stored trials, compared with measured ones."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +9,8 @@ from hypothesis import strategies as st
 from pagecage.verdicts.caps import requested_caps
 from pagecage.verdicts.counters import io_difference
 from pagecage.verdicts.prediction import find_knee, predict
-from pagecage.verdicts.windows import whole_part, windows
-from tests.fixtures.records import make_record
+from pagecage.verdicts.windows import windows_and_remainder, windows_of
+from tests.fixtures.records import make_record, with_sections
 from tests.fixtures.stored import NAMES, stored
 
 ENDED = [name for name in NAMES if name != "killed"]
@@ -21,23 +19,23 @@ TENTH = {"IOReadBandwidthMax": 20_000_000, "IOReadIOPSMax": 500}
 
 def whole(name: str) -> float:
     record, _ = stored(name)
-    return record.measured["seconds"] / (record.response.get("covered_fraction") or 1.0)
+    return record.measured.seconds / (record.response.get("covered_fraction") or 1.0)
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_under_its_own_caps_it_takes_what_it_took(name):
+def test_under_its_own_caps_the_prediction_is_the_measured_time(name):
     record, series = stored(name)
     assert predict(record, series, requested_caps(record)).seconds == pytest.approx(whole(name), rel=0.02)
 
 
-def test_single_pages_without_caps_tell_the_time_under_an_iops_cap():
+def test_single_pages_without_caps_predict_the_time_under_an_iops_cap():
     record, series = stored("latency")
     found = predict(record, series, TENTH)
     assert found.seconds == pytest.approx(whole("iops"), rel=0.02)
     assert found.held_share == pytest.approx(1.0)
 
 
-def test_reading_in_order_below_its_caps_tells_the_time_at_a_tenth_of_them():
+def test_sequential_reading_below_its_caps_predicts_the_time_at_a_tenth_of_them():
     record, series = stored("cpu")
     assert predict(record, series, TENTH).seconds == pytest.approx(whole("bandwidth-in-order"), rel=0.05)
 
@@ -55,10 +53,10 @@ def test_the_other_cap_takes_over_where_it_is_the_tighter():
     assert predict(record, series, caps).seconds == pytest.approx(2 * whole("iops"), rel=0.02)
 
 
-def test_without_caps_the_programs_own_time_is_left_and_nothing_is_held():
+def test_without_caps_the_programs_own_time_remains_and_nothing_holds_it_back():
     record, series = stored("iops")
     found = predict(record, series, {})
-    assert found.seconds == pytest.approx(whole("latency"), rel=0.7)  # a reader that is woken late computes longer
+    assert found.seconds == pytest.approx(whole("latency"), rel=0.7)  # a reader that wakes late computes longer
     assert found.seconds < 0.5 * whole("iops")
     assert found.held_share == 0
 
@@ -68,9 +66,9 @@ def test_asynchronous_reads_that_pressure_does_not_see():
     assert predict(record, series, {"IOReadIOPSMax": 1000}).seconds < 0.75 * whole("iops-asynchronous")
 
 
-def test_a_part_that_did_not_end_tells_nothing():
+def test_a_part_that_did_not_end_predicts_nothing():
     found = predict(make_record(measured=None, counters={}), [], {})
-    assert (found.seconds, found.because) == (None, "the measured part did not end")
+    assert (found.seconds, found.reason) == (None, "the measured part did not end")
 
 
 BUCKET = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10, "credits_at_start": 0, "base": 500}
@@ -81,20 +79,20 @@ BUCKET = {"kind": "iops", "properties": ["IOReadIOPSMax"], "capacity": 10, "cred
 )
 def test_a_cap_that_was_rewritten_is_not_predicted(rate, changed_after, is_predicted):
     record, series = stored("iops")
-    start = record.measured["start_monotonic_seconds"]
+    start = record.measured.start_monotonic_seconds
     changes = [{"t": start + changed_after, "IOReadIOPSMax": 400}] if changed_after else []
-    played = {"buckets": [{**BUCKET, "rate": rate}], "changes": changes, "overwritten": 0, "error": None}
-    found = predict(replace(record, cage={**record.cage, "credits": played}), series, TENTH)
+    credits_section = {"buckets": [{**BUCKET, "rate": rate}], "changes": changes, "overwritten": 0, "error": None}
+    found = predict(with_sections(record, cage={"credits": credits_section}), series, TENTH)
     assert (found.seconds is not None) == is_predicted
-    assert ("changed the cap while it ran" in found.because) != is_predicted
+    assert ("changed the cap while the trial ran" in found.reason) != is_predicted
 
 
 @pytest.mark.parametrize("name", ENDED)
-def test_windows_and_their_rest_are_the_whole_part(name):
+def test_windows_and_the_remainder_are_the_whole_part(name):
     record, series = stored(name)
-    parts = whole_part(record, series)
-    assert len(parts) - len(windows(record, series)) in (0, 1)
-    assert sum(part.seconds for part in parts) == pytest.approx(record.measured["seconds"], abs=0.02)
+    parts = windows_and_remainder(record, series)
+    assert len(parts) - len(windows_of(record, series)) in (0, 1)
+    assert sum(part.seconds for part in parts) == pytest.approx(record.measured.seconds, abs=0.02)
     assert sum(part.moved["rbytes"] for part in parts) == pytest.approx(io_difference(record, "rbytes"), rel=0.01)
 
 
@@ -108,24 +106,24 @@ def test_higher_caps_never_take_longer(name, iops, bandwidth, factor):
     assert 0 <= tight.held_share <= 1
 
 
-def test_the_knee_is_where_more_stops_to_pay():
+def test_the_knee_is_the_value_above_which_more_does_not_pay():
     knee = find_knee([(4000, 15.4), (500, 66), (1000, 33), (2000, 16.6)])
-    assert (knee.value, knee.because) == (2000, "above 2,000 the time falls by no more than 10%")
+    assert (knee.value, knee.reason) == (2000, "above 2,000 the time falls by 10% at most")
 
 
 def test_a_limit_that_still_pays_has_no_knee():
-    assert find_knee([(500, 66), (1000, 33)]).because == "the time still falls at 1,000, the largest value"
+    assert find_knee([(500, 66), (1000, 33)]).reason == "the time still falls at 1,000, the largest value"
 
 
 def test_a_limit_that_does_not_bind_has_no_knee():
-    assert "this limit does not bind" in find_knee([(500, 10.0), (1000, 10.2), (2000, 9.8)]).because
+    assert "this limit does not bind" in find_knee([(500, 10.0), (1000, 10.2), (2000, 9.8)]).reason
 
 
-def test_noise_is_no_gain():
+def test_noise_is_not_a_gain():
     assert find_knee([(500, 66), (1000, 20), (2000, 21), (4000, 19)]).value == 1000
 
 
-def test_one_value_is_no_curve():
+def test_one_value_has_no_knee():
     assert find_knee([(500, 66)]).value is None
 
 
@@ -137,8 +135,8 @@ def test_a_knee_is_one_of_the_values_and_nothing_above_it_gains(points):
         assert all(time >= 0.9 * times[knee.value] for limit, time in points if limit >= knee.value)
 
 
-def test_a_cap_is_reckoned_as_the_kernel_lets_it_through():
+def test_a_cap_counts_as_what_the_kernel_lets_through():
     record, series = stored("iops")
-    asked, kept = (predict(record, series, {"IOReadIOPSMax": cap}).seconds for cap in (38, 30))
-    assert asked == kept
-    assert predict(record, series, {"IOReadIOPSMax": 40}).seconds < asked
+    requested, actual = (predict(record, series, {"IOReadIOPSMax": cap}).seconds for cap in (38, 30))
+    assert requested == actual
+    assert predict(record, series, {"IOReadIOPSMax": 40}).seconds < requested

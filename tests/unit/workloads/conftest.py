@@ -1,4 +1,4 @@
-"""What several tests of one program stand on."""
+"""Fixtures for the tests of pcappend."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tree import ROOT
 
 @pytest.fixture(scope="session")
 def pcappend_binary() -> Path:
-    """The program as set-up has built it, or anew where its source has changed since; by one process at a time."""
+    """pcappend, rebuilt if its sources have changed; a lock keeps concurrent test processes apart."""
     assert shutil.which("gcc"), "there is no gcc: make setup"
     out = ROOT / "build/c"
     out.mkdir(parents=True, exist_ok=True)
@@ -29,4 +29,4 @@ def pcappend(pcappend_binary: Path, tmp_path: Path) -> Iterator[Program]:
     folder = tmp_path / "data"
     folder.mkdir()
     yield Program(pcappend_binary, folder)
-    assert not list(folder.iterdir()), "its files must go with it, however it ends"
+    assert not list(folder.iterdir()), "pcappend must remove its files however it ends"

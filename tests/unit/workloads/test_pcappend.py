@@ -1,4 +1,4 @@
-"""pcappend: every method, every length, each line; what it refuses, and what it does where something fails."""
+"""Tests of pcappend: its methods, record lengths, output lines and options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tree import ROOT
 
 C = ROOT / "workloads/c"
 SANITIZED = ("gcc", "-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-I.")
-JUDGES = ("pcappend/verify.c", "pcappend/ledger.c", "pcappend/stream.c", "pcappend/record.c", "contract/histogram.c")
+VERIFIERS = ("pcappend/verify.c", "pcappend/ledger.c", "pcappend/stream.c", "pcappend/record.c", "contract/histogram.c")
 RESPONSE = {
     "append_seconds", "with_start_seconds", "wall_per_call_us", "bytes_per_second", "gibit_per_second",
     "records_per_second", "call_p50_us", "call_p90_us", "call_p99_us", "call_p999_us", "call_p9999_us", "call_max_us",
@@ -27,9 +27,9 @@ RESPONSE = {
 }  # fmt: skip
 
 
-def test_the_judges_know_every_fault(tmp_path: Path) -> None:
+def test_the_verifier_finds_every_fault(tmp_path: Path) -> None:
     tests = sorted((C / "pcappend/tests").glob("*.c"))
-    subprocess.run([*SANITIZED, "-o", tmp_path / "tests", *tests, *JUDGES], check=True, cwd=C)
+    subprocess.run([*SANITIZED, "-o", tmp_path / "tests", *tests, *VERIFIERS], check=True, cwd=C)
     done = subprocess.run([tmp_path / "tests", tmp_path], capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stdout) == (0, "all good\n"), done.stderr
 
@@ -37,7 +37,7 @@ def test_the_judges_know_every_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize("record_bytes", [1, 128, 4095])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_record_is_there_or_counted(pcappend: Program, method: str, record_bytes: int) -> None:
-    each = 50 if method.startswith("direct") else 500  # a call that is refused takes milliseconds
+    each = 50 if method.startswith("direct") else 500  # refused calls take milliseconds
     done = pcappend.run(method, "--procs", 2, "--threads", 2, "--ops", each, "--bytes", record_bytes)
     response, errors = done.response, done.end["errors"]
     assert response["records"] + response["lost_records"] == 4 * each
@@ -61,18 +61,18 @@ def test_methods_write_the_same(pcappend: Program) -> None:
     assert framed.response["file_bytes"] > framed.end["bytes"]
 
 
-def test_direct_pads_and_says_so(pcappend: Program) -> None:
+def test_direct_pads_and_notes_it(pcappend: Program) -> None:
     done = pcappend.run("direct", "--procs", 2, "--ops", 50, "--bytes", 700)
     block_bytes = int(done.end["note"].split(" bytes")[0].split()[-1])
     assert done.response["file_bytes"] == 100 * -(-700 // block_bytes) * block_bytes
 
 
 @pytest.mark.parametrize("method", ["aio", "uring"])
-def test_many_in_flight_keep_their_order(pcappend: Program, method: str) -> None:
+def test_records_in_flight_keep_their_order(pcappend: Program, method: str) -> None:
     assert pcappend.run(method, "--ops", 2000, "--bytes", "16..3000", "--depth", 32).status == 0
 
 
-WAYS_OF_THE_LOG = [
+LOG_OPTIONS = [
     ("--window", "32K", "--growth", "ftruncate"),
     ("--growth-bytes", "64K", "--growth-percent", "10"),
     ("--prefault-bytes", "4M"),
@@ -80,8 +80,8 @@ WAYS_OF_THE_LOG = [
 ]
 
 
-@pytest.mark.parametrize("words", WAYS_OF_THE_LOG)
-def test_the_log_in_all_its_ways(pcappend: Program, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", LOG_OPTIONS)
+def test_options_of_the_log(pcappend: Program, words: tuple[str, ...]) -> None:
     assert pcappend.run("pclog", "--procs", 2, "--ops", 3000, "--bytes", "16..6000", *words).status == 0
 
 
@@ -99,7 +99,7 @@ def test_lines_follow_the_contract(pcappend: Program) -> None:
     assert end["response"]["with_start_seconds"] > end["response"]["append_seconds"] == end["seconds"] > 0
 
 
-def test_figures_fit_each_other(pcappend: Program) -> None:
+def test_figures_are_consistent(pcappend: Program) -> None:
     response = pcappend.run("write", "--procs", 2, "--ops", 20000).response
     assert response["wall_per_call_us"] == pytest.approx(response["append_seconds"] / 40000 * 1e6, rel=1e-3)
     assert response["records_per_second"] == pytest.approx(40000 / response["append_seconds"], rel=1e-3)
@@ -117,7 +117,7 @@ def test_syncs_are_as_many_as_asked(pcappend: Program) -> None:
         return int(done.response["sync_calls"])
 
     assert (syncs("none"), syncs("every"), syncs("8")) == (0, 160, 20)
-    assert 40 <= syncs("group") < 160, "one sync must serve several that wait"
+    assert 40 <= syncs("group") < 160, "one sync must serve several waiting writers"
 
 
 def test_a_batch_is_written_before_it_is_synced(pcappend: Program) -> None:
@@ -127,12 +127,12 @@ def test_a_batch_is_written_before_it_is_synced(pcappend: Program) -> None:
 
 def test_an_open_loop_keeps_its_times(pcappend: Program) -> None:
     done = pcappend.run("pclog", "--procs", 2, "--ops", 200, "--rate", 1000)
-    assert 0.3 < done.end["seconds"] < 2, "the last is due 0.399 s after they are let go"
+    assert 0.3 < done.end["seconds"] < 2, "the last record is due 0.399 s after the start"
     assert done.response["offered_per_second"] == 1000
     assert done.response["late_p50_us"] >= done.response["call_p50_us"]
 
 
-def test_a_pause_makes_all_late_that_was_due_in_it(pcappend: Program) -> None:
+def test_records_due_in_a_pause_are_late(pcappend: Program) -> None:
     started = pcappend.start("write", "--procs", 2, "--ops", 500, "--rate", 1000)
     members = children(started.pid)
     go(started)
@@ -144,7 +144,7 @@ def test_a_pause_makes_all_late_that_was_due_in_it(pcappend: Program) -> None:
         os.kill(member, signal.SIGCONT)
     out, _ = started.communicate(timeout=60)
     response = json.loads(out.splitlines()[-1])["response"]
-    assert response["late_p90_us"] > 200_000, "four of ten were due in the pause, evenly: one of ten 0.3 s late"
+    assert response["late_p90_us"] > 200_000, "40 % were due during the pause, so 10 % are at least 0.3 s late"
     assert response["call_p90_us"] < 100_000
 
 
@@ -156,25 +156,25 @@ def test_time_that_runs_out_leaves_a_part(pcappend: Program) -> None:
         assert done.end["seconds"] < 2
 
 
-def test_the_file_stays_where_asked(pcappend_binary: Path, tmp_path: Path) -> None:
+def test_keep_leaves_the_file(pcappend_binary: Path, tmp_path: Path) -> None:
     assert Program(pcappend_binary, tmp_path).run("pclog", "--ops", 10, "--keep").status == 0
     assert sorted(path.stat().st_size for path in tmp_path.glob("*.log")) == [4 * 10 * 128]
 
 
-def test_the_handshake_is_spoken(pcappend: Program) -> None:
+def test_the_handshake(pcappend: Program) -> None:
     with pcappend.start("pclog", "--ops", 100) as started:
         assert started.stdin
         assert started.stdout
-        assert len(children(started.pid)) == 4, "its writers stand ready"
+        assert len(children(started.pid)) == 4, "its writers are started before go"
         go(started)
         kinds = [json.loads(started.stdout.readline())["type"] for _ in range(3)]
         assert kinds == ["sample", "stopped", "end"]
-        assert started.poll() is None, "its counters must still be there to be read"
+        assert started.poll() is None, "the harness must still be able to read its counters"
         started.stdin.close()
         assert started.wait(timeout=30) == 0
 
 
-def test_without_go_it_leaves_quietly(pcappend: Program) -> None:
+def test_without_go_it_exits_quietly(pcappend: Program) -> None:
     done = subprocess.run(pcappend.argv("mapped-mutex"), stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 1

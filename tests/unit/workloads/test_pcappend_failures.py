@@ -1,4 +1,4 @@
-"""pcappend where something fails: what it refuses, who dies, what is full."""
+"""Tests of pcappend's failures: invalid arguments, killed processes, full disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.builders.pcappend import METHODS, Program, children, files_of, go
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "mentioned"),
     [
         (["--method", "telepathy"], "telepathy"),
         (["--bytes", "0"], "--bytes"),
@@ -37,29 +37,29 @@ from tests.builders.pcappend import METHODS, Program, children, files_of, go
         (["--depth"], "--depth"),
     ],
 )
-def test_refusals_are_one_sentence(pcappend: Program, words: list[str], says: str) -> None:
+def test_refusals_are_one_sentence(pcappend: Program, words: list[str], mentioned: str) -> None:
     done = pcappend.run("write", *words)
     assert (done.status, done.lines) == (2, []), done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert says in done.stderr
+    assert mentioned in done.stderr
 
 
-def test_what_is_needed_is_asked_for(pcappend_binary: Path) -> None:
+def test_missing_options_are_named(pcappend_binary: Path) -> None:
     done = subprocess.run([pcappend_binary, "--method", "write"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--dir" in done.stderr
-    told = subprocess.run([pcappend_binary, "--help"], capture_output=True, text=True, check=True).stdout
-    assert all(f"  {method} " in told for method in METHODS)
+    text = subprocess.run([pcappend_binary, "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(f"  {method} " in text for method in METHODS)
 
 
-def test_a_directory_that_is_none_is_a_sentence(pcappend_binary: Path, tmp_path: Path) -> None:
+def test_a_missing_directory_is_one_sentence(pcappend_binary: Path, tmp_path: Path) -> None:
     done = Program(pcappend_binary, tmp_path / "nowhere").run("write")
     assert (done.status, done.lines, len(done.stderr.splitlines())) == (1, [], 1)
 
 
 @pytest.mark.parametrize("moment", ["before go", "after go"])
 @pytest.mark.parametrize("method", ["write", "pclog", "mapped-mutex", "mapped-semaphore", "mapped-futex"])
-def test_a_killed_writer_is_a_sentence_and_no_hang(pcappend: Program, method: str, moment: str) -> None:
+def test_a_killed_writer_ends_the_run_with_a_sentence(pcappend: Program, method: str, moment: str) -> None:
     started = pcappend.start(method, "--ops", "1M", "--bytes", 16)
     members = children(started.pid)
     if moment == "before go":
@@ -69,14 +69,14 @@ def test_a_killed_writer_is_a_sentence_and_no_hang(pcappend: Program, method: st
         go(started)
         time.sleep(0.02)
         os.kill(members[1], signal.SIGKILL)
-    out, said = started.communicate(timeout=60)
+    out, stderr = started.communicate(timeout=60)
     assert started.returncode == 1, out
-    assert "killed by signal 9" in said
-    assert not [member for member in members if Path(f"/proc/{member}").exists()], "the others must not be left behind"
+    assert "killed by signal 9" in stderr
+    assert not [member for member in members if Path(f"/proc/{member}").exists()], "the other writers must be killed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_takes_everything_with_it(pcappend: Program, number: signal.Signals) -> None:
+def test_a_terminated_run_kills_its_writers(pcappend: Program, number: signal.Signals) -> None:
     started = pcappend.start("pclog", "--ops", "1G")
     members = children(started.pid)
     go(started)
@@ -108,12 +108,12 @@ def test_a_log_that_cannot_grow_is_counted(pcappend: Program) -> None:
     assert done.response["failed_calls"] == done.response["lost_records"]
 
 
-def test_a_mapping_that_finds_no_room_is_a_sentence(pcappend: Program) -> None:
+def test_a_mapping_without_space_is_one_sentence(pcappend: Program) -> None:
     done = pcappend.run("mapped-atomic", before=files_of(1_000_000))
     assert (done.status, done.lines, len(done.stderr.splitlines())) == (1, [], 1)
 
 
-def test_many_that_fail_say_it_once(pcappend: Program) -> None:
-    done = pcappend.run("handoff", before=files_of(100_000))  # its rings are files in memory
+def test_several_failing_writers_report_once(pcappend: Program) -> None:
+    done = pcappend.run("handoff", before=files_of(100_000))  # its ring buffers are files in memory
     assert (done.status, done.lines, len(done.stderr.splitlines())) == (1, [], 1)
-    assert "no memory" in done.stderr
+    assert "not enough memory" in done.stderr

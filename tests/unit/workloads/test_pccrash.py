@@ -1,4 +1,4 @@
-"""pccrash: a few kills and stops at every named point, and what it says of them."""
+"""Tests of pccrash: a few kills and stops at every named point."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_nothing_is_lost(pccrash: str, tmp_path: Path, point: str, signal: str) 
     for name in ("lost_records", "doubled_records", "torn_records", "undecided_trials", "stalled_trials"):
         assert response[name] == 0, name
     if point in ("after_reserve", "after_publish", "mid_copy", "before_commit"):
-        assert response["tombstones"] == (3 if signal == "kill" else 0)  # a hole each, and none of the living
+        assert response["tombstones"] == (3 if signal == "kill" else 0)  # one hole per killed writer
     if point == "in_recover":
         assert response["tombstones"] == 3
     if point == "trim_truncating" and signal == "stop":
-        assert response["refused_trials"] == 3  # told to try again, and not kept waiting
+        assert response["refused_trials"] == 3  # PCLOG_BUSY instead of waiting
     assert list(tmp_path.iterdir()) == []
 
 
@@ -73,17 +73,17 @@ def test_the_handshake(pccrash: str, tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         ((), "--dir is missing"),
-        (("--point", "nowhere"), "there is no point 'nowhere'"),
-        (("--signal", "term"), "--signal is kill, stop or both, not 'term'"),
-        (("--dir", "/tmp", "--writers", "1"), "from 2 to 64 writers"),
-        (("--dir", "/tmp", "--trials", "0"), "there must be a trial"),
-        (("--dir",), "--dir is no option, or lacks its value"),
-        (("--colour", "red"), "there is no option '--colour'"),
+        (("--point", "nowhere"), "unknown point 'nowhere'"),
+        (("--signal", "term"), "--signal must be kill, stop or both, not 'term'"),
+        (("--dir", "/tmp", "--writers", "1"), "--writers from 2 to 64"),
+        (("--dir", "/tmp", "--trials", "0"), "--trials must be at least 1"),
+        (("--dir",), "--dir is not an option, or lacks its value"),
+        (("--colour", "red"), "unknown option '--colour'"),
     ],
 )
-def test_arguments_that_make_no_sense(pccrash: str, words: tuple[str, ...], sentence: str) -> None:
+def test_invalid_arguments_are_refused(pccrash: str, words: tuple[str, ...], sentence: str) -> None:
     assert sentence in run(pccrash, *words, status=2).stderr
 
 
-def test_a_folder_that_is_not_there(pccrash: str, tmp_path: Path) -> None:
-    assert "cannot write into" in run(pccrash, "--dir", tmp_path / "none", "--no-handshake", status=1).stderr
+def test_a_missing_folder_is_refused(pccrash: str, tmp_path: Path) -> None:
+    assert "cannot write to" in run(pccrash, "--dir", tmp_path / "none", "--no-handshake", status=1).stderr

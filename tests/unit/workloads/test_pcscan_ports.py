@@ -1,4 +1,4 @@
-"""pcscan's twins in C and Python: the same lines, the same sums, the same refusals."""
+"""Tests of the ports of pcscan to C and Python: the same lines, checksums and refusals."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from tests.tree import ROOT
 
 SIZE_BYTES = (1 << 20) + 4096 + 77
-Twin = list[str]
+Port = list[str]
 
 
 @pytest.fixture(scope="session")
-def c_twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
+def c_port(tmp_path_factory: pytest.TempPathFactory) -> Port:
     out = tmp_path_factory.mktemp("pcscan")
     assert shutil.which("gcc"), "there is no gcc: make setup"
     subprocess.run(["make", "-s", "-C", ROOT / "workloads/c", f"OUT={out}", out / "pcscan-c"], check=True)
@@ -27,10 +27,10 @@ def c_twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
 
 
 @pytest.fixture(params=["c", "python"])
-def twin(request: pytest.FixtureRequest) -> Twin:
+def port(request: pytest.FixtureRequest) -> Port:
     if request.param == "python":
         return [sys.executable, str(ROOT / "workloads/python/pcscan.py")]
-    return request.getfixturevalue("c_twin")
+    return request.getfixturevalue("c_port")
 
 
 @pytest.fixture
@@ -43,8 +43,8 @@ def files(tmp_path: Path) -> list[str]:
     return [str(path) for path in paths]
 
 
-def by_hand(twin: Twin, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [*twin, *words, "--no-handshake"]
+def run(port: Port, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [*port, *words, "--no-handshake"]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -53,8 +53,8 @@ def lines(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("way", [("--io", "mmap"), ("--io", "read"), ("--io", "conventional"), ("--window", "64K")])
-def test_every_byte_is_scanned_and_proven(twin: Twin, files: list[str], way: tuple[str, str]) -> None:
-    done = by_hand(twin, "--files", *files, *way, "--expect-sidecars", "--heartbeat-us", "1000")
+def test_every_byte_is_scanned_and_verified(port: Port, files: list[str], way: tuple[str, str]) -> None:
+    done = run(port, "--files", *files, *way, "--expect-sidecars", "--heartbeat-us", "1000")
     assert done.returncode == 0, done.stderr
     sample, end = lines(done.stdout)
     expected = sum(int(json.loads(Path(f"{path}.json").read_text())["stride512_sum"]) for path in files)
@@ -66,26 +66,26 @@ def test_every_byte_is_scanned_and_proven(twin: Twin, files: list[str], way: tup
     assert end["response"]["heartbeat_count"] >= 0
 
 
-def test_a_changed_byte_is_a_wrong_answer(twin: Twin, files: list[str]) -> None:
+def test_a_changed_byte_is_a_wrong_checksum(port: Port, files: list[str]) -> None:
     data = bytearray(Path(files[1]).read_bytes())
     data[512] ^= 1
     Path(files[1]).write_bytes(data)
-    done = by_hand(twin, "--files", *files, "--expect-sidecars")
+    done = run(port, "--files", *files, "--expect-sidecars")
     assert done.returncode == 1
     assert "sidecars" in done.stderr
     assert lines(done.stdout)[-1]["checksum_ok"] is False
 
 
-def test_a_heart_that_never_beat_says_null(twin: Twin, files: list[str]) -> None:
-    done = by_hand(twin, "--files", files[0], "--heartbeat-us", "60000000")
+def test_without_a_beat_the_heartbeat_is_null(port: Port, files: list[str]) -> None:
+    done = run(port, "--files", files[0], "--heartbeat-us", "60000000")
     response = lines(done.stdout)[-1]["response"]
     assert response["heartbeat_count"] == 0
     assert response["heartbeat_p999_us"] is None
     assert response["gap_max_us"] is None
 
 
-def test_time_that_runs_out_leaves_a_part(twin: Twin, files: list[str]) -> None:
-    done = by_hand(twin, "--files", *files, "--expect-sidecars", "--window", "64K", "--max-seconds", "0.000001")
+def test_time_that_runs_out_leaves_a_part(port: Port, files: list[str]) -> None:
+    done = run(port, "--files", *files, "--expect-sidecars", "--window", "64K", "--max-seconds", "0.000001")
     end = lines(done.stdout)[-1]
     assert done.returncode == 0, done.stderr
     assert end["covered_fraction"] < 1.0
@@ -93,7 +93,7 @@ def test_time_that_runs_out_leaves_a_part(twin: Twin, files: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("words", "status", "mentioned"),
     [
         (["--io", "tape"], 2, "tape"),
         (["--stride", "4096", "--expect-sidecars"], 2, "512"),
@@ -103,15 +103,15 @@ def test_time_that_runs_out_leaves_a_part(twin: Twin, files: list[str]) -> None:
         (["--files", "/nowhere/at/all"], 1, "/nowhere/at/all"),
     ],
 )
-def test_refusals_are_one_sentence(twin: Twin, files: list[str], words: list[str], status: int, says: str) -> None:
-    done = by_hand(twin, "--files", files[0], *words)
+def test_refusals_are_one_sentence(port: Port, files: list[str], words: list[str], status: int, mentioned: str) -> None:
+    done = run(port, "--files", files[0], *words)
     assert done.returncode == status, done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert says in done.stderr
+    assert mentioned in done.stderr
 
 
-def test_the_handshake_is_spoken(twin: Twin, files: list[str]) -> None:
-    with subprocess.Popen([*twin, "--files", *files], stdin=-1, stdout=-1, text=True) as program:
+def test_the_handshake(port: Port, files: list[str]) -> None:
+    with subprocess.Popen([*port, "--files", *files], stdin=-1, stdout=-1, text=True) as program:
         assert program.stdin
         assert program.stdout
         assert json.loads(program.stdout.readline())["type"] == "ready"
@@ -119,9 +119,9 @@ def test_the_handshake_is_spoken(twin: Twin, files: list[str]) -> None:
         program.stdin.flush()
         kinds = [json.loads(program.stdout.readline())["type"] for _ in range(2)]
         assert kinds == ["sample", "end"]
-        assert program.poll() is None, "its counters must still be there to be read"
+        assert program.poll() is None, "the harness must still be able to read its counters"
         program.stdin.close()
         assert program.wait(timeout=30) == 0
-    closed = subprocess.run([*twin, "--files", *files], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    closed = subprocess.run([*port, "--files", *files], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert closed.returncode == 0
     assert closed.stdout.count(b"\n") == 1

@@ -7,13 +7,16 @@
 
 #define SECOND_NS 1000000000u
 
-/* Nanoseconds since some moment before the machine's start. */
+/* Returns nanoseconds since an arbitrary moment, for differences. */
 uint64_t now_ns(void);
 
-/* The same as the kernel's calls take it. */
+/* Converts nanoseconds for system calls. */
 struct timespec timespec_of(uint64_t ns);
 
-/* What one look at the clock costs, in nanoseconds: the least of several tries, since anything may come between. */
+void sleep_us(uint64_t us);
+
+/* Returns the cost of reading the clock, in nanoseconds: the minimum of several attempts, because
+ * interruptions can only lengthen an attempt. */
 double clock_cost_ns(void);
 
 #endif

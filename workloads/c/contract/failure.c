@@ -14,11 +14,11 @@ void fail_together(_Atomic uint32_t *word) {
     shared_word = word;
 }
 
-bool fail_speaks(void) {
+bool fail_may_report(void) {
     return shared_word == NULL || atomic_exchange(shared_word, 1) == 0;
 }
 
-/* One write(2), or the sentences of several processes would mix. */
+/* Uses a single write(2), so that the messages of several processes do not mix. */
 void fail(enum exit_code code, const char *format, ...) {
     char sentence[8192], *end = sentence + sizeof sentence - 1;
     va_list values;
@@ -26,9 +26,9 @@ void fail(enum exit_code code, const char *format, ...) {
     char *at = sentence + snprintf(sentence, sizeof sentence, "%s: ", program_name);
     at += vsnprintf(at, (size_t)(end - at), format, values);
     va_end(values);
-    at = at < end ? at : end - 1; /* what did not fit was cut off */
+    at = at < end ? at : end - 1; /* truncated if too long */
     *at++ = '\n';
-    if (fail_speaks()) {
+    if (fail_may_report()) {
         ssize_t ignored = write(STDERR_FILENO, sentence, (size_t)(at - sentence));
         (void)ignored;
     }

@@ -1,4 +1,4 @@
-/* How a workload ends where it cannot go on: one sentence on stderr, and an exit code that says whose fault it was. */
+/* Failure of a workload: one sentence on stderr, and an exit code that tells its kind. */
 #ifndef CONTRACT_FAILURE_H
 #define CONTRACT_FAILURE_H
 
@@ -8,17 +8,19 @@
 
 enum exit_code { DONE = 0, FAILED = 1, BAD_ARGUMENTS = 2, CANNOT_HERE = 77 };
 
-/* Each program says its own name, with which its sentences begin. */
+/* Defined by each program; messages begin with it. */
 extern const char program_name[];
 
-/* Says one sentence on stderr and ends the process. */
+/* Prints one sentence on stderr and exits. */
 _Noreturn void fail(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Of processes that share this word, 0 at first, only the first that fails says so: they mostly fail for the same
- * reason. */
+/* Among processes that share this word, initially 0, only the first failure is reported: they
+ * mostly fail for the same reason. */
 void fail_together(_Atomic uint32_t *word);
 
-/* Whether this process is to speak, which it may ask once; for those who end without fail(). */
-bool fail_speaks(void);
+/* Returns whether this process is the one to report a failure; may be called once, by code that
+ * exits without fail().
+ * */
+bool fail_may_report(void);
 
 #endif

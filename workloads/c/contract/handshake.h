@@ -1,13 +1,13 @@
-/* The words between a workload and whoever measures it: workloads/README.md, "The handshake". */
+/* The handshake between a workload and its harness: workloads/README.md, "The handshake". */
 #ifndef CONTRACT_HANDSHAKE_H
 #define CONTRACT_HANDSHAKE_H
 
 #include <stdbool.h>
 
-/* Prints `ready` and waits for `go`; false when stdin closed instead. */
+/* Prints `ready` and waits for `go`; returns false if stdin is closed instead. */
 bool handshake_begin(void);
 
-/* Waits until stdin closes, so that the process's counters can still be read. */
+/* Waits until stdin is closed, so that the harness can still read the process's counters. */
 void handshake_end(void);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 static const int FINE_BITS = 7;
-_Static_assert(HISTOGRAM_FINE == 1 << 7, "FINE_BITS says how many");
+_Static_assert(HISTOGRAM_FINE == 1 << 7, "HISTOGRAM_FINE is 2^FINE_BITS");
 
 /* Each octave above the first 128 values has 128 buckets: the seven bits after the leading one. */
 static size_t bucket_of(uint64_t ns) {

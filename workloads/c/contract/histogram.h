@@ -1,6 +1,5 @@
-/* Delays, counted in buckets that widen with them: exact up to 127 ns, then known to one part in 128, up to 73 minutes.
- * It needs no memory beyond itself, so it may lie in memory that processes share; one writes it, any number add it up.
- */
+/* A histogram of delays: exact up to 127 ns, then with a relative error below 1/128, up to 73
+ * minutes. It contains no pointers, so it may be in shared memory. It has a single writer. */
 #ifndef CONTRACT_HISTOGRAM_H
 #define CONTRACT_HISTOGRAM_H
 
@@ -11,21 +10,22 @@ enum { HISTOGRAM_FINE = 128, HISTOGRAM_OCTAVES = 35, HISTOGRAM_BUCKETS = HISTOGR
 
 struct histogram {
     uint64_t count;
-    uint64_t max_ns; /* exactly */
+    uint64_t max_ns; /* exact */
     uint64_t buckets[HISTOGRAM_BUCKETS];
 };
 
-/* Counts one delay. */
+/* Adds one delay. */
 void histogram_add(struct histogram *all, uint64_t ns);
 
-/* Counts those of another too. */
+/* Adds the delays of another histogram. */
 void histogram_merge(struct histogram *all, const struct histogram *other);
 
-/* The delay that so many in ten thousand do not exceed, as the upper end of its bucket; 0 where nothing was counted. */
+/* Returns a quantile, given in ten-thousandths, as the upper end of its bucket; 0 if there are no
+ * delays. */
 uint64_t histogram_quantile_ns(const struct histogram *all, uint64_t in_ten_thousand);
 
-/* Prints `"PREFIX_p50_us":..., ... "PREFIX_max_us":...` without a comma at either end, null where nothing was counted.
- */
+/* Prints `"PREFIX_p50_us":..., ... "PREFIX_max_us":...` without a comma at either end; the values
+ * are null if there are no delays. */
 void histogram_print(const struct histogram *all, const char *prefix);
 
 #endif

@@ -1,10 +1,9 @@
-/* The kernel's asynchronous I/O, io_submit(2), by its system calls. Of a file that is not opened with O_DIRECT
- * io_submit(2) itself writes the record before it returns, so that whatever the depth, nothing is asynchronous. */
+/* The kernel's asynchronous I/O by direct system calls. Without O_DIRECT, io_submit(2) writes the
+ * record before it returns, so that nothing is asynchronous at any depth. */
 #define _GNU_SOURCE
 
-#include "families.h"
-#include "flight.h"
-#include "method.h"
+#include "method_tables.h"
+#include "in_flight.h"
 
 #include "contract/failure.h"
 
@@ -17,32 +16,16 @@
 #include <unistd.h>
 
 struct aio {
+    struct in_flight in_flight;
     aio_context_t context;
-    struct flight flight;
-    struct iocb *blocks; /* one a slot */
+    struct iocb *blocks; /* one per slot */
 };
 
 static void create_aio(struct job *job) {
     job->note = "through the page cache: io_submit(2) writes the record itself before it returns";
 }
 
-static void open_aio(struct writer *writer) {
-    uint32_t depth = (uint32_t)writer->job->plan->depth;
-    struct aio *own = calloc(1, sizeof *own);
-    struct iocb *blocks = calloc(depth, sizeof *blocks);
-    if (own == NULL || blocks == NULL) {
-        fail(FAILED, "no memory for %u writes in flight", depth);
-    }
-    if (syscall(SYS_io_setup, depth, &own->context) != 0) {
-        fail(CANNOT_HERE, "no asynchronous I/O here (io_setup): %s", strerror(errno));
-    }
-    own->blocks = blocks;
-    own->flight = flight_new(depth, writer->job->lengths.high);
-    writer->own = own;
-    writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
-}
-
-/* Waits for one that is done. */
+/* Waits for one completion. */
 static int reap_aio(struct writer *writer) {
     struct aio *own = writer->own;
     struct io_event event;
@@ -51,9 +34,9 @@ static int reap_aio(struct writer *writer) {
         count = syscall(SYS_io_getevents, own->context, 1L, 1L, &event, NULL);
     } while (count < 0 && errno == EINTR);
     if (count != 1) {
-        fail(FAILED, "a write in flight never came back (io_getevents): %s", count < 0 ? strerror(errno) : "no event");
+        fail(FAILED, "a write in flight did not complete (io_getevents): %s", count < 0 ? strerror(errno) : "no event");
     }
-    return flight_land(&own->flight, (uint32_t)event.data, event.res, writer->file);
+    return in_flight_complete(writer, (uint32_t)event.data, event.res);
 }
 
 static int submit_aio(struct writer *writer, uint32_t slot) {
@@ -63,50 +46,48 @@ static int submit_aio(struct writer *writer, uint32_t slot) {
         .aio_data = slot,
         .aio_lio_opcode = IOCB_CMD_PWRITE,
         .aio_fildes = (uint32_t)writer->file,
-        .aio_buf = (uint64_t)(uintptr_t)own->flight.slots[slot].record,
-        .aio_nbytes = own->flight.slots[slot].bytes,
+        .aio_buf = (uint64_t)(uintptr_t)own->in_flight.slots[slot].record,
+        .aio_nbytes = own->in_flight.slots[slot].bytes,
     };
     long count = 0;
     do {
         count = syscall(SYS_io_submit, own->context, 1L, &block);
     } while (count < 0 && (errno == EINTR || errno == EAGAIN));
-    return count == 1 ? 0 : flight_land(&own->flight, slot, -(count < 0 ? errno : EIO), writer->file);
+    return count == 1 ? 0 : in_flight_complete(writer, slot, -(count < 0 ? errno : EIO));
 }
 
-static int append_aio(struct writer *writer, const uint8_t *record, size_t bytes) {
-    struct aio *own = writer->own;
-    int earlier = flight_is_full(&own->flight) ? reap_aio(writer) : 0;
-    int error = submit_aio(writer, flight_take(&own->flight, record, bytes));
-    if (error == 0 && own->flight.depth == 1) {
-        error = reap_aio(writer);
+static void open_aio(struct writer *writer) {
+    uint32_t depth = (uint32_t)writer->job->plan->depth;
+    struct aio *own = calloc(1, sizeof *own);
+    struct iocb *blocks = calloc(depth, sizeof *blocks);
+    if (own == NULL || blocks == NULL) {
+        fail(FAILED, "not enough memory for %u writes in flight", depth);
     }
-    return earlier != 0 ? earlier : error;
-}
-
-static int flush_aio(struct writer *writer) {
-    struct aio *own = writer->own;
-    int error = 0;
-    while (!flight_is_empty(&own->flight)) {
-        int one = reap_aio(writer);
-        error = one != 0 ? one : error;
+    if (syscall(SYS_io_setup, depth, &own->context) != 0) {
+        fail(CANNOT_HERE, "asynchronous I/O is not available here (io_setup): %s", strerror(errno));
     }
-    return error;
+    own->blocks = blocks;
+    own->in_flight = in_flight_new(writer->job);
+    own->in_flight.submit = submit_aio;
+    own->in_flight.reap = reap_aio;
+    writer->own = own;
+    writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
 static void close_aio(struct writer *writer) {
     struct aio *own = writer->own;
     syscall(SYS_io_destroy, own->context);
-    flight_free(&own->flight);
+    in_flight_free(&own->in_flight);
     free(own->blocks);
     free(own);
 }
 
 const struct method method_aio = {
     .name = "aio",
-    .says = "io_submit(2) with O_APPEND, so many in flight (--depth)",
+    .summary = "io_submit(2) with O_APPEND, --depth writes in flight",
     .create = create_aio,
     .open = open_aio,
-    .append = append_aio,
-    .flush = flush_aio,
+    .append = in_flight_append,
+    .flush = in_flight_flush,
     .close = close_aio,
 };

@@ -1,7 +1,8 @@
-/* O_DIRECT: past the page cache, in whole logical blocks of the disk, from aligned memory. */
+/* O_DIRECT: writes that bypass the page cache, in whole logical blocks of the disk, from aligned
+ * memory. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include "contract/failure.h"
@@ -23,18 +24,18 @@ static void open_direct(struct writer *writer) {
     }
 }
 
-/* What statx(2) says the file needs; where it says nothing (before Linux 6.1, or of a file system that does not tell),
- * a page serves every disk. */
+/* Returns the alignment that statx(2) reports. Before Linux 6.1, or if the file system does not
+ * report it, returns a page, which suits every disk. */
 static size_t alignment(const char *path) {
     struct statx status;
     if (statx(AT_FDCWD, path, 0, STATX_DIOALIGN, &status) != 0) {
-        fail(FAILED, "cannot look at %s: %s", path, strerror(errno));
+        fail(FAILED, "cannot inspect %s: %s", path, strerror(errno));
     }
     if ((status.stx_mask & STATX_DIOALIGN) == 0) {
         return USUAL_BLOCK_BYTES;
     }
     if (status.stx_dio_offset_align == 0) {
-        fail(CANNOT_HERE, "the file system of %s has no direct I/O", path);
+        fail(CANNOT_HERE, "the file system of %s does not support direct I/O", path);
     }
     return status.stx_dio_offset_align;
 }
@@ -48,7 +49,7 @@ static void create_padded(struct job *job) {
 
 struct padded {
     size_t room;
-    uint8_t *bytes; /* aligned to a page, and zero behind every record */
+    uint8_t *bytes; /* page-aligned; zero behind every record */
 };
 
 static void open_padded(struct writer *writer) {
@@ -57,7 +58,7 @@ static void open_padded(struct writer *writer) {
     size_t room = (writer->job->lengths.high + block - 1) / block * block;
     size_t boundary = block > USUAL_BLOCK_BYTES ? block : USUAL_BLOCK_BYTES;
     if (own == NULL || posix_memalign((void **)&own->bytes, boundary, room) != 0) {
-        fail(FAILED, "no memory for a record of %zu bytes", room);
+        fail(FAILED, "not enough memory for a record of %zu bytes", room);
     }
     own->room = room;
     memset(own->bytes, 0, room);
@@ -81,7 +82,7 @@ static void close_padded(struct writer *writer) {
 
 const struct method method_direct = {
     .name = "direct",
-    .says = "write(2) with O_APPEND and O_DIRECT, each record padded to whole blocks",
+    .summary = "write(2) with O_APPEND and O_DIRECT, each record padded to whole blocks",
     .create = create_padded,
     .open = open_padded,
     .append = append_padded,
@@ -104,7 +105,7 @@ static int append_misaligned(struct writer *writer, const uint8_t *record, size_
 
 const struct method method_direct_misaligned = {
     .name = "direct-misaligned",
-    .says = "the same with records as long as they are, as the article has it: most are refused",
+    .summary = "the same without padding, as in the article: the kernel refuses most records",
     .create = create_misaligned,
     .open = open_direct,
     .append = append_misaligned,

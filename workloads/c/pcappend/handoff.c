@@ -1,12 +1,12 @@
-/* Handing records to a thread of the process that writes them, as loggers do: each writer fills a ring of its own,
- * without a lock, and the thread writes whatever stands in a ring by one write(2). Not immediate: what is in a ring
- * when the process dies is gone. */
+/* Handing records to a thread of the process that writes them, as loggers do. Each writer fills a
+ * ring buffer of its own without a lock, and the thread writes the content of a ring with one
+ * write(2). Not immediate: records that are in a ring when the process dies are lost. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "futex.h"
 #include "method.h"
-#include "mirror.h"
+#include "ring_buffer.h"
 
 #include "contract/failure.h"
 
@@ -16,24 +16,25 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEAST_RING_BYTES = 1 << 20 };
+enum { MIN_RING_BYTES = 1 << 20 };
 
-/* Somebody who waits says so, looks once more, and sleeps; who changes what he waits for then finds the word. */
+/* A thread that waits sets `asleep`, checks its condition again, and sleeps. The thread that
+ * changes the condition then finds the word set. */
 struct sleeper {
     _Atomic uint32_t asleep;
 };
 
-/* Filled at `head` by the writer, emptied at `tail` by the thread; both only grow. */
+/* Filled at `head` by the writer and emptied at `tail` by the thread; both only increase. */
 struct queue {
     _Alignas(CACHE_LINE) _Atomic uint64_t head;
     _Alignas(CACHE_LINE) _Atomic uint64_t tail;
     struct sleeper writer;
-    _Atomic uint32_t error; /* errno of a write that failed, until the writer takes it */
+    _Atomic uint32_t error; /* errno of a failed write, until the writer has taken it */
     _Alignas(CACHE_LINE) uint64_t room;
     uint8_t *ring;
 };
 
-/* Of one process. */
+/* The writing thread of one process. */
 struct consumer {
     _Alignas(CACHE_LINE) struct sleeper itself;
     _Atomic uint32_t closing;
@@ -43,7 +44,7 @@ struct consumer {
     pthread_t thread;
 };
 
-static void rouse(struct sleeper *sleeper) {
+static void wake(struct sleeper *sleeper) {
     if (atomic_load(&sleeper->asleep) == 1 && atomic_exchange(&sleeper->asleep, 0) == 1) {
         futex_wake(&sleeper->asleep, 1);
     }
@@ -53,8 +54,8 @@ static void create_handoff(struct job *job) {
     job->note = "not immediate: a process that dies takes the records with it that its thread has not written yet";
 }
 
-/* Writes what one ring holds; false where it was empty. */
-static bool serve(struct consumer *consumer, struct queue *queue) {
+/* Writes the content of one ring; false if it was empty. */
+static bool drain(struct consumer *consumer, struct queue *queue) {
     uint64_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed), head = atomic_load(&queue->head);
     if (tail == head) {
         return false;
@@ -64,23 +65,23 @@ static bool serve(struct consumer *consumer, struct queue *queue) {
         atomic_store(&queue->error, (uint32_t)error);
     }
     atomic_store(&queue->tail, head);
-    rouse(&queue->writer);
+    wake(&queue->writer);
     return true;
 }
 
-static bool serve_all(struct consumer *consumer) {
+static bool drain_all(struct consumer *consumer) {
     bool some = false;
     for (uint32_t number = 0; number < consumer->queue_count; number++) {
-        some |= serve(consumer, &consumer->queues[number]);
+        some |= drain(consumer, &consumer->queues[number]);
     }
     return some;
 }
 
-static void *write_what_comes(void *place) {
-    struct consumer *consumer = place;
-    while (serve_all(consumer) || atomic_load(&consumer->closing) == 0) {
+static void *write_loop(void *context) {
+    struct consumer *consumer = context;
+    while (drain_all(consumer) || atomic_load(&consumer->closing) == 0) {
         atomic_store(&consumer->itself.asleep, 1);
-        if (!serve_all(consumer) && atomic_load(&consumer->closing) == 0) {
+        if (!drain_all(consumer) && atomic_load(&consumer->closing) == 0) {
             futex_wait(&consumer->itself.asleep, 1, 0);
         }
         atomic_store(&consumer->itself.asleep, 0);
@@ -88,16 +89,16 @@ static void *write_what_comes(void *place) {
     return NULL;
 }
 
-static struct queue *make_queues(uint32_t count, size_t record_bytes) {
+static struct queue *new_queues(uint32_t count, size_t record_bytes) {
     struct queue *queues = aligned_alloc(CACHE_LINE, count * sizeof *queues);
     if (queues == NULL) {
-        fail(FAILED, "no memory for %u rings", count);
+        fail(FAILED, "not enough memory for %u rings", count);
     }
     memset(queues, 0, count * sizeof *queues);
     for (uint32_t number = 0; number < count; number++) {
         size_t room = 4 * ((record_bytes + 4095) / 4096 * 4096);
-        queues[number].room = room > LEAST_RING_BYTES ? room : LEAST_RING_BYTES;
-        queues[number].ring = mirror_new(queues[number].room);
+        queues[number].room = room > MIN_RING_BYTES ? room : MIN_RING_BYTES;
+        queues[number].ring = ring_buffer_new(queues[number].room);
     }
     return queues;
 }
@@ -105,15 +106,15 @@ static struct queue *make_queues(uint32_t count, size_t record_bytes) {
 static void enter_handoff(struct process *process) {
     struct consumer *consumer = aligned_alloc(CACHE_LINE, sizeof *consumer);
     if (consumer == NULL) {
-        fail(FAILED, "no memory for a thread that writes");
+        fail(FAILED, "not enough memory for the writing thread");
     }
     memset(consumer, 0, sizeof *consumer);
     consumer->queue_count = (uint32_t)process->job->plan->threads;
-    consumer->queues = make_queues(consumer->queue_count, process->job->lengths.high);
+    consumer->queues = new_queues(consumer->queue_count, process->job->lengths.high);
     consumer->file = open_log(process->job, O_WRONLY | O_APPEND);
     process->own = consumer;
-    if (pthread_create(&consumer->thread, NULL, write_what_comes, consumer) != 0) {
-        fail(FAILED, "cannot start the thread that writes");
+    if (pthread_create(&consumer->thread, NULL, write_loop, consumer) != 0) {
+        fail(FAILED, "cannot start the writing thread");
     }
 }
 
@@ -123,10 +124,10 @@ static void open_handoff(struct writer *writer) {
     writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
-/* Waits until the thread has written so far. */
-static void await_tail(struct consumer *consumer, struct queue *queue, uint64_t wanted) {
+/* Waits until the thread has written up to `wanted`. */
+static void wait_for_tail(struct consumer *consumer, struct queue *queue, uint64_t wanted) {
     while (atomic_load(&queue->tail) < wanted) {
-        rouse(&consumer->itself);
+        wake(&consumer->itself);
         atomic_store(&queue->writer.asleep, 1);
         if (atomic_load(&queue->tail) < wanted) {
             futex_wait(&queue->writer.asleep, 1, 0);
@@ -144,28 +145,28 @@ static int append_handoff(struct writer *writer, const uint8_t *record, size_t b
     struct queue *queue = writer->own;
     uint64_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
     if (head + bytes > queue->room) {
-        await_tail(consumer, queue, head + bytes - queue->room);
+        wait_for_tail(consumer, queue, head + bytes - queue->room);
     }
     memcpy(queue->ring + head % queue->room, record, bytes);
     atomic_store(&queue->head, head + bytes);
-    rouse(&consumer->itself);
+    wake(&consumer->itself);
     return take_error(queue);
 }
 
 static int flush_handoff(struct writer *writer) {
     struct queue *queue = writer->own;
-    await_tail(writer->process->own, queue, atomic_load_explicit(&queue->head, memory_order_relaxed));
+    wait_for_tail(writer->process->own, queue, atomic_load_explicit(&queue->head, memory_order_relaxed));
     return take_error(queue);
 }
 
 static void leave_handoff(struct process *process) {
     struct consumer *consumer = process->own;
     atomic_store(&consumer->closing, 1);
-    rouse(&consumer->itself);
+    wake(&consumer->itself);
     pthread_join(consumer->thread, NULL);
     close(consumer->file);
     for (uint32_t number = 0; number < consumer->queue_count; number++) {
-        mirror_free(consumer->queues[number].ring, consumer->queues[number].room);
+        ring_buffer_free(consumer->queues[number].ring, consumer->queues[number].room);
     }
     free(consumer->queues);
     free(consumer);
@@ -173,7 +174,7 @@ static void leave_handoff(struct process *process) {
 
 const struct method method_handoff = {
     .name = "handoff",
-    .says = "through a ring to a thread of the process, which writes: not immediate",
+    .summary = "through a ring buffer to a writing thread of the process: not immediate",
     .create = create_handoff,
     .enter = enter_handoff,
     .open = open_handoff,

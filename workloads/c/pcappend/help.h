@@ -1,4 +1,4 @@
-/* What `pcappend --help` says. */
+/* The text of `pcappend --help`. */
 #ifndef PCAPPEND_HELP_H
 #define PCAPPEND_HELP_H
 

@@ -4,7 +4,7 @@ static uint64_t ones(uint64_t word) {
     return (uint64_t)__builtin_popcountll(word);
 }
 
-/* Moves on by so many numbers, of which all but the last are missing. */
+/* Advances by `count` numbers, of which all but the last are missing. */
 static void advance(struct ledger *ledger, uint64_t count) {
     if (count < 64) {
         ledger->lost += ones(ledger->missing >> (64 - count));
@@ -16,7 +16,7 @@ static void advance(struct ledger *ledger, uint64_t count) {
     ledger->next += count;
 }
 
-enum place ledger_note(struct ledger *ledger, uint64_t number) {
+enum arrival ledger_record(struct ledger *ledger, uint64_t number) {
     if (number >= ledger->next) {
         advance(ledger, number - ledger->next + 1);
         return IN_ORDER;

@@ -1,22 +1,22 @@
-/* Which numbers of one writer were seen: up to where, and which of the last 64 are missing. */
+/* The set of a writer's numbers that were found: an upper bound, and the gaps among the last 64. */
 #ifndef PCAPPEND_LEDGER_H
 #define PCAPPEND_LEDGER_H
 
 #include <stdint.h>
 
 struct ledger {
-    uint64_t offered; /* numbers below it were given out */
-    uint64_t next;    /* numbers from it on were not seen yet */
-    uint64_t missing; /* bit n: number next - 1 - n was not seen */
-    uint64_t lost;    /* missing, and further back than that */
+    uint64_t offered; /* numbers below this were used */
+    uint64_t next;    /* no number from here on was found yet */
+    uint64_t missing; /* bit n: number next - 1 - n was not found */
+    uint64_t lost;    /* missing numbers older than these 64 */
 };
 
-enum place { IN_ORDER, OUT_OF_ORDER, SEEN_BEFORE };
+enum arrival { IN_ORDER, OUT_OF_ORDER, SEEN_BEFORE };
 
-/* Notes one number below `offered`. */
-enum place ledger_note(struct ledger *ledger, uint64_t number);
+/* Records one number below `offered`. */
+enum arrival ledger_record(struct ledger *ledger, uint64_t number);
 
-/* How many were never seen. */
+/* Returns how many numbers were never found. */
 uint64_t ledger_lost(const struct ledger *ledger);
 
 #endif

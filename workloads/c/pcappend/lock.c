@@ -15,7 +15,7 @@ void locks_make(struct locks *locks) {
     error = error != 0 ? error : pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
     error = error != 0 ? error : pthread_mutex_init(&locks->mutex, &attributes);
     if (error != 0 || sem_init(&locks->semaphore, 1, 1) != 0) {
-        fail(CANNOT_HERE, "cannot make a lock between processes: %s", strerror(error != 0 ? error : errno));
+        fail(CANNOT_HERE, "cannot create a lock between processes: %s", strerror(error != 0 ? error : errno));
     }
     atomic_store(&locks->futex, 0);
 }
@@ -39,7 +39,7 @@ void lock_give_semaphore(struct locks *locks) {
     sem_post(&locks->semaphore);
 }
 
-/* 0 is free, 1 taken, 2 taken and somebody may sleep: then, and only then, giving it back has to wake. */
+/* 0 is free, 1 taken, 2 taken with possible sleepers: only then must the release wake one. */
 void lock_take_futex(struct locks *locks) {
     uint32_t seen = 0;
     if (atomic_compare_exchange_strong(&locks->futex, &seen, 1)) {

@@ -1,13 +1,13 @@
-/* Locks between processes, each in the arena: what the mapped methods differ in. */
+/* Locks between processes, in shared memory. The mapped methods differ in these only. */
 #ifndef PCAPPEND_LOCK_H
 #define PCAPPEND_LOCK_H
 
-#include "arena.h"
+#include "shared_memory.h"
 
-/* Makes them ready, before the fork; ends the process where it cannot. */
+/* Initialises the locks before fork(2); exits on failure. */
 void locks_make(struct locks *locks);
 
-/* pthread_mutex_lock(3) of a robust mutex: where its owner died, the next one gets it. */
+/* A robust mutex (pthread_mutex_lock(3)): if its owner died, the next one gets it. */
 void lock_take_mutex(struct locks *locks);
 void lock_give_mutex(struct locks *locks);
 
@@ -15,7 +15,7 @@ void lock_give_mutex(struct locks *locks);
 void lock_take_semaphore(struct locks *locks);
 void lock_give_semaphore(struct locks *locks);
 
-/* A lock of one word, on futex(2) alone. */
+/* A lock of one word, with futex(2) alone. */
 void lock_take_futex(struct locks *locks);
 void lock_give_futex(struct locks *locks);
 

@@ -1,7 +1,7 @@
-/* The append log of this folder, pclog/: a handle a process, a writer a thread. */
+/* The append log pclog/, with one handle per process and one writer per thread. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include "contract/failure.h"
@@ -22,7 +22,7 @@ static struct pclog_options options_of(const struct plan *plan) {
     };
 }
 
-/* The library's words for what is counted beside the errno of system calls. */
+/* Returns the errno under which a status is counted. */
 static int errno_of(int status) {
     switch (status) {
     case PCLOG_OK:
@@ -55,7 +55,7 @@ static pclog *open_handle(const struct job *job) {
     return log;
 }
 
-/* Makes the log, so that options which make no sense are refused before anybody starts. */
+/* Creates the log, so that invalid options are refused before any writer starts. */
 static void create_log(struct job *job) {
     pclog_close(open_handle(job));
 }
@@ -89,7 +89,7 @@ static void leave_log(struct process *process) {
     pclog_close(process->own);
 }
 
-/* What was grown ahead is cut off: the log ends with its last record. */
+/* Removes the space that was grown ahead. */
 static void finish_log(struct job *job) {
     pclog *log = open_handle(job);
     int status = pclog_trim(log);
@@ -100,7 +100,7 @@ static void finish_log(struct job *job) {
 }
 
 static int see_record(const struct pclog_record *record, void *verifier) {
-    verifier_see(verifier, record->data, record->bytes);
+    verifier_add(verifier, record->data, record->bytes);
     return 0;
 }
 
@@ -118,13 +118,13 @@ static bool verify_log(const struct job *job, struct verifier *verifier) {
         return false;
     }
     uint64_t behind = (uint64_t)file.st_size - report.end;
-    verifier_junk(verifier, report.tombstone_bytes + report.undecided_bytes, report.corrupt_bytes + behind);
+    verifier_add_junk(verifier, report.tombstone_bytes + report.undecided_bytes, report.corrupt_bytes + behind);
     return true;
 }
 
 const struct method method_pclog = {
     .name = "pclog",
-    .says = "the append log without a lock: a place by atomic addition in a mapping that moves along",
+    .summary = "the lock-free append log: space reserved by atomic addition, copied into a moving mapping",
     .create = create_log,
     .enter = enter_log,
     .open = open_writer,

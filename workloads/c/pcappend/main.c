@@ -1,4 +1,5 @@
-/* pcappend: several writers append records to one file, in one of many ways, and the file is read back. */
+/* pcappend: several writers append records to one file by one of many methods, and the file is
+ * verified. */
 #define _GNU_SOURCE
 
 #include "contract/clock.h"
@@ -21,11 +22,11 @@ static double seconds_since(uint64_t begin_ns) {
     return (double)(now_ns() - begin_ns) / 1e9;
 }
 
-/* Everything before `ready`. */
+/* Does everything that precedes `ready`. */
 static void set_up(struct job *job, const struct plan *plan, struct totals *totals) {
     totals->clock_ns = clock_cost_ns();
     *job = (struct job){.plan = plan, .lengths = {plan->bytes_low, plan->bytes_high}, .block_bytes = 1};
-    job->arena = arena_new(plan_writers(plan));
+    job->memory = shared_memory_new(plan_writers(plan));
     uint64_t begin = now_ns();
     scratch_make(plan->dir, plan->keep, job->path, sizeof job->path);
     if (plan->method->create != NULL) {
@@ -48,15 +49,15 @@ static bool read_back(const struct job *job, struct verifier *verifier) {
 }
 
 static struct findings verify(const struct job *job) {
-    uint32_t writers = job->arena->writers;
+    uint32_t writers = job->memory->writers;
     struct offer *offers = calloc(writers, sizeof *offers);
     for (uint32_t writer = 0; offers != NULL && writer < writers; writer++) {
         offers[writer] =
-            (struct offer){job->arena->outcomes[writer].offered, job->arena->outcomes[writer].offered_bytes};
+            (struct offer){job->memory->outcomes[writer].offered, job->memory->outcomes[writer].offered_bytes};
     }
     struct verifier *verifier = offers == NULL ? NULL : verifier_new(&job->lengths, job->block_bytes, writers, offers);
     if (verifier == NULL) {
-        fail(FAILED, "no memory for reading %s back", job->path);
+        fail(FAILED, "not enough memory for verifying %s", job->path);
     }
     if (!read_back(job, verifier)) {
         fail(FAILED, "cannot read %s back: %s", job->path, strerror(errno));
@@ -70,12 +71,12 @@ static struct findings verify(const struct job *job) {
 static uint64_t file_bytes(const struct job *job) {
     struct stat status;
     if (stat(job->path, &status) != 0) {
-        fail(FAILED, "cannot look at %s: %s", job->path, strerror(errno));
+        fail(FAILED, "cannot inspect %s: %s", job->path, strerror(errno));
     }
     return (uint64_t)status.st_size;
 }
 
-static void leave_nothing(int number) {
+static void on_termination(int number) {
     processes_kill();
     scratch_remove();
     signal(number, SIG_DFL);
@@ -86,10 +87,10 @@ int main(int count, char **words) {
     static struct totals totals;
     static struct job job;
     struct plan plan = plan_read(count, words);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on the file's size is EFBIG then, and counted */
-    signal(SIGTERM, leave_nothing);
-    signal(SIGINT, leave_nothing);
-    signal(SIGHUP, leave_nothing);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit then causes EFBIG, which is counted */
+    signal(SIGTERM, on_termination);
+    signal(SIGINT, on_termination);
+    signal(SIGHUP, on_termination);
     set_up(&job, &plan, &totals);
     if (plan.handshake && !handshake_begin()) {
         processes_kill();
@@ -107,7 +108,7 @@ int main(int count, char **words) {
         handshake_end();
     }
     if (!findings_are_good(&found)) {
-        fail(FAILED, "the file does not hold each record once, whole and in its writer's order");
+        fail(FAILED, "the file does not have each record completely, once and in its writer's order");
     }
     return DONE;
 }

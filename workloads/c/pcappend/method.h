@@ -1,27 +1,28 @@
-/* A way to append, as a table of functions, and those who use it. The loop around it is the same for all. */
+/* A method of appending, as a table of functions, and its state per run, process and writer. The
+ * loop around a method is the same for all (writer.c). */
 #ifndef PCAPPEND_METHOD_H
 #define PCAPPEND_METHOD_H
 
-#include "arena.h"
+#include "shared_memory.h"
 #include "plan.h"
 #include "record.h"
 #include "verify.h"
 
-/* One run: what all its processes know from before the fork. */
+/* One run, set up before fork(2) and inherited by its processes. */
 struct job {
     const struct plan *plan;
-    struct arena *arena;
+    struct shared_memory *memory;
     struct lengths lengths;
     char path[4096];
-    size_t block_bytes; /* each record is padded to whole blocks of this; 1 for not at all */
-    void *shared;       /* the method's own, made by create(); the processes inherit it */
-    const char *note;   /* a sentence about what the method does, or NULL */
+    size_t block_bytes; /* records are padded to multiples of this; 1 means no padding */
+    void *shared;       /* data of the method, made by create() */
+    const char *note;   /* a sentence about the method for the report, or NULL */
 };
 
 struct process {
     const struct job *job;
     uint32_t number;
-    void *own; /* the method's, made by enter() */
+    void *own; /* data of the method, made by enter() */
 };
 
 struct writer {
@@ -29,42 +30,40 @@ struct writer {
     const struct job *job;
     uint32_t number;
     struct outcome *outcome;
-    int file;  /* what is synced; -1 where a method has its own way */
-    void *own; /* the method's, made by open() */
+    int file;  /* to sync; -1 if the method has sync() */
+    void *own; /* data of the method, made by open() */
     uint8_t *record;
     uint64_t random;
 };
 
-/* Where a function is missing there is nothing to do. append(), flush() and sync() return 0 or an errno, which is
- * counted; the others end the process where they fail. */
+/* A function that is NULL is skipped. append(), flush() and sync() return 0 or an errno, which is
+ * counted; the others exit on failure. */
 struct method {
     const char *name;
-    const char *says;                /* a line for --help */
-    void (*create)(struct job *job); /* before the fork; the file is there and empty */
+    const char *summary;             /* for --help */
+    void (*create)(struct job *job); /* before fork(2); the file exists and is empty */
     void (*enter)(struct process *process);
     void (*open)(struct writer *writer);
     int (*append)(struct writer *writer, const uint8_t *record, size_t bytes);
-    int (*flush)(struct writer *writer); /* what append() has taken is in the file when it returns */
-    int (*sync)(struct writer *writer);  /* instead of fdatasync(2) of writer->file */
+    int (*flush)(struct writer *writer); /* writes everything that append() has taken to the file */
+    int (*sync)(struct writer *writer);  /* replaces fdatasync(2) of writer->file */
     void (*close)(struct writer *writer);
     void (*leave)(struct process *process);
-    void (*finish)(struct job *job); /* when all processes have ended: cuts off what is no record */
-    bool (*verify)(const struct job *job, struct verifier *verifier); /* instead of reading the file as it is */
+    void (*finish)(struct job *job); /* after all processes: truncates the file to its records */
+    bool (*verify)(const struct job *job, struct verifier *verifier); /* replaces verifier_read() */
 };
 
-/* All of them, in the order of --help; ends with NULL. */
+/* All methods in the order of --help, followed by NULL. */
 extern const struct method *const methods[];
 
-/* By name; NULL where there is none. */
+/* Returns the method of that name, or NULL. */
 const struct method *method_named(const char *name);
 
-/* Opens the job's file with these flags; ends the process where it cannot. */
+/* Opens the job's file with these flags; exits on failure. */
 int open_log(const struct job *job, int flags);
 
-/* write(2) of all the bytes, again where it was interrupted or fell short; 0 or an errno. */
+/* Writes all bytes with write(2), repeated after interruptions and short writes; returns 0 or an
+ * errno. */
 int write_all(int file, const uint8_t *bytes, size_t count);
-
-/* The bytes that all records take, each padded; what a preallocated file needs. */
-uint64_t job_bytes(const struct job *job);
 
 #endif

@@ -1,10 +1,11 @@
-/* The article's own design ("Appending a Bit, in Pieces", 2025-04-06), written anew from its description, faults and
- * all: chunks of 32 KiB are mapped into a ring of four places that is never cleaned, so that what it pushes out stays
- * mapped; the file grows by ftruncate(2) under a lock that is spun for; whoever does not get a lock within 10 ms gives
- * up, and its record is lost, though its place was taken already: zeros stay there. */
+/* The article's own design ("Appending a Bit, in Pieces", 2025-04-06), reimplemented from its
+ * description, including its defects. Chunks of 32 KiB are mapped into a ring of four entries that
+ * is never cleaned, so that replaced chunks stay mapped. The file grows by ftruncate(2) under a
+ * spin lock. A writer that does not get a lock within 10 ms gives up; its record is lost, and its
+ * reserved space stays zero. */
 #define _GNU_SOURCE
 
-#include "families.h"
+#include "method_tables.h"
 #include "method.h"
 
 #include "contract/clock.h"
@@ -17,9 +18,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CHUNK_BYTES = 32 << 10, RING_CHUNKS = 4, PATIENCE_NS = 10000000 };
+enum { CHUNK_BYTES = 32 << 10, RING_CHUNKS = 4, LOCK_TIMEOUT_NS = 10000000 };
 
-/* Shared by all processes. The article keeps it in a mapped file of its own; of one run it is gone afterwards. */
+/* Shared by all processes. The article keeps it in a mapped file; here it lasts for one run. */
 struct mmlog_metadata {
     _Atomic bool is_locked;
     _Atomic uint64_t file_size, cursor;
@@ -27,7 +28,7 @@ struct mmlog_metadata {
 
 struct chunk {
     uint64_t start;
-    uint8_t *mapping; /* NULL in a place that was not used yet */
+    uint8_t *mapping; /* NULL in an unused entry */
 };
 
 /* Shared by the threads of a process. */
@@ -42,7 +43,7 @@ struct mmlog_handle {
 static void create_mmlog(struct job *job) {
     job->shared = mmap(NULL, sizeof(struct mmlog_metadata), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (job->shared == MAP_FAILED) {
-        fail(FAILED, "no memory for the log's metadata");
+        fail(FAILED, "not enough memory for the log's metadata");
     }
     job->note = "as the article has it: who waits 10 ms for a lock loses its record, and mappings are never given back";
 }
@@ -50,7 +51,7 @@ static void create_mmlog(struct job *job) {
 static void enter_mmlog(struct process *process) {
     struct mmlog_handle *handle = calloc(1, sizeof *handle);
     if (handle == NULL) {
-        fail(FAILED, "no memory for a log");
+        fail(FAILED, "not enough memory for a log");
     }
     handle->file = open_log(process->job, O_RDWR);
     handle->metadata = process->job->shared;
@@ -66,7 +67,7 @@ static int lock(_Atomic bool *word) {
     while (atomic_exchange(word, true)) {
         uint64_t now = now_ns();
         begin = begin == 0 ? now : begin;
-        if (now - begin > PATIENCE_NS) {
+        if (now - begin > LOCK_TIMEOUT_NS) {
             return ETIMEDOUT;
         }
     }
@@ -105,55 +106,56 @@ static uint8_t *find_chunk(struct mmlog_handle *handle, uint64_t start) {
     return mapping;
 }
 
-/* What lies in one chunk. */
-static int put_in_chunk(struct mmlog_handle *handle, uint64_t place, const uint8_t *bytes, size_t count) {
+/* Copies bytes that lie within one chunk. */
+static int put_in_chunk(struct mmlog_handle *handle, uint64_t offset, const uint8_t *bytes, size_t count) {
     int error = lock(&handle->head_locked);
     if (error != 0) {
         return error;
     }
-    uint8_t *mapping = find_chunk(handle, place / CHUNK_BYTES * CHUNK_BYTES);
+    uint8_t *mapping = find_chunk(handle, offset / CHUNK_BYTES * CHUNK_BYTES);
     error = mapping == NULL ? errno : 0;
     atomic_store(&handle->head_locked, false);
     if (error == 0) {
-        memcpy(mapping + place % CHUNK_BYTES, bytes, count);
+        memcpy(mapping + offset % CHUNK_BYTES, bytes, count);
     }
     return error;
 }
 
-static int put_by_call(struct mmlog_handle *handle, uint64_t place, const uint8_t *bytes, size_t count) {
-    ssize_t done = pwrite(handle->file, bytes, count, (off_t)place);
+static int put_by_call(struct mmlog_handle *handle, uint64_t offset, const uint8_t *bytes, size_t count) {
+    ssize_t done = pwrite(handle->file, bytes, count, (off_t)offset);
     return done == (ssize_t)count ? 0 : done < 0 ? errno : EIO;
 }
 
 static int append_mmlog(struct writer *writer, const uint8_t *record, size_t bytes) {
     struct mmlog_handle *handle = writer->process->own;
-    uint64_t place = atomic_fetch_add(&handle->metadata->cursor, bytes), end = place + bytes;
+    uint64_t offset = atomic_fetch_add(&handle->metadata->cursor, bytes), end = offset + bytes;
     if (end > atomic_load(&handle->metadata->file_size)) {
         int error = expand(handle, end);
         if (error != 0) {
             return error;
         }
     }
-    uint64_t crossings = (end - 1) / CHUNK_BYTES - place / CHUNK_BYTES;
+    uint64_t crossings = (end - 1) / CHUNK_BYTES - offset / CHUNK_BYTES;
     if (crossings > 1) {
-        return put_by_call(handle, place, record, bytes);
+        return put_by_call(handle, offset, record, bytes);
     }
-    size_t first = crossings == 0 ? bytes : CHUNK_BYTES - place % CHUNK_BYTES;
-    int error = put_in_chunk(handle, place, record, first);
-    return error != 0 || crossings == 0 ? error : put_in_chunk(handle, place + first, record + first, bytes - first);
+    size_t first = crossings == 0 ? bytes : CHUNK_BYTES - offset % CHUNK_BYTES;
+    int error = put_in_chunk(handle, offset, record, first);
+    return error != 0 || crossings == 0 ? error : put_in_chunk(handle, offset + first, record + first, bytes - first);
 }
 
-/* The article's own measurement leaves the file as it was grown. Cut, what is missing in it can be told from that. */
+/* The article leaves the file as it was grown. Truncated, its missing records can be told from
+ * unused space. */
 static void finish_mmlog(struct job *job) {
     struct mmlog_metadata *metadata = job->shared;
     if (truncate(job->path, (off_t)atomic_load(&metadata->cursor)) != 0) {
-        fail(FAILED, "cannot cut %s to its length: %s", job->path, strerror(errno));
+        fail(FAILED, "cannot truncate %s: %s", job->path, strerror(errno));
     }
 }
 
 const struct method method_seed_mmlog = {
     .name = "seed-mmlog",
-    .says = "the article's own design, faults and all: it loses records, which is a wrong answer",
+    .summary = "the article's own design with its defects: it loses records, which is a wrong result",
     .create = create_mmlog,
     .enter = enter_mmlog,
     .open = open_mmlog,

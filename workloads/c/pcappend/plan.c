@@ -1,4 +1,4 @@
-/* The command line. */
+/* Parsing the command line. */
 #define _GNU_SOURCE
 
 #include "plan.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WRITERS = 1024 };
+enum { MAX_WRITERS = 1024 };
 
 uint32_t plan_writers(const struct plan *plan) {
     return (uint32_t)(plan->procs * plan->threads);
@@ -27,7 +27,7 @@ static void take_dir(struct plan *plan, const char *text) {
 static void take_method(struct plan *plan, const char *text) {
     plan->method = method_named(text);
     if (plan->method == NULL) {
-        fail(BAD_ARGUMENTS, "there is no method '%s' (see `pcappend --help`)", text);
+        fail(BAD_ARGUMENTS, "unknown method '%s' (see `pcappend --help`)", text);
     }
 }
 
@@ -50,10 +50,10 @@ static void take_fsync(struct plan *plan, const char *text) {
     }
 }
 
-/* True for the second of two words, false for the first. */
+/* Returns true for the second of two words and false for the first; exits for any other. */
 static bool second_of(const char *option, const char *text, const char *first, const char *second) {
     if (strcmp(text, first) != 0 && strcmp(text, second) != 0) {
-        fail(BAD_ARGUMENTS, "%s is %s or %s, not '%s'", option, first, second, text);
+        fail(BAD_ARGUMENTS, "%s must be %s or %s, not '%s'", option, first, second, text);
     }
     return strcmp(text, second) == 0;
 }
@@ -74,7 +74,7 @@ static void take_max_seconds(struct plan *plan, const char *text) {
     plan->max_seconds = positive_of("--max-seconds", text, "seconds");
 }
 
-/* Options with a value that is no plain number. */
+/* Options whose value is not a whole number. */
 static const struct {
     const char *word;
     void (*take)(struct plan *, const char *);
@@ -84,11 +84,11 @@ static const struct {
     {"--rate", take_rate},   {"--max-seconds", take_max_seconds},
 };
 
-/* Options with a whole number, and the least it may be. */
+/* Options with a whole number, and its minimum. */
 static const struct {
     const char *word;
-    size_t place;
-    uint64_t least;
+    size_t field;
+    uint64_t minimum;
 } NUMBERS[] = {
     {"--procs", offsetof(struct plan, procs), 1},
     {"--threads", offsetof(struct plan, threads), 1},
@@ -103,13 +103,13 @@ static const struct {
 
 static void take_number(struct plan *plan, size_t at, const char *text) {
     uint64_t value = number_of(NUMBERS[at].word, text);
-    if (value < NUMBERS[at].least) {
-        fail(BAD_ARGUMENTS, "%s must be at least %d", NUMBERS[at].word, (int)NUMBERS[at].least);
+    if (value < NUMBERS[at].minimum) {
+        fail(BAD_ARGUMENTS, "%s must be at minimum %d", NUMBERS[at].word, (int)NUMBERS[at].minimum);
     }
-    memcpy((char *)plan + NUMBERS[at].place, &value, sizeof value);
+    memcpy((char *)plan + NUMBERS[at].field, &value, sizeof value);
 }
 
-/* Takes an option without a value; false where it is none. */
+/* Applies an option without a value; returns false for any other word. */
 static bool take_flag(struct plan *plan, const char *word) {
     if (strcmp(word, "--no-handshake") == 0) {
         plan->handshake = false;
@@ -137,38 +137,38 @@ static void take_option(struct plan *plan, const char *word, const char *value) 
             return;
         }
     }
-    fail(BAD_ARGUMENTS, "there is no option '%s' (see `pcappend --help`)", word);
+    fail(BAD_ARGUMENTS, "unknown option '%s' (see `pcappend --help`)", word);
 }
 
 static void check_lengths(const struct plan *plan) {
-    if (plan->bytes_low == 0 || plan->bytes_high > RECORD_MOST_BYTES || plan->bytes_low > plan->bytes_high) {
-        fail(BAD_ARGUMENTS, "--bytes goes from 1 to 64M, the smaller first");
+    if (plan->bytes_low == 0 || plan->bytes_high > RECORD_MAX_BYTES || plan->bytes_low > plan->bytes_high) {
+        fail(BAD_ARGUMENTS, "--bytes must be from 1 to 64M, as N or as N..M with N the smaller");
     }
     if (plan->bytes_low < RECORD_LABELLED_BYTES && plan->bytes_low != plan->bytes_high) {
-        fail(BAD_ARGUMENTS, "records below %d bytes do not say which they are, so all must be of one length",
+        fail(BAD_ARGUMENTS, "records below %d bytes do not hold their number, so all must have the same length",
              RECORD_LABELLED_BYTES);
     }
     if (plan->bytes_low < RECORD_LABELLED_BYTES && plan_writers(plan) > RECORD_SHORT_WRITERS) {
-        fail(BAD_ARGUMENTS, "records below %d bytes can tell %d writers apart, not more", RECORD_LABELLED_BYTES,
+        fail(BAD_ARGUMENTS, "records below %d bytes can distinguish at most %d writers", RECORD_LABELLED_BYTES,
              RECORD_SHORT_WRITERS);
     }
 }
 
 static void check(const struct plan *plan) {
     if (plan->dir == NULL || plan->method == NULL) {
-        fail(BAD_ARGUMENTS, "--dir and --method are needed (see `pcappend --help`)");
+        fail(BAD_ARGUMENTS, "--dir and --method are required (see `pcappend --help`)");
     }
-    if (plan->procs > MOST_WRITERS || plan->threads > MOST_WRITERS || plan_writers(plan) > MOST_WRITERS) {
-        fail(BAD_ARGUMENTS, "%d writers are the most", MOST_WRITERS);
+    if (plan->procs > MAX_WRITERS || plan->threads > MAX_WRITERS || plan_writers(plan) > MAX_WRITERS) {
+        fail(BAD_ARGUMENTS, "there may be at most %d writers (--procs times --threads)", MAX_WRITERS);
     }
     if (plan->fsync == FSYNC_EVERY && plan->fsync_every == 0) {
-        fail(BAD_ARGUMENTS, "--fsync 0 would sync after no record: say none");
+        fail(BAD_ARGUMENTS, "--fsync must be at minimum 1 (use none to disable syncs)");
     }
     if (plan->ops >= RECORD_SEQUENCES || plan->depth > 4096 || plan->growth_percent > 1000) {
         fail(BAD_ARGUMENTS, "--ops, --depth or --growth-percent is too large");
     }
     if (plan->batch_bytes > 1 << 30) {
-        fail(BAD_ARGUMENTS, "--batch-bytes is 1G at most");
+        fail(BAD_ARGUMENTS, "--batch-bytes must be at most 1G");
     }
     check_lengths(plan);
 }

@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOK_EVERY_NS = 20000000 };
+enum { POLL_NS = 20000000 };
 
-static pid_t *pids; /* 0 where one has ended */
+static pid_t *pids; /* 0 for a process that has ended */
 static uint64_t pid_count;
 
 struct thread_argument {
@@ -38,13 +38,14 @@ static void run_threads(struct process *process) {
     struct thread_argument *arguments = calloc(plan->threads, sizeof *arguments);
     for (uint64_t at = 0; threads != NULL && arguments != NULL && at < plan->threads; at++) {
         arguments[at] = (struct thread_argument){process, (uint32_t)(process->number * plan->threads + at)};
-        /* The first sits on the process's own thread: a process of one writer has no other. */
+        /* The first writer uses the main thread, so that a process with one writer has one
+         * thread. */
         if (at > 0 && pthread_create(&threads[at], NULL, run_writer, &arguments[at]) != 0) {
             fail(FAILED, "cannot start %u threads", (unsigned)plan->threads);
         }
     }
     if (threads == NULL || arguments == NULL) {
-        fail(FAILED, "no memory for %u threads", (unsigned)plan->threads);
+        fail(FAILED, "not enough memory for %u threads", (unsigned)plan->threads);
     }
     run_writer(&arguments[0]);
     for (uint64_t at = 1; at < plan->threads; at++) {
@@ -54,11 +55,11 @@ static void run_threads(struct process *process) {
     free(arguments);
 }
 
-static void explain_bus_error(int signal) {
+static void on_bus_error(int signal) {
     static const char SENTENCE[] =
-        "pcappend: a mapped page could not be had: the disk is full, or the file was cut short\n";
+        "pcappend: a mapped page is not available: the disk is full, or the file was truncated\n";
     (void)signal;
-    if (fail_speaks()) {
+    if (fail_may_report()) {
         ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
         (void)ignored;
     }
@@ -73,8 +74,8 @@ static _Noreturn void run_process(const struct job *job, uint32_t number, pid_t 
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGHUP, SIG_DFL);
-    signal(SIGBUS, explain_bus_error);
-    fail_together(&job->arena->spoken);
+    signal(SIGBUS, on_bus_error);
+    fail_together(&job->memory->failure_reported);
     struct process process = {.job = job, .number = number};
     const struct method *method = job->plan->method;
     if (method->enter != NULL) {
@@ -97,17 +98,17 @@ void processes_kill(void) {
     }
 }
 
-/* A writer that says why it ends has said so itself; of one that was killed somebody else must. */
+/* A process that exits has reported the reason itself; one that was killed could not. */
 static _Noreturn void report_death(pid_t pid, int status) {
     processes_kill();
     if (WIFEXITED(status)) {
         exit(WEXITSTATUS(status) == DONE ? FAILED : WEXITSTATUS(status));
     }
-    fail(FAILED, "the writing process %d was killed by signal %d (%s)", (int)pid, WTERMSIG(status),
+    fail(FAILED, "writer process %d was killed by signal %d (%s)", (int)pid, WTERMSIG(status),
          strsignal(WTERMSIG(status)));
 }
 
-/* Takes note of those that have ended; how many are left. */
+/* Reaps the processes that have ended, and returns how many are left. */
 static uint64_t reap(bool may_end) {
     uint64_t left = 0;
     for (uint64_t at = 0; at < pid_count; at++) {
@@ -129,10 +130,10 @@ void processes_start(const struct job *job) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &child, NULL); /* sigtimedwait() takes it */
+    sigprocmask(SIG_BLOCK, &child, NULL); /* received by sigtimedwait(2) */
     pids = calloc(job->plan->procs, sizeof *pids);
     if (pids == NULL) {
-        fail(FAILED, "no memory for %u processes", (unsigned)job->plan->procs);
+        fail(FAILED, "not enough memory for %u processes", (unsigned)job->plan->procs);
     }
     for (pid_count = 0; pid_count < job->plan->procs; pid_count++) {
         pid_t pid = fork();
@@ -145,9 +146,9 @@ void processes_start(const struct job *job) {
         pids[pid_count] = pid;
     }
     uint32_t parked = 0;
-    while ((parked = atomic_load(&job->arena->parked)) < job->arena->writers) {
+    while ((parked = atomic_load(&job->memory->waiting)) < job->memory->writers) {
         reap(false);
-        futex_wait(&job->arena->parked, parked, LOOK_EVERY_NS);
+        futex_wait(&job->memory->waiting, parked, POLL_NS);
     }
 }
 
@@ -155,13 +156,13 @@ void processes_run(const struct job *job) {
     sigset_t child;
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
-    arena_release(job->arena, job->plan->max_seconds);
-    uint64_t deadline = atomic_load(&job->arena->deadline_ns);
+    gate_open(job->memory, job->plan->max_seconds);
+    uint64_t deadline = atomic_load(&job->memory->deadline_ns);
     while (reap(true) > 0) {
         uint64_t now = now_ns();
         bool stopping = deadline != 0 && now >= deadline;
         if (stopping) {
-            atomic_store(&job->arena->stop, 1);
+            atomic_store(&job->memory->stop, 1);
         }
         struct timespec wait = timespec_of(deadline == 0 || stopping ? SECOND_NS : deadline - now);
         sigtimedwait(&child, NULL, &wait);

@@ -1,17 +1,17 @@
-/* The processes of one run: started before `ready`, let go together, waited for, and never left behind. */
+/* The processes of one run, from fork(2) to exit. None of them outlives the parent. */
 #ifndef PCAPPEND_PROCESSES_H
 #define PCAPPEND_PROCESSES_H
 
 #include "method.h"
 
-/* Forks them all and waits until each of their writers stands at the gate. */
+/* Forks all processes and waits until their writers wait at the gate. */
 void processes_start(const struct job *job);
 
-/* Opens the gate and waits until all have ended, telling them to stop when the time is up. When one dies the others are
- * killed, and this process ends with a sentence. */
+/* Opens the gate and waits until all processes have ended. At the deadline it asks them to stop. If
+ * one of them fails, it kills the others and exits with a message. */
 void processes_run(const struct job *job);
 
-/* Ends them where they stand: no `go` came, or a signal did. */
+/* Kills all processes: after a signal, or if `go` never came. */
 void processes_kill(void);
 
 #endif

@@ -5,7 +5,7 @@
 
 enum { MARK = 0xA7, STAMP_EVERY = 512, PATTERN_PERIOD = 251 };
 
-/* The finalizer of splitmix64: each bit of the input changes half of the output's. */
+/* The finaliser of SplitMix64: each input bit changes half of the output bits on average. */
 static uint64_t mix(uint64_t word) {
     word = (word ^ (word >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     word = (word ^ (word >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -23,13 +23,13 @@ size_t record_bytes(const struct lengths *lengths, uint32_t writer, uint64_t seq
     return lengths->low + mix(~mark_of(writer, sequence)) % (lengths->high - lengths->low + 1);
 }
 
-static uint8_t pattern_at(size_t place) {
-    return (uint8_t)(1 + place % PATTERN_PERIOD);
+static uint8_t pattern_at(size_t offset) {
+    return (uint8_t)(1 + offset % PATTERN_PERIOD);
 }
 
-uint8_t *record_pattern(size_t most_bytes) {
-    uint8_t *pattern = malloc(most_bytes + PATTERN_PERIOD);
-    for (size_t at = 0; pattern != NULL && at < most_bytes + PATTERN_PERIOD; at++) {
+uint8_t *record_pattern(size_t max_bytes) {
+    uint8_t *pattern = malloc(max_bytes + PATTERN_PERIOD);
+    for (size_t at = 0; pattern != NULL && at < max_bytes + PATTERN_PERIOD; at++) {
         pattern[at] = pattern_at(at);
     }
     return pattern;

@@ -8,8 +8,8 @@
 
 void report_add_up(const struct job *job, struct totals *totals) {
     struct outcome *all = &totals->all;
-    for (uint32_t writer = 0; writer < job->arena->writers; writer++) {
-        const struct outcome *one = &job->arena->outcomes[writer];
+    for (uint32_t writer = 0; writer < job->memory->writers; writer++) {
+        const struct outcome *one = &job->memory->outcomes[writer];
         all->started_ns = writer == 0 || one->started_ns < all->started_ns ? one->started_ns : all->started_ns;
         all->ended_ns = one->ended_ns > all->ended_ns ? one->ended_ns : all->ended_ns;
         all->offered += one->offered;
@@ -31,12 +31,12 @@ void report_add_up(const struct job *job, struct totals *totals) {
 }
 
 static void print_amounts(const struct job *job, const struct totals *totals, uint64_t records, uint64_t bytes) {
-    double wanted = (double)job->plan->ops * job->arena->writers;
+    double wanted = (double)job->plan->ops * job->memory->writers;
     printf("\"seconds\":%.9f,\"bytes\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"covered_fraction\":%.9f,",
            totals->append_seconds, bytes, records, (double)records / wanted);
 }
 
-/* What was tried: whether it is there will only be known when the file has been read. */
+/* Counts attempted records; the file has not been verified yet. */
 void report_sample(const struct job *job, const struct totals *totals) {
     printf("{\"type\":\"sample\",\"iteration\":0,");
     print_amounts(job, totals, totals->all.offered, totals->all.offered_bytes);
@@ -47,8 +47,8 @@ void report_sample(const struct job *job, const struct totals *totals) {
 
 static void print_threads(const struct job *job) {
     printf("\"threads\":[");
-    for (uint32_t writer = 0; writer < job->arena->writers; writer++) {
-        const struct outcome *one = &job->arena->outcomes[writer];
+    for (uint32_t writer = 0; writer < job->memory->writers; writer++) {
+        const struct outcome *one = &job->memory->outcomes[writer];
         printf("%s{\"seconds\":%.9f,\"blocks\":%" PRIu64 ",\"major_faults\":%" PRIu64 ",\"minor_faults\":%" PRIu64,
                writer > 0 ? "," : "", (double)(one->ended_ns - one->started_ns) / 1e9, one->offered, one->major_faults,
                one->minor_faults);
@@ -79,8 +79,8 @@ static void print_speed(const struct totals *totals, const struct findings *foun
            bytes * 8 / (double)(1 << 30) / seconds, (double)found->records / seconds);
 }
 
-static void print_optional(const char *name, bool there, double value) {
-    if (there) {
+static void print_optional(const char *name, bool is_known, double value) {
+    if (is_known) {
         printf("\"%s\":%.3f,", name, value);
     } else {
         printf("\"%s\":null,", name);

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 static void *map(int file, size_t bytes, uint64_t offset) {
-    void *place = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, (off_t)offset);
-    if (place == MAP_FAILED) {
+    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, (off_t)offset);
+    if (address == MAP_FAILED) {
         fail(FAILED, "cannot map the queues of io_uring: %s", strerror(errno));
     }
-    return place;
+    return address;
 }
 
 static uint32_t *word(const struct ring *ring, uint32_t offset) {
@@ -26,7 +26,7 @@ struct ring ring_new(uint32_t depth) {
     struct io_uring_params params = {0};
     struct ring ring = {.file = (int)syscall(SYS_io_uring_setup, depth, &params)};
     if (ring.file < 0) {
-        fail(CANNOT_HERE, "no io_uring here (io_uring_setup): %s", strerror(errno));
+        fail(CANNOT_HERE, "io_uring is not available here (io_uring_setup): %s", strerror(errno));
     }
     if ((params.features & IORING_FEAT_SINGLE_MMAP) == 0) {
         fail(CANNOT_HERE, "the io_uring of this kernel is too old: Linux 5.4 or later is needed");
@@ -73,16 +73,16 @@ int ring_submit(struct ring *ring, const struct io_uring_sqe *entry) {
     return error;
 }
 
-struct landing ring_wait(struct ring *ring) {
+struct completion ring_wait(struct ring *ring) {
     uint32_t head = *ring->cq_head;
     while (__atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE) == head) {
         int error = enter(ring, 0, 1);
         if (error != 0) {
-            fail(FAILED, "a write in flight never came back (io_uring_enter): %s", strerror(error));
+            fail(FAILED, "a write in flight did not complete (io_uring_enter): %s", strerror(error));
         }
     }
     const struct io_uring_cqe *completion = &ring->completions[head & *ring->cq_mask];
-    struct landing done = {completion->user_data, completion->res};
+    struct completion done = {completion->user_data, completion->res};
     __atomic_store_n(ring->cq_head, head + 1, __ATOMIC_RELEASE);
     return done;
 }

@@ -1,4 +1,4 @@
-/* An io_uring(7) by its system calls: one submission at a time, submitted at once. */
+/* An io_uring(7) by direct system calls, with one submission per call. */
 #ifndef PCAPPEND_RING_H
 #define PCAPPEND_RING_H
 
@@ -16,20 +16,19 @@ struct ring {
     size_t queues_bytes, entries_bytes;
 };
 
-/* Makes one for so many in flight; ends the process with CANNOT_HERE where the kernel has none, or forbids it. */
+/* Creates a ring for `depth` requests; exits with CANNOT_HERE if the kernel lacks or forbids it. */
 struct ring ring_new(uint32_t depth);
 void ring_free(struct ring *ring);
 
-/* Submits one; 0 or an errno. */
+/* Submits one request; returns 0 or an errno. */
 int ring_submit(struct ring *ring, const struct io_uring_sqe *entry);
 
-/* What became of one that is done: its user_data, and the bytes written or a negative errno. */
-struct landing {
+struct completion {
     uint64_t user_data;
-    int32_t result;
+    int32_t result; /* bytes written, or a negative errno */
 };
 
-/* Waits for it. */
-struct landing ring_wait(struct ring *ring);
+/* Waits for the next completion. */
+struct completion ring_wait(struct ring *ring);
 
 #endif

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-bool stream_open(struct stream *stream, const char *path, size_t at_once, size_t read_bytes) {
-    *stream = (struct stream){.file = open(path, O_RDONLY | O_CLOEXEC), .room = at_once + read_bytes};
+bool stream_open(struct stream *stream, const char *path, size_t min_bytes, size_t read_bytes) {
+    *stream = (struct stream){.file = open(path, O_RDONLY | O_CLOEXEC), .room = min_bytes + read_bytes};
     stream->buffer = malloc(stream->room);
     if (stream->file >= 0 && stream->buffer != NULL) {
         return true;
@@ -20,14 +20,14 @@ bool stream_open(struct stream *stream, const char *path, size_t at_once, size_t
     return false;
 }
 
-bool stream_fill(struct stream *stream, size_t at_once) {
-    if (stream_have(stream) >= at_once || stream->ended) {
+bool stream_fill(struct stream *stream, size_t min_bytes) {
+    if (stream_available(stream) >= min_bytes || stream->ended) {
         return true;
     }
-    memmove(stream->buffer, stream_at(stream), stream_have(stream));
+    memmove(stream->buffer, stream_at(stream), stream_available(stream));
     stream->to -= stream->from;
     stream->from = 0;
-    while (!stream->ended && stream->to < at_once) {
+    while (!stream->ended && stream->to < min_bytes) {
         ssize_t more = read(stream->file, stream->buffer + stream->to, stream->room - stream->to);
         if (more < 0 && errno != EINTR) {
             return false;

@@ -1,4 +1,5 @@
-/* A file read from its beginning in large pieces, of which so many bytes at least are in memory at once. */
+/* A file that is read sequentially in large pieces, with a minimum number of bytes in memory at
+ * once. */
 #ifndef PCAPPEND_STREAM_H
 #define PCAPPEND_STREAM_H
 
@@ -13,21 +14,22 @@ struct stream {
     bool ended;
 };
 
-/* False with errno where it cannot be opened. */
-bool stream_open(struct stream *stream, const char *path, size_t at_once, size_t read_bytes);
+/* Returns false, with errno set, on failure. */
+bool stream_open(struct stream *stream, const char *path, size_t min_bytes, size_t read_bytes);
 
-/* Reads until so many bytes are there, or the file ends; false with errno where it cannot be read. */
-bool stream_fill(struct stream *stream, size_t at_once);
+/* Reads until `min_bytes` bytes are available or the file ends; false, with errno set, on
+ * failure. */
+bool stream_fill(struct stream *stream, size_t min_bytes);
 
 static inline const uint8_t *stream_at(const struct stream *stream) {
     return stream->buffer + stream->from;
 }
 
-static inline size_t stream_have(const struct stream *stream) {
+static inline size_t stream_available(const struct stream *stream) {
     return stream->to - stream->from;
 }
 
-static inline void stream_pass(struct stream *stream, size_t bytes) {
+static inline void stream_skip(struct stream *stream, size_t bytes) {
     stream->from += bytes;
 }
 

@@ -1,5 +1,6 @@
-/* A sync that runs already may have missed a record that was appended since it began, so a writer waits for the next
- * one: its leader is whoever finds nobody busy. Numbers wrap around; only their distance matters. */
+/* Group syncs. A sync that is already running may miss records appended since it began, so a writer
+ * waits for the next one. The first writer to find the group idle leads it. Numbers may wrap
+ * around; only their differences are used. */
 #define _GNU_SOURCE
 
 #include "sync.h"
@@ -54,6 +55,6 @@ int sync_writer(struct writer *writer) {
     if (error != 0) {
         return error;
     }
-    struct arena *arena = writer->job->arena;
-    return writer->job->plan->fsync == FSYNC_GROUP ? sync_together(writer, &arena->group) : sync_alone(writer);
+    struct shared_memory *memory = writer->job->memory;
+    return writer->job->plan->fsync == FSYNC_GROUP ? sync_together(writer, &memory->group) : sync_alone(writer);
 }

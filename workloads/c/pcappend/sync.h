@@ -1,11 +1,12 @@
-/* --fsync: settling what was appended. */
+/* The syncs of --fsync. */
 #ifndef PCAPPEND_SYNC_H
 #define PCAPPEND_SYNC_H
 
 #include "method.h"
 
-/* Everything that this writer appended is on the disk when it returns, by a sync of its own or, with --fsync group, by
- * somebody's that began after its records were in the file. Returns 0 or the errno of that sync. */
+/* Waits until everything that this writer appended is on the disk. It syncs itself or, with --fsync
+ * group, shares a sync of another writer that began after its records were in the file. Returns 0
+ * or the errno of the sync. */
 int sync_writer(struct writer *writer);
 
 #endif

@@ -1,9 +1,9 @@
-/* io_uring(7): each record is submitted at once, and only waited for when as many are in flight as may be. */
+/* io_uring(7). Each record is submitted immediately; a writer waits only when --depth are in
+ * flight. */
 #define _GNU_SOURCE
 
-#include "families.h"
-#include "flight.h"
-#include "method.h"
+#include "method_tables.h"
+#include "in_flight.h"
 #include "ring.h"
 
 #include "contract/failure.h"
@@ -12,74 +12,56 @@
 #include <stdlib.h>
 
 struct uring {
+    struct in_flight in_flight;
     struct ring ring;
-    struct flight flight;
 };
-
-static void open_uring(struct writer *writer) {
-    struct uring *own = malloc(sizeof *own);
-    if (own == NULL) {
-        fail(FAILED, "no memory for an io_uring");
-    }
-    own->ring = ring_new((uint32_t)writer->job->plan->depth);
-    own->flight = flight_new((uint32_t)writer->job->plan->depth, writer->job->lengths.high);
-    writer->own = own;
-    writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
-}
 
 static int reap_uring(struct writer *writer) {
     struct uring *own = writer->own;
-    struct landing done = ring_wait(&own->ring);
-    return flight_land(&own->flight, (uint32_t)done.user_data, done.result, writer->file);
+    struct completion done = ring_wait(&own->ring);
+    return in_flight_complete(writer, (uint32_t)done.user_data, done.result);
 }
 
-/* The offset -1 is the file's own place, which O_APPEND puts at the end. */
+/* The offset -1 means the current file position, which O_APPEND moves to the end. */
 static int submit_uring(struct writer *writer, uint32_t slot) {
     struct uring *own = writer->own;
     struct io_uring_sqe entry = {
         .opcode = IORING_OP_WRITE,
         .fd = writer->file,
         .off = UINT64_MAX,
-        .addr = (uint64_t)(uintptr_t)own->flight.slots[slot].record,
-        .len = (uint32_t)own->flight.slots[slot].bytes,
+        .addr = (uint64_t)(uintptr_t)own->in_flight.slots[slot].record,
+        .len = (uint32_t)own->in_flight.slots[slot].bytes,
         .user_data = slot,
     };
     int error = ring_submit(&own->ring, &entry);
-    return error == 0 ? 0 : flight_land(&own->flight, slot, -error, writer->file);
+    return error == 0 ? 0 : in_flight_complete(writer, slot, -error);
 }
 
-static int append_uring(struct writer *writer, const uint8_t *record, size_t bytes) {
-    struct uring *own = writer->own;
-    int earlier = flight_is_full(&own->flight) ? reap_uring(writer) : 0;
-    int error = submit_uring(writer, flight_take(&own->flight, record, bytes));
-    if (error == 0 && own->flight.depth == 1) {
-        error = reap_uring(writer);
+static void open_uring(struct writer *writer) {
+    struct uring *own = malloc(sizeof *own);
+    if (own == NULL) {
+        fail(FAILED, "not enough memory for an io_uring");
     }
-    return earlier != 0 ? earlier : error;
-}
-
-static int flush_uring(struct writer *writer) {
-    struct uring *own = writer->own;
-    int error = 0;
-    while (!flight_is_empty(&own->flight)) {
-        int one = reap_uring(writer);
-        error = one != 0 ? one : error;
-    }
-    return error;
+    own->ring = ring_new((uint32_t)writer->job->plan->depth);
+    own->in_flight = in_flight_new(writer->job);
+    own->in_flight.submit = submit_uring;
+    own->in_flight.reap = reap_uring;
+    writer->own = own;
+    writer->file = open_log(writer->job, O_WRONLY | O_APPEND);
 }
 
 static void close_uring(struct writer *writer) {
     struct uring *own = writer->own;
     ring_free(&own->ring);
-    flight_free(&own->flight);
+    in_flight_free(&own->in_flight);
     free(own);
 }
 
 const struct method method_uring = {
     .name = "uring",
-    .says = "io_uring with O_APPEND, so many in flight (--depth)",
+    .summary = "io_uring with O_APPEND, --depth writes in flight",
     .open = open_uring,
-    .append = append_uring,
-    .flush = flush_uring,
+    .append = in_flight_append,
+    .flush = in_flight_flush,
     .close = close_uring,
 };

@@ -14,10 +14,10 @@ struct verifier {
     struct lengths lengths;
     size_t block_bytes;
     uint32_t writers;
-    struct ledger *ledgers; /* one a writer */
+    struct ledger *ledgers; /* one per writer */
     uint8_t *pattern;
     struct findings found;
-    bool in_torn; /* of short records: no whole one since the last that was torn */
+    bool in_torn; /* short records: no complete record since the last torn one */
 };
 
 struct verifier *verifier_new(const struct lengths *lengths, size_t block_bytes, uint32_t writers,
@@ -66,7 +66,7 @@ static void count_record(struct verifier *verifier, const uint8_t *record, size_
     verifier->found.byte_sum += sum_of(record, bytes);
 }
 
-/* The length of the record whose label stands here; 0 where there is none that was offered. */
+/* Returns the length of the record whose label is here; 0 unless a writer offered it. */
 static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *bytes, uint32_t *writer,
                              uint64_t *sequence) {
     if (!record_label(bytes, writer, sequence) || *writer >= verifier->writers ||
@@ -76,8 +76,9 @@ static size_t labelled_bytes(const struct verifier *verifier, const uint8_t *byt
     return record_bytes(&verifier->lengths, *writer, *sequence);
 }
 
-/* The record whose label stands here: how many bytes it takes, 0 where there is none, or only a part of one. */
-static size_t see_labelled(struct verifier *verifier, const uint8_t *bytes, size_t have) {
+/* Counts the labelled record that begins here and returns its length; 0 if there is no complete
+ * record. */
+static size_t take_labelled(struct verifier *verifier, const uint8_t *bytes, size_t have) {
     uint32_t writer = 0;
     uint64_t sequence = 0;
     size_t wanted = have < RECORD_LABELLED_BYTES ? 0 : labelled_bytes(verifier, bytes, &writer, &sequence);
@@ -88,19 +89,19 @@ static size_t see_labelled(struct verifier *verifier, const uint8_t *bytes, size
         verifier->found.torn_records++;
         return 0;
     }
-    enum place place = ledger_note(&verifier->ledgers[writer], sequence);
-    if (place == SEEN_BEFORE) {
+    enum arrival arrival = ledger_record(&verifier->ledgers[writer], sequence);
+    if (arrival == SEEN_BEFORE) {
         verifier->found.doubled_records++;
     } else {
-        verifier->found.disordered_records += place == OUT_OF_ORDER;
+        verifier->found.disordered_records += arrival == OUT_OF_ORDER;
         count_record(verifier, bytes, wanted);
     }
     return wanted;
 }
 
-/* The same of short records. They have no number: they are counted, and which came first cannot be told. Of one byte
- * after the other that is no record's beginning only the first is a torn record. */
-static size_t see_short(struct verifier *verifier, const uint8_t *bytes, size_t have) {
+/* As take_labelled, for short records. They have no number, so their order is unknown. In a run of
+ * bytes that begin no record, only the first counts as a torn record. */
+static size_t take_short(struct verifier *verifier, const uint8_t *bytes, size_t have) {
     size_t wanted = verifier->lengths.high;
     bool is_known = bytes[0] != 0 && bytes[0] <= verifier->writers;
     if (!is_known || wanted > have || memcmp(bytes, bytes + 1, wanted - 1) != 0) {
@@ -120,18 +121,19 @@ static size_t see_short(struct verifier *verifier, const uint8_t *bytes, size_t 
     return wanted;
 }
 
-static size_t look(struct verifier *verifier, const uint8_t *bytes, size_t have) {
+static size_t take_record(struct verifier *verifier, const uint8_t *bytes, size_t have) {
     bool is_short = verifier->lengths.high < RECORD_LABELLED_BYTES;
-    return is_short ? see_short(verifier, bytes, have) : see_labelled(verifier, bytes, have);
+    return is_short ? take_short(verifier, bytes, have) : take_labelled(verifier, bytes, have);
 }
 
 static size_t padded(const struct verifier *verifier, size_t bytes) {
     return (bytes + verifier->block_bytes - 1) / verifier->block_bytes * verifier->block_bytes;
 }
 
-/* Bytes to pass over: a record with its padding, which must be zeros; otherwise one byte, or one block, of junk. */
+/* Returns the bytes to skip: a record with its zero padding, or else one byte, or one block, of
+ * junk. */
 static size_t step(struct verifier *verifier, const uint8_t *bytes, size_t have) {
-    size_t taken = look(verifier, bytes, have);
+    size_t taken = take_record(verifier, bytes, have);
     size_t end = padded(verifier, taken > 0 ? taken : 1);
     end = end < have ? end : have;
     for (size_t at = taken; at < end; at++) {
@@ -149,19 +151,19 @@ bool verifier_read(struct verifier *verifier, const char *path) {
         return false;
     }
     bool good = true;
-    while ((good = stream_fill(&stream, longest)) && stream_have(&stream) > 0) {
-        stream_pass(&stream, step(verifier, stream_at(&stream), stream_have(&stream)));
+    while ((good = stream_fill(&stream, longest)) && stream_available(&stream) > 0) {
+        stream_skip(&stream, step(verifier, stream_at(&stream), stream_available(&stream)));
     }
     stream_close(&stream);
     return good;
 }
 
-void verifier_see(struct verifier *verifier, const uint8_t *record, size_t bytes) {
-    size_t taken = look(verifier, record, bytes);
+void verifier_add(struct verifier *verifier, const uint8_t *record, size_t bytes) {
+    size_t taken = take_record(verifier, record, bytes);
     count_junk(verifier, record + taken, bytes - taken);
 }
 
-void verifier_junk(struct verifier *verifier, uint64_t hole_bytes, uint64_t stray_bytes) {
+void verifier_add_junk(struct verifier *verifier, uint64_t hole_bytes, uint64_t stray_bytes) {
     verifier->found.hole_bytes += hole_bytes;
     verifier->found.stray_bytes += stray_bytes;
 }

@@ -12,11 +12,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Of closed loops one call in so many is timed: two looks at the clock cost as much as the quickest call. */
-enum { CALLS_A_SAMPLE = 32 };
+/* Without --rate one call in 32 is timed on average: reading the clock twice costs as much as the
+ * fastest call. */
+enum { CALLS_PER_SAMPLE = 32 };
 
-/* xorshift64: enough to pick calls at irregular distances. Regular ones would beat against pages, windows and batches.
- */
+/* xorshift64, to time calls at irregular distances: regular ones would be in phase with pages,
+ * windows and batches. */
 static uint64_t draw(struct writer *writer) {
     writer->random ^= writer->random << 13;
     writer->random ^= writer->random >> 7;
@@ -25,7 +26,7 @@ static uint64_t draw(struct writer *writer) {
 }
 
 static uint64_t distance(struct writer *writer) {
-    return 1 + draw(writer) % (2 * CALLS_A_SAMPLE - 1);
+    return 1 + draw(writer) % (2 * CALLS_PER_SAMPLE - 1);
 }
 
 static void count_failure(struct outcome *outcome, int error) {
@@ -35,7 +36,7 @@ static void count_failure(struct outcome *outcome, int error) {
     }
 }
 
-/* One record, from its number. */
+/* Makes and appends one record. */
 static void append(struct writer *writer, uint64_t sequence) {
     size_t bytes = record_bytes(&writer->job->lengths, writer->number, sequence);
     record_stamp(writer->record, bytes, writer->number, sequence);
@@ -53,7 +54,7 @@ static void append_timed(struct writer *writer, uint64_t sequence) {
     histogram_add(&writer->outcome->call, now_ns() - begin);
 }
 
-static void settle(struct writer *writer, uint64_t sequence) {
+static void sync_if_due(struct writer *writer, uint64_t sequence) {
     const struct plan *plan = writer->job->plan;
     if (plan->fsync == FSYNC_GROUP || (plan->fsync == FSYNC_EVERY && (sequence + 1) % plan->fsync_every == 0)) {
         uint64_t begin = now_ns();
@@ -62,10 +63,10 @@ static void settle(struct writer *writer, uint64_t sequence) {
     }
 }
 
-/* As fast as they go. */
+/* Appends without pauses. */
 static void run_closed(struct writer *writer) {
     const struct plan *plan = writer->job->plan;
-    _Atomic uint32_t *stop = &writer->job->arena->stop;
+    _Atomic uint32_t *stop = &writer->job->memory->stop;
     bool every = plan->fsync != FSYNC_NONE;
     uint64_t wait = every ? 1 : distance(writer);
     for (uint64_t sequence = 0; sequence < plan->ops; sequence++) {
@@ -79,38 +80,38 @@ static void run_closed(struct writer *writer) {
             wait = every ? 1 : distance(writer);
         }
         if (every) {
-            settle(writer, sequence);
+            sync_if_due(writer, sequence);
         }
     }
 }
 
-/* Sleeps until the moment; false where that lies beyond the time to stop. Always by sleeping: writers that spin would
- * take the CPU from those whose record is due. Waking late is counted, as it is for a program that waits for its
- * requests. */
-static bool await(const struct arena *arena, uint64_t moment_ns) {
-    uint64_t deadline = atomic_load_explicit(&arena->deadline_ns, memory_order_relaxed);
+/* Sleeps until the given moment; false if that is beyond the deadline. It never spins: that would
+ * take the CPU from writers whose record is due. A late wake-up counts as delay, as it would in a
+ * program that waits for requests. */
+static bool wait_until(const struct shared_memory *memory, uint64_t moment_ns) {
+    uint64_t deadline = atomic_load_explicit(&memory->deadline_ns, memory_order_relaxed);
     if (deadline != 0 && moment_ns >= deadline) {
         return false;
     }
     struct timespec moment = timespec_of(moment_ns);
     while (now_ns() < moment_ns && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &moment, NULL) == EINTR) {
     }
-    return atomic_load_explicit(&arena->stop, memory_order_relaxed) == 0;
+    return atomic_load_explicit(&memory->stop, memory_order_relaxed) == 0;
 }
 
-/* At the times that the rate gives, counted from one moment for all writers, their own spread evenly. A late one shifts
- * none of those that follow. */
+/* Appends at the times given by --rate, which start at the same moment for all writers and
+ * interleave evenly. A late record does not shift the following ones. */
 static void run_open(struct writer *writer) {
     const struct plan *plan = writer->job->plan;
     double interval_ns = SECOND_NS / plan->rate;
-    uint64_t writers = writer->job->arena->writers, begin = atomic_load(&writer->job->arena->released_ns);
+    uint64_t writers = writer->job->memory->writers, begin = atomic_load(&writer->job->memory->released_ns);
     for (uint64_t sequence = 0; sequence < plan->ops; sequence++) {
         uint64_t intended = begin + (uint64_t)((double)(sequence * writers + writer->number) * interval_ns);
-        if (!await(writer->job->arena, intended)) {
+        if (!wait_until(writer->job->memory, intended)) {
             return;
         }
         append_timed(writer, sequence);
-        settle(writer, sequence);
+        sync_if_due(writer, sequence);
         uint64_t now = now_ns();
         histogram_add(&writer->outcome->late, now > intended ? now - intended : 0);
     }
@@ -125,7 +126,7 @@ static void note_usage(struct outcome *outcome, const struct rusage *before) {
     outcome->involuntary_switches = (uint64_t)(now.ru_nivcsw - before->ru_nivcsw);
 }
 
-static void run_through(struct writer *writer) {
+static void run_measured(struct writer *writer) {
     struct rusage before;
     getrusage(RUSAGE_THREAD, &before);
     writer->outcome->started_ns = now_ns();
@@ -143,11 +144,11 @@ static void run_through(struct writer *writer) {
 static struct writer new_writer(struct process *process, uint32_t number) {
     const struct job *job = process->job;
     struct writer writer = {.process = process, .job = job, .number = number, .file = -1};
-    writer.outcome = &job->arena->outcomes[number];
+    writer.outcome = &job->memory->outcomes[number];
     writer.random = UINT64_C(0x9e3779b97f4a7c15) * (number + 1);
     writer.record = aligned_alloc(4096, (job->lengths.high + 4095) / 4096 * 4096);
     if (writer.record == NULL) {
-        fail(FAILED, "no memory for a record of %zu bytes", job->lengths.high);
+        fail(FAILED, "not enough memory for a record of %zu bytes", job->lengths.high);
     }
     record_fill(writer.record, job->lengths.high, number);
     return writer;
@@ -156,12 +157,12 @@ static struct writer new_writer(struct process *process, uint32_t number) {
 void writer_run(struct process *process, uint32_t number) {
     struct writer writer = new_writer(process, number);
     const struct method *method = process->job->plan->method;
-    prctl(PR_SET_TIMERSLACK, 1L); /* --rate wakes at its times, not up to 50 us later */
+    prctl(PR_SET_TIMERSLACK, 1L); /* otherwise --rate wakes up to 50 us late */
     if (method->open != NULL) {
         method->open(&writer);
     }
-    arena_park(process->job->arena);
-    run_through(&writer);
+    gate_wait(process->job->memory);
+    run_measured(&writer);
     if (method->close != NULL) {
         method->close(&writer);
     }

@@ -1,11 +1,11 @@
-/* One writer: the loop around every method. */
+/* One writer: the loop that is common to all methods. */
 #ifndef PCAPPEND_WRITER_H
 #define PCAPPEND_WRITER_H
 
 #include "method.h"
 
-/* Makes ready all that a writer needs, parks at the gate, appends its records, and puts its figures into its outcome.
- */
+/* Sets up a writer, waits at the gate, appends its records, and stores the results in its
+ * outcome. */
 void writer_run(struct process *process, uint32_t number);
 
 #endif

@@ -1,4 +1,4 @@
-/* pccrash: what an append log keeps when its writers are killed or stopped at named points. */
+/* pccrash: kills or stops the writers of an append log at named points, and checks the log. */
 #define _GNU_SOURCE
 
 #include "contract/clock.h"
@@ -16,7 +16,7 @@
 
 const char program_name[] = "pccrash";
 
-static bool good(const struct totals *totals) {
+static bool all_good(const struct totals *totals) {
     return totals->lost + totals->doubled + totals->torn + totals->undecided_trials + totals->stalled_trials == 0;
 }
 
@@ -49,26 +49,26 @@ static void print_response(const struct totals *totals) {
 static void print_end(const struct plan *plan, const struct totals *totals, double seconds) {
     printf("{\"type\":\"end\",");
     print_amounts(plan, totals, seconds);
-    printf("\"distinct_bytes\":0,\"checksum_ok\":%s,\"threads\":[],\"setup\":{},", good(totals) ? "true" : "false");
+    printf("\"distinct_bytes\":0,\"checksum_ok\":%s,\"threads\":[],\"setup\":{},", all_good(totals) ? "true" : "false");
     print_response(totals);
     printf("}\n");
     fflush(stdout);
 }
 
-static double run(const struct plan *plan, struct stage *stage, struct totals *totals) {
+static double run(const struct plan *plan, struct shared_state *state, struct totals *totals) {
     uint64_t begin = now_ns();
     double seconds = 0;
     for (uint64_t trial = 0; trial < plan->trials; trial++) {
         if (plan->max_seconds > 0 && seconds > plan->max_seconds) {
             break;
         }
-        trial_run(plan, stage, trial, totals);
+        trial_run(plan, state, trial, totals);
         seconds = (double)(now_ns() - begin) / 1e9;
     }
     return seconds;
 }
 
-static void leave_nothing(int number) {
+static void on_termination(int number) {
     trial_kill();
     signal(number, SIG_DFL);
     raise(number);
@@ -77,26 +77,26 @@ static void leave_nothing(int number) {
 int main(int count, char **words) {
     static struct totals totals;
     struct plan plan = plan_read(count, words);
-    struct stage *stage = stage_new(&plan);
-    if (snprintf(stage->log, sizeof stage->log, "%s/pccrash-%d.log", plan.dir, (int)getpid()) >= PATH_ROOM - 32) {
-        fail(BAD_ARGUMENTS, "the name %s is too long", plan.dir);
+    struct shared_state *state = shared_state_new(&plan);
+    if (snprintf(state->log, sizeof state->log, "%s/pccrash-%d.log", plan.dir, (int)getpid()) >= PATH_ROOM - 32) {
+        fail(BAD_ARGUMENTS, "the path %s is too long", plan.dir);
     }
     if (access(plan.dir, W_OK) != 0) {
-        fail(FAILED, "cannot write into %s: %s", plan.dir, strerror(errno));
+        fail(FAILED, "cannot write to %s: %s", plan.dir, strerror(errno));
     }
-    signal(SIGTERM, leave_nothing);
-    signal(SIGINT, leave_nothing);
+    signal(SIGTERM, on_termination);
+    signal(SIGINT, on_termination);
     if (plan.handshake && !handshake_begin()) {
         return DONE;
     }
-    double seconds = run(&plan, stage, &totals);
+    double seconds = run(&plan, state, &totals);
     print_sample(&plan, &totals, seconds);
     print_end(&plan, &totals, seconds);
     if (plan.handshake) {
         handshake_end();
     }
-    if (!good(&totals)) {
-        fail(FAILED, "a committed record was lost, doubled or torn, a hole stayed undecided, or a writer stalled");
+    if (!all_good(&totals)) {
+        fail(FAILED, "a committed record was lost, duplicated or torn, a hole was not closed, or a writer stalled");
     }
     return DONE;
 }

@@ -11,24 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_WRITERS = 64 };
+enum { MAX_WRITERS = 64 };
 
 static const char HELP[] =
-    "Kills or stops a writer of an append log at a named point, again and again, and proves that nothing committed is "
-    "lost,\n"
-    "doubled or torn, that recovery ends, and that the others go on.\n\n"
-    "  --dir DIR               where its logs are made, and removed\n"
-    "  --point NAME|all        where it is interrupted (all in turn); --points lists them\n"
-    "  --signal kill|stop|both SIGKILL, or SIGSTOP until the others are done (both in turn)\n"
-    "  --trials N              so many times (100)\n"
-    "  --writers N             so many processes append, the one that is interrupted among them (4)\n"
-    "  --seed S                of the moments that are chosen (1)\n"
-    "  --max-seconds S         begin no further trial after so long\n"
-    "  --no-handshake          start at once and leave at once\n\n"
+    "Kills or stops a writer of an append log at a named point, repeatedly. Checks that no committed record is lost,\n"
+    "duplicated or torn, that recovery ends, and that the other writers continue.\n\n"
+    "  --dir DIR               directory for the logs, which are removed at the end\n"
+    "  --point NAME|all        point of the interruption (all, in turn); see --points\n"
+    "  --points                list the points and exit\n"
+    "  --signal kill|stop|both SIGKILL, or SIGSTOP until the others are done (both, in turn)\n"
+    "  --trials N              number of trials (100)\n"
+    "  --writers N             number of processes that append, including the interrupted one (4)\n"
+    "  --seed S                seed for the moments of interruption (1)\n"
+    "  --max-seconds S         start no further trial after this time\n"
+    "  --no-handshake          start without waiting for `go`, and exit at the end\n\n"
     "Examples:\n"
     "  pccrash --dir /data --trials 1000 --no-handshake\n"
     "  pccrash --dir /data --point mid_copy --signal kill --trials 10 --no-handshake\n\n"
-    "Exit codes: 0 done, 1 failed or a record lost, doubled or torn, 2 bad arguments, 77 cannot on this host.\n";
+    "Exit codes: 0 done, 1 failed or a record lost, duplicated or torn, 2 bad arguments, 77 not possible on this "
+    "host.\n";
 
 static int point_named(const char *name) {
     for (int at = 0; at < pclog_points; at++) {
@@ -37,7 +38,7 @@ static int point_named(const char *name) {
         }
     }
     if (strcmp(name, "all") != 0) {
-        fail(BAD_ARGUMENTS, "there is no point '%s' (see `pccrash --points`)", name);
+        fail(BAD_ARGUMENTS, "unknown point '%s' (see `pccrash --points`)", name);
     }
     return pclog_points;
 }
@@ -47,12 +48,12 @@ static int signal_named(const char *name) {
         return *name == 'k' ? SIGKILL : SIGSTOP;
     }
     if (strcmp(name, "both") != 0) {
-        fail(BAD_ARGUMENTS, "--signal is kill, stop or both, not '%s'", name);
+        fail(BAD_ARGUMENTS, "--signal must be kill, stop or both, not '%s'", name);
     }
     return 0;
 }
 
-static void tell_and_leave(const char *word) {
+static void print_and_exit(const char *word) {
     if (strcmp(word, "--help") == 0) {
         fputs(HELP, stdout);
         exit(DONE);
@@ -67,7 +68,7 @@ static void tell_and_leave(const char *word) {
 
 static void take(struct plan *plan, const char *option, const char *text) {
     if (text == NULL) {
-        fail(BAD_ARGUMENTS, "%s is no option, or lacks its value (see `pccrash --help`)", option);
+        fail(BAD_ARGUMENTS, "%s is not an option, or lacks its value (see `pccrash --help`)", option);
     } else if (strcmp(option, "--dir") == 0) {
         plan->dir = text;
     } else if (strcmp(option, "--point") == 0) {
@@ -83,14 +84,14 @@ static void take(struct plan *plan, const char *option, const char *text) {
     } else if (strcmp(option, "--max-seconds") == 0) {
         plan->max_seconds = positive_of(option, text, "seconds");
     } else {
-        fail(BAD_ARGUMENTS, "there is no option '%s' (see `pccrash --help`)", option);
+        fail(BAD_ARGUMENTS, "unknown option '%s' (see `pccrash --help`)", option);
     }
 }
 
 struct plan plan_read(int count, char **words) {
     struct plan plan = {.point = pclog_points, .trials = 100, .writers = 4, .seed = 1, .handshake = true};
     for (int at = 1; at < count; at++) {
-        tell_and_leave(words[at]);
+        print_and_exit(words[at]);
         if (strcmp(words[at], "--no-handshake") == 0) {
             plan.handshake = false;
         } else {
@@ -99,10 +100,10 @@ struct plan plan_read(int count, char **words) {
         }
     }
     if (plan.dir == NULL) {
-        fail(BAD_ARGUMENTS, "--dir is missing: the folder for its logs");
+        fail(BAD_ARGUMENTS, "--dir is missing (the directory for the logs)");
     }
-    if (plan.trials == 0 || plan.writers < 2 || plan.writers > MOST_WRITERS) {
-        fail(BAD_ARGUMENTS, "there must be a trial at least, and from 2 to %d writers", MOST_WRITERS);
+    if (plan.trials == 0 || plan.writers < 2 || plan.writers > MAX_WRITERS) {
+        fail(BAD_ARGUMENTS, "--trials must be at least 1, and --writers from 2 to %d", MAX_WRITERS);
     }
     return plan;
 }

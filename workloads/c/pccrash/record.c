@@ -1,4 +1,4 @@
-#include "stage.h"
+#include "shared_state.h"
 
 #include "contract/failure.h"
 
@@ -35,18 +35,19 @@ static bool whole(const unsigned char *record, size_t bytes, uint32_t who, uint3
 }
 
 struct counts {
-    const struct stage *stage;
+    const struct shared_state *state;
     struct reading reading;
     uint32_t next[64];
 };
 
-/* In its writer's order: a number that was seen before is doubled, one that was jumped over is lost. */
+/* Checks one record against its writer's sequence: an earlier number is a duplicate, a skipped one
+ * is lost. */
 static int count(const struct pclog_record *record, void *context) {
     struct counts *counts = context;
     uint32_t who, number;
     memcpy(&who, record->data, sizeof who);
     memcpy(&number, (const unsigned char *)record->data + 4, sizeof number);
-    if (record->bytes < 16 || who >= counts->stage->writers || !whole(record->data, record->bytes, who, number)) {
+    if (record->bytes < 16 || who >= counts->state->writers || !whole(record->data, record->bytes, who, number)) {
         counts->reading.torn++;
     } else if (number < counts->next[who]) {
         counts->reading.doubled++;
@@ -57,14 +58,14 @@ static int count(const struct pclog_record *record, void *context) {
     return 0;
 }
 
-struct reading stage_read(const struct stage *stage) {
-    struct counts counts = {.stage = stage};
-    int status = pclog_scan(stage->log, count, &counts, &counts.reading.report);
+struct reading read_back(const struct shared_state *state) {
+    struct counts counts = {.state = state};
+    int status = pclog_scan(state->log, count, &counts, &counts.reading.report);
     if (status != PCLOG_OK) {
-        fail(FAILED, "cannot read %s back: %s", stage->log, pclog_explain(status));
+        fail(FAILED, "cannot read %s back: %s", state->log, pclog_explain(status));
     }
-    for (uint32_t who = 0; who < stage->writers; who++) {
-        uint32_t committed = atomic_load(&stage->parts[who].committed);
+    for (uint32_t who = 0; who < state->writers; who++) {
+        uint32_t committed = atomic_load(&state->writer_states[who].committed);
         counts.reading.lost += committed > counts.next[who] ? committed - counts.next[who] : 0;
         counts.reading.doubled += counts.next[who] > committed + 1 ? counts.next[who] - committed - 1 : 0;
     }

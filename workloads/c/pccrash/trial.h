@@ -2,22 +2,22 @@
 #define PCCRASH_TRIAL_H
 
 #include "contract/histogram.h"
-#include "stage.h"
+#include "shared_state.h"
 
 struct totals {
     uint64_t trials, records, lost, doubled, torn, tombstones;
-    uint64_t undecided_trials; /* a hole was left that recovery could not decide when all were done */
-    uint64_t stalled_trials;   /* a writer that was not interrupted made no progress */
-    uint64_t refused_trials;   /* a writer was answered PCLOG_BUSY while another was stopped */
+    uint64_t undecided_trials; /* after all processes ended, recovery still left a hole */
+    uint64_t stalled_trials;   /* a writer other than the victim made no progress */
+    uint64_t refused_trials;   /* a writer received PCLOG_BUSY while the victim was stopped */
     uint64_t longest_pause_ns;
     struct histogram recover;
 };
 
-/* Kills or stops one process at its point, lets the others go on, recovers beside them and after them, and reads the
- * log. */
-void trial_run(const struct plan *plan, struct stage *stage, uint64_t trial, struct totals *totals);
+/* Kills or stops one process at the trial's point while the others continue. Recovers the log
+ * beside them and after them, and reads it back. */
+void trial_run(const struct plan *plan, struct shared_state *state, uint64_t trial, struct totals *totals);
 
-/* Ends what a trial has running. */
+/* Kills the processes of the current trial. */
 void trial_kill(void);
 
 #endif

@@ -11,11 +11,12 @@
 #endif
 #endif
 
-#define POLYNOMIAL 0x82f63b78u /* bits reversed, as the sums are */
+#define POLYNOMIAL 0x82f63b78u /* bits reversed, like the CRCs */
 
 static _Atomic(uint32_t) table[256];
 
-/* Two threads at once fill it with the same numbers; its last entry tells that it is full. */
+/* Concurrent threads store the same numbers. The last entry is stored last: it is never 0 in a full
+ * table. */
 static void fill_table(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
@@ -42,14 +43,14 @@ uint32_t pclog_crc32c_by_table(uint32_t crc, const void *data, size_t bytes) {
 #define INSTRUCTIONS __attribute__((target("sse4.2")))
 #define CRC_8(crc, word) ((uint32_t)__builtin_ia32_crc32di((crc), (word)))
 #define CRC_1(crc, byte) __builtin_ia32_crc32qi((crc), (byte))
-static bool processor_can(void) {
+static bool has_instruction(void) {
     return __builtin_cpu_supports("sse4.2");
 }
 #elif defined(__aarch64__)
 #define INSTRUCTIONS __attribute__((target("+crc")))
 #define CRC_8(crc, word) __builtin_aarch64_crc32cx((crc), (word))
 #define CRC_1(crc, byte) __builtin_aarch64_crc32cb((crc), (byte))
-static bool processor_can(void) {
+static bool has_instruction(void) {
     return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 }
 #endif
@@ -70,13 +71,13 @@ static INSTRUCTIONS uint32_t by_instruction(uint32_t crc, const void *data, size
 }
 
 uint32_t pclog_crc32c(uint32_t crc, const void *data, size_t bytes) {
-    static _Atomic(int) can; /* 0 is not yet known */
-    int known = atomic_load_explicit(&can, memory_order_relaxed);
-    if (known == 0) {
-        known = processor_can() ? 1 : -1;
-        atomic_store_explicit(&can, known, memory_order_relaxed);
+    static _Atomic(int) supported; /* 1 or -1; 0 before the first call */
+    int answer = atomic_load_explicit(&supported, memory_order_relaxed);
+    if (answer == 0) {
+        answer = has_instruction() ? 1 : -1;
+        atomic_store_explicit(&supported, answer, memory_order_relaxed);
     }
-    return known > 0 ? by_instruction(crc, data, bytes) : pclog_crc32c_by_table(crc, data, bytes);
+    return answer > 0 ? by_instruction(crc, data, bytes) : pclog_crc32c_by_table(crc, data, bytes);
 }
 #else
 uint32_t pclog_crc32c(uint32_t crc, const void *data, size_t bytes) {

@@ -1,112 +1,112 @@
-/* Appending a frame: announce its length, reserve, say where it stands, copy, commit. The table of writers so tells at
- * every moment whose a hole is (recover.c). */
+/* Appending a frame: announce its length, reserve space, publish its offset, copy, commit. In this
+ * order the table of writers identifies the owner of every hole at any moment (recover.c). */
 #include "framed.h"
 
 #include "frames.h"
 
 static void announce(struct pclog_slot *slot, uint64_t bytes) {
     atomic_store_explicit(&slot->pending_bytes, bytes,
-                          memory_order_release); /* not seen before the last place is gone */
-    PCLOG_AT(after_announce);
+                          memory_order_release); /* not visible before the last offset is cleared */
+    PCLOG_TEST_POINT(after_announce);
 }
 
-static void done(struct pclog_slot *slot) {
+static void clear_pending(struct pclog_slot *slot) {
     atomic_store_explicit(&slot->pending_bytes, 0, memory_order_release);
-    atomic_store_explicit(&slot->pending_offset, PCLOG_NOWHERE, memory_order_release);
+    atomic_store_explicit(&slot->pending_offset, PCLOG_OFFSET_UNKNOWN, memory_order_release);
 }
 
-/* Stores a commit word wherever it is; false in `ours` where somebody has closed the place. */
-static int commit(pclog_writer *writer, uint64_t offset, uint64_t word, bool *ours) {
+/* Stores a commit word; sets `stored` to false if another process has closed the hole. */
+static int commit(pclog_writer *writer, uint64_t offset, uint64_t word, bool *stored) {
     uint64_t open = 0;
-    *ours = true;
+    *stored = true;
     if (!pclog_window_enter(writer, offset)) {
-        return pclog_place_again(writer->log, &word, sizeof word, offset);
+        return pclog_write_at(writer->log, &word, sizeof word, offset);
     }
     size_t at = offset - writer->window->start;
-    _Atomic uint64_t *place = (_Atomic uint64_t *)(void *)(writer->window->area.base + at);
-    *ours = atomic_compare_exchange_strong_explicit(place, &open, word, memory_order_release, memory_order_relaxed);
+    _Atomic uint64_t *target = (_Atomic uint64_t *)(void *)(writer->window->area.base + at);
+    *stored = atomic_compare_exchange_strong_explicit(target, &open, word, memory_order_release, memory_order_relaxed);
     if (!pclog_area_lost(&writer->window->area, at, sizeof word)) {
         return PCLOG_OK;
     }
-    *ours = true; /* what stood on a lost page says nothing */
-    return pclog_place_again(writer->log, &word, sizeof word, offset);
+    *stored = true; /* the result of a store to a lost page means nothing */
+    return pclog_write_at(writer->log, &word, sizeof word, offset);
 }
 
-/* A place that was reserved on a full disk stays this writer's, announced in the table, and is closed when there is
- * room again: so a writer that tries and tries makes one hole. */
+/* Space reserved on a full disk stays announced in the table, and is closed when there is room
+ * again. A writer that retries therefore leaves one hole only. */
 static int close_own_hole(pclog_writer *writer) {
-    bool ours;
+    bool stored;
     struct pclog_slot *slot = writer->slot;
     uint64_t bytes = atomic_load(&slot->pending_bytes), offset = atomic_load(&slot->pending_offset);
     int status = pclog_grow(writer->log, offset + bytes);
     for (uint64_t at = offset; status == PCLOG_OK && at < offset + bytes;) {
-        uint64_t part = offset + bytes - at < PCLOG_JUMP_MAX ? offset + bytes - at : PCLOG_JUMP_MAX;
-        status = commit(writer, at, pclog_tombstone(writer->log->seed, at, part), &ours);
+        uint64_t part = min_u64(offset + bytes - at, PCLOG_TOMBSTONE_MAX);
+        status = commit(writer, at, pclog_tombstone(writer->log->seed, at, part), &stored);
         at += part;
     }
     if (status == PCLOG_OK) {
-        done(slot);
+        clear_pending(slot);
         writer->has_hole = false;
     }
     return status;
 }
 
-static int by_the_slow_way(pclog_writer *writer, const struct pclog_frame *frame, const void *record, size_t bytes,
-                           uint64_t offset, bool *ours) {
+static int append_slow(pclog_writer *writer, const struct pclog_frame *frame, const void *record, size_t bytes,
+                       uint64_t offset, bool *stored) {
     int status = pclog_grow(writer->log, offset + pclog_frame_total(bytes));
     if (status == PCLOG_OK) {
         status =
-            pclog_place(writer, &frame->writer, sizeof *frame - sizeof frame->commit, offset + sizeof frame->commit);
+            pclog_copy(writer, &frame->writer, sizeof *frame - sizeof frame->commit, offset + sizeof frame->commit);
     }
     if (status == PCLOG_OK) {
-        status = pclog_place(writer, record, bytes, offset + sizeof *frame);
+        status = pclog_copy(writer, record, bytes, offset + sizeof *frame);
     }
-    PCLOG_AT(before_commit);
-    return status == PCLOG_OK ? commit(writer, offset, frame->commit, ours) : status;
+    PCLOG_TEST_POINT(before_commit);
+    return status == PCLOG_OK ? commit(writer, offset, frame->commit, stored) : status;
 }
 
-/* The whole frame on mapped memory; false where a page of it is lost. */
-static bool by_the_quick_way(pclog_writer *writer, const struct pclog_frame *frame, const void *record, size_t bytes,
-                             uint64_t at, bool *ours) {
-    unsigned char *place = writer->base + at;
-    memcpy(place + sizeof frame->commit, &frame->writer, sizeof *frame - sizeof frame->commit);
-    pclog_copy(place + sizeof *frame, record, bytes);
+/* Copies the whole frame to mapped memory; false if one of its pages is lost. */
+static bool append_fast(pclog_writer *writer, const struct pclog_frame *frame, const void *record, size_t bytes,
+                        uint64_t at, bool *stored) {
+    unsigned char *target = writer->base + at;
+    memcpy(target + sizeof frame->commit, &frame->writer, sizeof *frame - sizeof frame->commit);
+    pclog_copy_bytes(target + sizeof *frame, record, bytes);
     if (pclog_area_lost(&writer->window->area, at, sizeof *frame + bytes)) {
         return false;
     }
-    PCLOG_AT(before_commit);
+    PCLOG_TEST_POINT(before_commit);
     uint64_t open = 0;
-    *ours = atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(void *)place, &open, frame->commit,
-                                                    memory_order_release, memory_order_relaxed);
+    *stored = atomic_compare_exchange_strong_explicit((_Atomic uint64_t *)(void *)target, &open, frame->commit,
+                                                      memory_order_release, memory_order_relaxed);
     return !pclog_area_lost(&writer->window->area, at, sizeof frame->commit);
 }
 
-static int append_once(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset, bool *ours) {
+static int append_once(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset, bool *stored) {
     const pclog *log = writer->log;
     struct pclog_slot *slot = writer->slot;
     uint64_t total = pclog_frame_total(bytes);
     announce(slot, total);
     *offset = atomic_fetch_add_explicit(writer->cursor, total, memory_order_acq_rel);
-    PCLOG_AT(after_reserve);
+    PCLOG_TEST_POINT(after_reserve);
     atomic_store_explicit(&slot->pending_offset, *offset, memory_order_release);
-    PCLOG_AT(after_publish);
+    PCLOG_TEST_POINT(after_publish);
     struct pclog_frame frame = pclog_frame_of(log->seed, *offset, writer->id, log->epoch, record, bytes);
     uint64_t at = *offset - writer->from;
     bool fits = total <= writer->room && at <= writer->room - total;
-    if (fits && by_the_quick_way(writer, &frame, record, bytes, at, ours)) {
+    if (fits && append_fast(writer, &frame, record, bytes, at, stored)) {
         return PCLOG_OK;
     }
-    return by_the_slow_way(writer, &frame, record, bytes, *offset, ours);
+    return append_slow(writer, &frame, record, bytes, *offset, stored);
 }
 
 int pclog_append_framed(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset) {
     int status = writer->has_hole ? close_own_hole(writer) : PCLOG_OK;
-    for (bool ours = false;
-         status == PCLOG_OK && !ours;) { /* again where somebody took us for dead and closed our place */
-        status = append_once(writer, record, bytes, offset, &ours);
+    /* Repeats if another process took this one for dead and closed the hole. */
+    for (bool stored = false; status == PCLOG_OK && !stored;) {
+        status = append_once(writer, record, bytes, offset, &stored);
         writer->has_hole = status != PCLOG_OK;
         if (status == PCLOG_OK) {
-            done(writer->slot);
+            clear_pending(writer->slot);
         }
     }
     return status;

@@ -3,7 +3,7 @@
 
 #include "handle.h"
 
-/* As pclog_append, for a writer of a framed log. */
+/* pclog_append for a writer of a framed log. */
 int pclog_append_framed(pclog_writer *writer, const void *record, size_t bytes, uint64_t *offset);
 
 #endif

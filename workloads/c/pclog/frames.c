@@ -30,57 +30,58 @@ uint64_t pclog_tombstone(uint32_t seed, uint64_t offset, uint64_t bytes) {
     return (uint64_t)crc_of_header(seed, offset, length, 0, 0) << 32 | length;
 }
 
-static struct pclog_seen see_closed(const struct pclog_text *text, uint64_t offset, uint64_t word) {
-    struct pclog_seen seen = {.kind = PCLOG_IS_BROKEN};
+static struct pclog_entry parse_tombstone(const struct pclog_mapping *mapping, uint64_t offset, uint64_t word) {
+    struct pclog_entry entry = {.kind = PCLOG_ENTRY_DAMAGED};
     uint64_t bytes = (uint32_t)word & ~PCLOG_TOMBSTONE;
-    bool possible = bytes >= 8 && bytes % 8 == 0 && bytes <= text->end - offset;
-    if (possible && word == pclog_tombstone(text->seed, offset, bytes)) {
-        seen.kind = PCLOG_IS_CLOSED;
-        seen.total_bytes = bytes;
+    bool possible = bytes >= 8 && bytes % 8 == 0 && bytes <= mapping->end - offset;
+    if (possible && word == pclog_tombstone(mapping->seed, offset, bytes)) {
+        entry.kind = PCLOG_ENTRY_TOMBSTONE;
+        entry.total_bytes = bytes;
     }
-    return seen;
+    return entry;
 }
 
-/* The short check first: it keeps a scan of damaged bytes from reading to the end of every record that they might be.
- */
-static struct pclog_seen see_frame(const struct pclog_text *text, uint64_t offset, uint64_t word) {
-    struct pclog_seen seen = {.kind = PCLOG_IS_BROKEN};
+/* The short check comes first: without it a scan of damaged bytes would read to the end of every
+ * record that they might be. */
+static struct pclog_entry parse_frame(const struct pclog_mapping *mapping, uint64_t offset, uint64_t word) {
+    struct pclog_entry entry = {.kind = PCLOG_ENTRY_DAMAGED};
     struct pclog_frame frame;
     uint32_t length = (uint32_t)word;
     uint64_t total = pclog_frame_total(length);
-    if (length == 0 || length > PCLOG_RECORD_MAX || total > text->end - offset) {
-        return seen;
+    if (length == 0 || length > PCLOG_RECORD_MAX || total > mapping->end - offset) {
+        return entry;
     }
-    memcpy(&frame, text->area.base + offset, sizeof frame);
-    uint32_t crc = crc_of_header(text->seed, offset, length, frame.writer, frame.epoch);
+    memcpy(&frame, mapping->area.base + offset, sizeof frame);
+    uint32_t crc = crc_of_header(mapping->seed, offset, length, frame.writer, frame.epoch);
     if (frame.check != check_of(crc)) {
-        return seen;
+        return entry;
     }
-    if (pclog_crc32c(crc, text->area.base + offset + sizeof frame, length) == word >> 32) {
-        seen = (struct pclog_seen){PCLOG_IS_FRAME, total, length, frame.writer, frame.epoch};
+    if (pclog_crc32c(crc, mapping->area.base + offset + sizeof frame, length) == word >> 32) {
+        entry = (struct pclog_entry){PCLOG_ENTRY_RECORD, total, length, frame.writer, frame.epoch};
     }
-    return seen;
+    return entry;
 }
 
-static inline uint64_t word_at(const struct pclog_text *text, uint64_t offset) {
-    return atomic_load_explicit((_Atomic uint64_t *)(void *)(text->area.base + offset), memory_order_acquire);
+static inline uint64_t word_at(const struct pclog_mapping *mapping, uint64_t offset) {
+    return atomic_load_explicit((_Atomic uint64_t *)(void *)(mapping->area.base + offset), memory_order_acquire);
 }
 
-struct pclog_seen pclog_frame_at(const struct pclog_text *text, uint64_t offset) {
-    uint64_t word = word_at(text, offset);
+struct pclog_entry pclog_entry_at(const struct pclog_mapping *mapping, uint64_t offset) {
+    uint64_t word = word_at(mapping, offset);
     if (word == 0) {
-        return (struct pclog_seen){.kind = PCLOG_IS_OPEN};
+        return (struct pclog_entry){.kind = PCLOG_ENTRY_UNCOMMITTED};
     }
-    return (uint32_t)word & PCLOG_TOMBSTONE ? see_closed(text, offset, word) : see_frame(text, offset, word);
+    return (uint32_t)word & PCLOG_TOMBSTONE ? parse_tombstone(mapping, offset, word)
+                                            : parse_frame(mapping, offset, word);
 }
 
-uint64_t pclog_next_frame(const struct pclog_text *text, uint64_t offset, uint64_t until) {
+uint64_t pclog_next_frame(const struct pclog_mapping *mapping, uint64_t offset, uint64_t until) {
     for (; offset < until; offset += 8) {
-        if (word_at(text, offset) == 0) { /* what was grown ahead, mostly */
+        if (word_at(mapping, offset) == 0) { /* mostly space that was grown ahead */
             continue;
         }
-        enum pclog_kind kind = pclog_frame_at(text, offset).kind;
-        if (kind == PCLOG_IS_FRAME || kind == PCLOG_IS_CLOSED) {
+        enum pclog_entry_kind kind = pclog_entry_at(mapping, offset).kind;
+        if (kind == PCLOG_ENTRY_RECORD || kind == PCLOG_ENTRY_TOMBSTONE) {
             return offset;
         }
     }

@@ -1,6 +1,6 @@
-/* Making room. With fallocate(2) anyone may do it at any time: it never shortens a file, and twice is as good as once.
- * ftruncate(2) would cut what a quicker one has added, so there one process has its turn, and a dead one's turn is
- * taken over. */
+/* Growing the file. fallocate(2) never shortens a file and is idempotent, so any process may call
+ * it at any time. ftruncate(2) would cut off space that a faster process has added, so processes
+ * take turns; the turn of a dead process is taken over. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -9,11 +9,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#define TRIES_TO_GIVE_BACK 64
-#define LOOKS_BEFORE_ASKING 64 /* asking /proc costs as much as the other needs to finish */
+#define RELEASE_ATTEMPTS 64
+#define SPINS_PER_LIFE_CHECK 64 /* reading /proc takes as long as the owner needs to finish */
 
 static void raise_to(_Atomic uint64_t *word, uint64_t value) {
     uint64_t now = atomic_load(word);
@@ -21,8 +20,8 @@ static void raise_to(_Atomic uint64_t *word, uint64_t value) {
     }
 }
 
-/* Writers never shorten the file: one that is shorter than it was made was cut. */
-static int check_not_cut(pclog *log, uint64_t grown) {
+/* Writers never shorten the file, so a file shorter than it was grown has been truncated. */
+static int require_not_truncated(pclog *log, uint64_t grown) {
     struct stat status;
     if (fstat(log->file, &status) != 0) {
         return PCLOG_SYSTEM;
@@ -40,33 +39,29 @@ static uint64_t target_of(const pclog *log, uint64_t grown, uint64_t end) {
     return pclog_round_up(grown + step > end ? grown + step : end, pclog_page_bytes());
 }
 
-static int status_of_errno(void) {
-    return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
-}
-
 static int allocate(int file, uint64_t from, uint64_t to) {
     int failed;
     do {
         failed = fallocate(file, 0, (off_t)from, (off_t)(to - from));
     } while (failed != 0 && errno == EINTR);
-    return failed == 0 ? PCLOG_OK : status_of_errno();
+    return failed == 0 ? PCLOG_OK : pclog_errno_status();
 }
 
 static int grow_by_fallocate(pclog *log, uint64_t grown, uint64_t end) {
     uint64_t target = target_of(log, grown, end);
     int status = allocate(log->file, grown, target);
-    if (status == PCLOG_NO_SPACE) { /* there may be room for this record alone */
+    if (status == PCLOG_NO_SPACE) { /* there may still be room for this record */
         target = pclog_round_up(end, pclog_page_bytes());
         status = allocate(log->file, grown, target);
     }
-    PCLOG_AT(after_grow);
+    PCLOG_TEST_POINT(after_grow);
     if (status == PCLOG_OK) {
         raise_to(&log->meta->grown_bytes, target);
     }
     return status;
 }
 
-/* For the one whose turn it is. */
+/* Only for the process whose turn it is. */
 static int grow_by_ftruncate(pclog *log, uint64_t end) {
     struct stat status;
     uint64_t grown = atomic_load(&log->meta->grown_bytes);
@@ -76,23 +71,23 @@ static int grow_by_ftruncate(pclog *log, uint64_t end) {
     uint64_t target = target_of(log, grown, end);
     if (fstat(log->file, &status) != 0 ||
         ((uint64_t)status.st_size < target && ftruncate(log->file, (off_t)target) != 0)) {
-        return status_of_errno();
+        return pclog_errno_status();
     }
-    PCLOG_AT(after_grow);
+    PCLOG_TEST_POINT(after_grow);
     raise_to(&log->meta->grown_bytes, target);
     return PCLOG_OK;
 }
 
 static int take_turn(pclog *log, uint64_t end) {
     _Atomic uint64_t *turn = &log->meta->grower;
-    for (unsigned look = 1; atomic_load(&log->meta->grown_bytes) < end; look++) {
+    for (unsigned spin = 1; atomic_load(&log->meta->grown_bytes) < end; spin++) {
         uint64_t whose = 0;
         if (atomic_compare_exchange_strong(turn, &whose, log->self)) {
             int status = grow_by_ftruncate(log, end);
             atomic_store(turn, 0);
             return status;
         }
-        if (look % LOOKS_BEFORE_ASKING != 0) {
+        if (spin % SPINS_PER_LIFE_CHECK != 0) {
             sched_yield();
             continue;
         }
@@ -118,35 +113,25 @@ int pclog_grow(pclog *log, uint64_t end) {
     if (end > PCLOG_END_MAX) {
         return PCLOG_TOO_LARGE;
     }
-    int status = check_not_cut(log, grown);
+    int status = require_not_truncated(log, grown);
     if (status != PCLOG_OK) {
         return status;
     }
-    PCLOG_AT(before_grow);
+    PCLOG_TEST_POINT(before_grow);
     return log->options.growth == PCLOG_FTRUNCATE ? take_turn(log, end) : grow_by_fallocate(log, grown, end);
 }
 
-static void nap(void) {
-    struct timespec moment = {.tv_nsec = 100000};
-    nanosleep(&moment, NULL);
-}
-
-bool pclog_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
-    uint64_t end = offset + bytes;
-    return atomic_compare_exchange_strong(&log->meta->cursor, &end, offset);
-}
-
-/* On a full disk those who reserved after us fail as well and give back first: the cursor comes back to us in a moment,
- * unless one of them was killed or stopped in it. */
-int pclog_grow_or_give_back(pclog *log, uint64_t offset, uint64_t bytes) {
+/* On a full disk the writers that reserved later fail as well and release their space first. The
+ * cursor then soon returns to this reservation, unless one of them was killed or stopped. */
+int pclog_grow_or_release(pclog *log, uint64_t offset, uint64_t bytes) {
     int status = pclog_grow(log, offset + bytes);
-    for (int tries = 0; status != PCLOG_OK && tries < TRIES_TO_GIVE_BACK; tries++) {
+    for (int tries = 0; status != PCLOG_OK && tries < RELEASE_ATTEMPTS; tries++) {
         int error = errno;
-        if (pclog_give_back(log, offset, bytes)) {
+        if (pclog_release(log, offset, bytes)) {
             errno = error;
             return status;
         }
-        nap();
+        pclog_sleep_us(100);
         status = pclog_grow(log, offset + bytes);
     }
     return status;

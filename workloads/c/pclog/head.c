@@ -12,8 +12,8 @@ static uint32_t crc_of(const struct pclog_head *head) {
     return pclog_crc32c(pclog_crc32c(0, &head->version, sizeof head->version), &head->log_id, sizeof head->log_id);
 }
 
-/* From the inode and the moment in which it was made (statx(2); 0 on file systems that do not keep it). */
-static int id_of(int file, uint64_t *id) {
+/* Derives the id from the inode and its creation time (statx(2); 0 if the file system has none). */
+static int derive_id(int file, uint64_t *id) {
     struct statx status;
     if (statx(file, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &status) != 0) {
         return PCLOG_SYSTEM;
@@ -27,20 +27,20 @@ static int id_of(int file, uint64_t *id) {
     return PCLOG_OK;
 }
 
-static int write_head(int file, struct pclog_terms *terms) {
+static int write_head(int file, struct pclog_parameters *parameters) {
     struct pclog_head head = {.version = PCLOG_VERSION};
-    int status = id_of(file, &head.log_id);
+    int status = derive_id(file, &head.log_id);
     if (status != PCLOG_OK) {
         return status;
     }
     memcpy(head.magic, PCLOG_FILE_MAGIC, sizeof head.magic);
     head.crc = crc_of(&head);
-    terms->log_id = head.log_id;
+    parameters->log_id = head.log_id;
     ssize_t done = pwrite(file, &head, sizeof head, 0);
     if (done == sizeof head) {
         return PCLOG_OK;
     }
-    return done >= 0 || errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
+    return done >= 0 ? PCLOG_NO_SPACE : pclog_errno_status();
 }
 
 int pclog_head_read(int file, uint64_t *log_id) {
@@ -59,27 +59,28 @@ int pclog_head_read(int file, uint64_t *log_id) {
     return head.crc == crc_of(&head) ? PCLOG_OK : PCLOG_FOREIGN;
 }
 
-/* Empty, or what a crash of the machine left of a head that was never on the disk: zeros. */
-static bool without_bytes(int file) {
+/* True for an empty file, and for zeros: a head that a crash of the machine kept from the disk. */
+static bool is_blank(int file) {
     struct pclog_head head;
     static const struct pclog_head NOTHING;
     memset(&head, 0, sizeof head);
     return pread(file, &head, sizeof head, 0) >= 0 && memcmp(&head, &NOTHING, sizeof head) == 0;
 }
 
-int pclog_head_ensure(int file, struct pclog_terms *terms) {
+int pclog_head_ensure(int file, struct pclog_parameters *parameters) {
     int status = PCLOG_FOREIGN;
-    for (int look = 0; status == PCLOG_FOREIGN && look < 2; look++) { /* another maker may write it between two looks */
-        status = pclog_head_read(file, &terms->log_id);
+    /* Twice, because another process may write the head in between. */
+    for (int attempt = 0; status == PCLOG_FOREIGN && attempt < 2; attempt++) {
+        status = pclog_head_read(file, &parameters->log_id);
         if (status == PCLOG_OK) {
-            terms->mode = PCLOG_FRAMED;
+            parameters->mode = PCLOG_FRAMED;
             return PCLOG_OK;
         }
-        if (status == PCLOG_FOREIGN && terms->mode == PCLOG_RAW) {
+        if (status == PCLOG_FOREIGN && parameters->mode == PCLOG_RAW) {
             return PCLOG_OK;
         }
-        if (status == PCLOG_FOREIGN && without_bytes(file)) {
-            return write_head(file, terms);
+        if (status == PCLOG_FOREIGN && is_blank(file)) {
+            return write_head(file, parameters);
         }
     }
     return status == PCLOG_FOREIGN ? PCLOG_OTHER_OPTIONS : status;

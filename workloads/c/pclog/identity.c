@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PID_BITS 22 /* the most that the kernel's PID_MAX_LIMIT needs */
+#define PID_BITS 22 /* enough for the kernel's PID_MAX_LIMIT */
 #define START_BITS 32
 
 struct status {
@@ -34,7 +34,8 @@ static ssize_t read_all(const char *path, char *text, size_t room) {
     return bytes;
 }
 
-/* proc_pid_stat(5). The second field is the program's name in brackets, which may hold brackets and spaces. */
+/* Reads proc_pid_stat(5). The second field is the program's name in parentheses, and may itself
+ * contain parentheses and spaces. */
 static bool read_status(pid_t pid, struct status *status) {
     char path[40], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -73,20 +74,20 @@ pclog_identity pclog_self(void) {
     return read_status(getpid(), &status) ? identity_of(getpid(), status.start) : 0;
 }
 
-enum pclog_life pclog_life_of(pclog_identity who) {
-    pid_t pid = (pid_t)(who & (((uint64_t)1 << PID_BITS) - 1));
+enum pclog_life pclog_life_of(pclog_identity identity) {
+    pid_t pid = (pid_t)(identity & (((uint64_t)1 << PID_BITS) - 1));
     struct status status;
     if (pid == 0) {
         return PCLOG_DEAD;
     }
-    if (!read_status(pid, &status)) { /* hidden from us, perhaps: hidepid of proc(5) */
+    if (!read_status(pid, &status)) { /* perhaps hidden by the mount option hidepid of proc(5) */
         return kill(pid, 0) != 0 && errno == ESRCH ? PCLOG_DEAD : PCLOG_RUNNING;
     }
-    if (identity_of(pid, status.start) != who) {
+    if (identity_of(pid, status.start) != identity) {
         return PCLOG_DEAD;
     }
     if (status.state == 'X' || (status.state == 'Z' && status.threads <= 1)) {
-        return PCLOG_DEAD; /* of a zombie with other threads only the first one has ended */
+        return PCLOG_DEAD; /* if a zombie has other threads, only its first thread has ended */
     }
     return status.state == 'T' || status.state == 't' ? PCLOG_STOPPED : PCLOG_RUNNING;
 }

@@ -1,28 +1,28 @@
-/* Which process, in which boot of the machine; and whether it still lives. */
+/* Identities of processes, unique across pid reuse and reboots, and their state. */
 #ifndef PCLOG_IDENTITY_H
 #define PCLOG_IDENTITY_H
 
 #include <stdint.h>
 
-/* A process in one word of 62 bits: its pid, when it started (a later process with the same pid started later), and a
- * few bits of the boot. 0 is nobody. */
+/* A process in one word of 62 bits: its pid, its start time (which differs if the pid is reused),
+ * and a few bits of the boot id. 0 is no process. */
 typedef uint64_t pclog_identity;
 
 #define PCLOG_IDENTITY_BITS 62
 
 enum pclog_life { PCLOG_DEAD, PCLOG_STOPPED, PCLOG_RUNNING };
 
-/* The calling process; 0 where /proc does not say. */
+/* Returns the calling process; 0 if /proc is not available. */
 pclog_identity pclog_self(void);
 
-/* What proc_pid_stat(5) says: stopped is T or t, dead is gone, a zombie, or another process with that pid. Whoever
- * cannot be looked at counts as running. */
-enum pclog_life pclog_life_of(pclog_identity who);
+/* Returns the state by proc_pid_stat(5). Stopped is T or t. Dead is a missing process, a zombie, or
+ * another process with that pid. A process that cannot be inspected counts as running. */
+enum pclog_life pclog_life_of(pclog_identity identity);
 
-/* /proc/sys/kernel/random/boot_id, empty where it cannot be read; `text` has room for 40. */
+/* Reads /proc/sys/kernel/random/boot_id into `text`; empty if it cannot be read. */
 void pclog_boot_id(char text[40]);
 
-/* The inode of /proc/self/ns/pid, 0 where there is none. */
+/* Returns the inode of /proc/self/ns/pid, 0 if there is none. */
 uint64_t pclog_pid_namespace(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* What stands in the two files of a log, for every process that shares them. */
+/* The layout of a log's two files, shared by all processes that use it. */
 #ifndef PCLOG_LAYOUT_H
 #define PCLOG_LAYOUT_H
 
@@ -13,29 +13,29 @@
 #define PCLOG_FILE_MAGIC "pclog-f\n"
 #define PCLOG_END_MAX ((uint64_t)1 << 62)
 
-/* Two lines apart: processors fetch lines in pairs. */
-#define PCLOG_APART 128
+/* Two cache lines, because processors fetch lines in pairs. */
+#define PCLOG_LINE_PAIR 128
 
-/* A place reserved, but not yet known where: between announcing the length and the cursor's answer. */
-#define PCLOG_NOWHERE UINT64_MAX
+/* The offset of a reservation whose length is announced but whose cursor value is not yet known. */
+#define PCLOG_OFFSET_UNKNOWN UINT64_MAX
 
-/* What is decided when the log is made, under a CRC. */
-struct pclog_terms {
+/* Decided when the log is created, and protected by a CRC. */
+struct pclog_parameters {
     uint32_t mode, growth;
     uint64_t window_bytes, growth_bytes;
     uint32_t growth_percent;
-    uint32_t epoch;         /* how often the metadata was made anew: stands in every frame */
-    uint64_t log_id;        /* framed: from the header of PATH, seeds every CRC */
+    uint32_t epoch;         /* counts how often metadata was made; stored in every frame */
+    uint64_t log_id;        /* framed: from the header of PATH; seeds every CRC */
     uint64_t inode;         /* of PATH */
-    uint64_t pid_namespace; /* where the pids below mean something */
-    char boot_id[40];       /* the boot in which they do */
+    uint64_t pid_namespace; /* in which the pids below are valid */
+    char boot_id[40];       /* of the boot in which they are valid */
     uint32_t reserved;
-    uint32_t crc; /* of all before it */
+    uint32_t crc; /* of all fields above */
 };
 
-/* One line a writer. Its owner is a process (identity.h), 0 while the slot is free. In framed mode a writer announces
- * the length of its frame, then adds it to the cursor, then says where it stands; both are cleared when it is
- * committed. */
+/* One cache line per writer. `owner` is a process (identity.h), or 0 while the slot is free. In
+ * framed mode a writer announces the length of its frame, adds it to the cursor, and then publishes
+ * its offset. Both fields are cleared when the frame is committed. */
 struct pclog_slot {
     alignas(64) _Atomic uint64_t owner;
     _Atomic uint64_t pending_bytes;
@@ -43,19 +43,20 @@ struct pclog_slot {
     _Atomic uint32_t writer;
 };
 
-/* PATH.pclog. Each word that writers change stands on lines of its own. */
+/* PATH.pclog. Words that writers change have cache lines of their own. */
 struct pclog_meta {
     char magic[8];
     uint32_t version;
-    _Atomic uint32_t which;      /* of the terms holds: who makes them anew writes the others, then this word */
-    struct pclog_terms terms[2]; /* changed only by a process that is alone with the log (alone.c) */
-    alignas(PCLOG_APART) _Atomic uint64_t cursor;      /* where the next record goes */
-    alignas(PCLOG_APART) _Atomic uint64_t grown_bytes; /* how far the file has been made ready; its size is no less */
-    alignas(PCLOG_APART) _Atomic uint64_t grower;      /* ftruncate growth: whose turn it is */
-    alignas(PCLOG_APART) _Atomic uint64_t alone;       /* who asks to be, or is, alone with the log (alone.c) */
-    _Atomic uint32_t writers;                          /* how many there have been, for their numbers */
-    _Atomic uint32_t recovered_epoch;                  /* framed: what earlier epochs left has been looked through */
-    alignas(PCLOG_APART) struct pclog_slot slots[PCLOG_WRITERS_MAX];
+    /* The index of the valid parameters; a rebuild writes the other copy, then this word. */
+    _Atomic uint32_t valid_copy;
+    struct pclog_parameters parameters[2];                 /* changed with exclusive access only */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t cursor;      /* offset of the next record */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t grown_bytes; /* the file has at least this size */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t grower;      /* with ftruncate: whose turn it is */
+    alignas(PCLOG_LINE_PAIR) _Atomic uint64_t exclusive;   /* a process (exclusive.c) */
+    _Atomic uint32_t writers;                              /* so far, for their numbers */
+    _Atomic uint32_t recovered_epoch;                      /* earlier epochs are recovered */
+    alignas(PCLOG_LINE_PAIR) struct pclog_slot slots[PCLOG_WRITERS_MAX];
 };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && sizeof(_Atomic uint64_t) == 8, "words shared by processes need no lock");
@@ -72,20 +73,19 @@ struct pclog_head {
 
 #define PCLOG_HEAD_BYTES sizeof(struct pclog_head)
 
-/* Before every record of a framed log; frames begin at multiples of 8. The first word is stored last and makes the
- * frame valid: 0 is "not committed". */
+/* Precedes every record of a framed log; frames begin at multiples of 8. `commit` is stored last
+ * and makes the frame valid; 0 means not committed. */
 struct pclog_frame {
-    uint64_t commit; /* length of the record in its low half, CRC32C in its high half */
+    uint64_t commit; /* length of the record in the low half, CRC32C in the high half */
     uint32_t writer;
     uint16_t epoch;
-    uint16_t
-        check; /* of the length, the writer and the epoch: a scanner that looks for the next frame asks this first */
+    uint16_t check; /* of length, writer and epoch: a cheap test for finding the next frame */
 };
 
 #define PCLOG_FRAME_BYTES sizeof(struct pclog_frame)
 
-/* In the low half of a commit word: a hole that was closed. The rest of it is how many bytes to jump, the word
- * included. */
+/* Bit in the low half of a commit word: this is a closed hole. The other bits of that half are the
+ * length of the hole in bytes, including the word itself. */
 #define PCLOG_TOMBSTONE ((uint32_t)1 << 31)
 
 #endif

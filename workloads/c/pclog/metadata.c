@@ -1,6 +1,7 @@
-/* PATH.pclog appears whole under its name or not at all: it is made nameless, filled, then linked. Of several makers
- * one links first, the others find it. Whoever dies in between leaves nothing, and whoever is stopped is waited for by
- * nobody. */
+/* Creating and opening PATH.pclog, which appears under its name complete or not at all: it is
+ * created without a name, filled, then linked. If several processes create it, the first to link
+ * wins and the others find its file. A process that dies leaves nothing, and no process waits for
+ * one that is stopped. */
 #define _GNU_SOURCE
 
 #include "handle.h"
@@ -15,19 +16,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MOST_TRIES 100
-
-static int status_of_errno(void) {
-    return errno == ENOSPC || errno == EDQUOT ? PCLOG_NO_SPACE : PCLOG_SYSTEM;
-}
+#define MAX_TRIES 100
 
 static int fill(int file, const struct pclog_meta *meta) {
     const char *rest = (const char *)meta;
     size_t bytes = sizeof *meta;
-    while (bytes > 0) { /* written, so that every page has its block: a store into it cannot find the disk full */
+    /* Writing allocates a block for every page, so that no later store finds the disk full. */
+    while (bytes > 0) {
         ssize_t done = write(file, rest, bytes);
         if (done < 0 && errno != EINTR) {
-            return status_of_errno();
+            return pclog_errno_status();
         }
         if (done > 0) {
             rest += done;
@@ -37,13 +35,14 @@ static int fill(int file, const struct pclog_meta *meta) {
     return PCLOG_OK;
 }
 
+/* Fails with ENOENT if there is no /proc. */
 static int link_nameless(int file, const char *path) {
     char link[40];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     return linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
 }
 
-/* For file systems without O_TMPFILE. A maker that dies in here leaves a file that nobody uses. */
+/* For file systems without O_TMPFILE. A process that dies in here leaves an unused file. */
 static int make_named(const char *path, mode_t permissions, const struct pclog_meta *meta) {
     char name[PATH_MAX];
     struct timespec now;
@@ -54,11 +53,11 @@ static int make_named(const char *path, mode_t permissions, const struct pclog_m
     }
     int file = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, permissions);
     if (file < 0) {
-        return status_of_errno();
+        return pclog_errno_status();
     }
     int status = fill(file, meta);
     if (status == PCLOG_OK && link(name, path) != 0 && errno != EEXIST) {
-        status = status_of_errno();
+        status = pclog_errno_status();
     }
     unlink(name);
     close(file);
@@ -72,38 +71,38 @@ static int make(const char *path, mode_t permissions, const struct pclog_meta *m
     int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, permissions);
     if (file < 0) {
         bool cannot = errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT || errno == EINVAL;
-        return cannot ? make_named(path, permissions, meta) : status_of_errno();
+        return cannot ? make_named(path, permissions, meta) : pclog_errno_status();
     }
-    PCLOG_AT(create_empty);
+    PCLOG_TEST_POINT(create_empty);
     int status = fill(file, meta);
-    PCLOG_AT(create_sized);
+    PCLOG_TEST_POINT(create_sized);
     if (status == PCLOG_OK && link_nameless(file, path) != 0 && errno != EEXIST) {
-        status = errno == ENOENT ? make_named(path, permissions, meta) : status_of_errno(); /* no /proc here */
+        status = errno == ENOENT ? make_named(path, permissions, meta) : pclog_errno_status();
     }
     close(file);
     return status;
 }
 
-static int create(const pclog *log, const struct pclog_options *asked) {
-    struct pclog_meta *meta = aligned_alloc(PCLOG_APART, sizeof *meta);
+static int create(const pclog *log, const struct pclog_options *requested) {
+    struct pclog_meta *meta = aligned_alloc(PCLOG_LINE_PAIR, sizeof *meta);
     if (meta == NULL) {
         return PCLOG_SYSTEM;
     }
     memset(meta, 0, sizeof *meta);
     memcpy(meta->magic, PCLOG_META_MAGIC, sizeof meta->magic);
     meta->version = PCLOG_VERSION;
-    struct pclog_terms terms = pclog_terms_new(asked);
-    struct pclog_found found;
-    int status = pclog_find(log, &terms, PCLOG_CURSOR_NONE, &found);
+    struct pclog_parameters parameters = pclog_parameters_new(requested);
+    struct pclog_contents contents;
+    int status = pclog_inspect(log, &parameters, PCLOG_CURSOR_NONE, &contents);
     if (status == PCLOG_OK) {
-        terms.epoch = found.epoch + 1;
-        pclog_terms_seal(&terms);
-        meta->terms[0] = terms;
-        atomic_init(&meta->cursor, found.end);
-        atomic_init(&meta->grown_bytes, found.size);
-        atomic_init(&meta->writers, found.writers);
+        parameters.epoch = contents.epoch + 1;
+        pclog_parameters_seal(&parameters);
+        meta->parameters[0] = parameters;
+        atomic_init(&meta->cursor, contents.end);
+        atomic_init(&meta->grown_bytes, contents.size);
+        atomic_init(&meta->writers, contents.writers);
         for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
-            atomic_init(&meta->slots[at].pending_offset, PCLOG_NOWHERE);
+            atomic_init(&meta->slots[at].pending_offset, PCLOG_OFFSET_UNKNOWN);
         }
         status = make(log->meta_path, log->options.permissions, meta);
     }
@@ -111,7 +110,7 @@ static int create(const pclog *log, const struct pclog_options *asked) {
     return status;
 }
 
-/* The first bytes tell the version before anything else is believed. */
+/* The version is checked before any other content is used. */
 static int check(int file) {
     struct {
         char magic[8];
@@ -140,37 +139,37 @@ static int map(pclog *log) {
     return PCLOG_OK;
 }
 
-static int adopt(pclog *log, const struct pclog_options *asked) {
-    struct pclog_terms terms;
-    int status = pclog_renew_if_stale(log);
+static int adopt(pclog *log, const struct pclog_options *requested) {
+    struct pclog_parameters parameters;
+    int status = pclog_rebuild_if_stale(log);
     if (status != PCLOG_OK) {
         return status;
     }
-    if (!pclog_terms_read(log->meta, &terms)) {
+    if (!pclog_parameters_read(log->meta, &parameters)) {
         return PCLOG_FOREIGN;
     }
-    if (!pclog_terms_agree(&terms, asked)) {
+    if (!pclog_parameters_agree(&parameters, requested)) {
         return PCLOG_OTHER_OPTIONS;
     }
-    log->options.mode = terms.mode;
-    log->options.growth = terms.growth;
-    log->options.window_bytes = terms.window_bytes;
-    log->options.growth_bytes = terms.growth_bytes;
-    log->options.growth_percent = terms.growth_percent;
+    log->options.mode = parameters.mode;
+    log->options.growth = parameters.growth;
+    log->options.window_bytes = parameters.window_bytes;
+    log->options.growth_bytes = parameters.growth_bytes;
+    log->options.growth_percent = parameters.growth_percent;
     return PCLOG_OK;
 }
 
-int pclog_meta_open(pclog *log, const struct pclog_options *asked) {
+int pclog_meta_open(pclog *log, const struct pclog_options *requested) {
     int status = PCLOG_OK;
     for (int tries = 0; status == PCLOG_OK && log->meta_file < 0; tries++) {
         log->meta_file = open(log->meta_path, O_RDWR | O_CLOEXEC);
         if (log->meta_file < 0) {
-            status = errno == ENOENT && tries < MOST_TRIES ? create(log, asked) : PCLOG_SYSTEM;
+            status = errno == ENOENT && tries < MAX_TRIES ? create(log, requested) : PCLOG_SYSTEM;
         }
     }
     status = status == PCLOG_OK ? check(log->meta_file) : status;
     status = status == PCLOG_OK ? map(log) : status;
-    return status == PCLOG_OK ? adopt(log, asked) : status;
+    return status == PCLOG_OK ? adopt(log, requested) : status;
 }
 
 void pclog_meta_close(pclog *log) {

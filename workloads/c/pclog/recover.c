@@ -1,35 +1,31 @@
-/* A hole is a place that was reserved and is not committed. Whose it is stands in the table of writers: a living one's
- * is left alone, a dead one's is closed with a tombstone, by compare-and-swap, so that two recoveries at once, or one
- * that was interrupted, do no harm.
+/* Closing holes: space that is reserved and not committed. The table of writers names the owner of
+ * a hole. The hole of a live writer is left; that of a dead writer is closed with a tombstone. This
+ * uses compare-and-swap, so that concurrent or interrupted recoveries do no harm.
  *
- * A hole that nobody in the table owns is a dead one's too, if no living writer stands between announcing a length and
- * saying where: such a writer might own it. What is read, in this order: who is dead, the cursor, then for each hole
- * its commit word, the table, and the word again. A living owner of the hole has announced it before it moved the
- * cursor, so the table shows it, or else the word is no longer 0. */
+ * A hole without an owner in the table belonged to a dead writer as well, unless a live writer has
+ * announced a length but not yet published its offset: that writer might own it. The order of reads
+ * matters: dead owners, the cursor, then for each hole its commit word, the table, and the word
+ * again. A live owner announced the hole before it moved the cursor. Therefore either the table
+ * shows it, or the word is no longer 0. */
 #define _GNU_SOURCE
 
 #include "frames.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#define LOOKS_AT_A_HOLE 32 /* a writer that runs says within microseconds where it stands */
+#define HOLE_CHECKS 32 /* a running writer publishes its offset within microseconds */
 
 struct recovery {
     pclog *log;
-    struct pclog_text text;
+    struct pclog_mapping mapping;
     struct pclog_report *report;
-    uint64_t dead[PCLOG_WRITERS_MAX]; /* owners that were dead when it began, 0 for others */
+    uint64_t dead[PCLOG_WRITERS_MAX]; /* owners that were dead at the start, 0 for others */
 };
 
-/* What the table says of one hole. */
-struct verdict {
-    enum { CLOSE, LEAVE, LOOK_AGAIN } what;
-    bool whole; /* its owner told how long it is; otherwise it reaches to the next frame before `end` */
+/* The state of one hole by the table. */
+struct hole {
+    enum { CLOSE, LEAVE, RETRY } action;
+    bool length_known; /* otherwise the hole extends to the next frame before `end` */
     uint64_t end;
 };
 
@@ -37,14 +33,14 @@ static bool dead(const struct recovery *recovery, int at, uint64_t owner) {
     return recovery->dead[at] == owner || pclog_life_of(owner) == PCLOG_DEAD;
 }
 
-static void note_the_dead(struct recovery *recovery) {
+static void record_dead_owners(struct recovery *recovery) {
     for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
         uint64_t owner = atomic_load(&recovery->log->meta->slots[at].owner);
         recovery->dead[at] = owner != 0 && pclog_life_of(owner) == PCLOG_DEAD ? owner : 0;
     }
 }
 
-static void free_their_slots(const struct recovery *recovery) {
+static void free_dead_slots(const struct recovery *recovery) {
     for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
         uint64_t owner = recovery->dead[at];
         if (owner != 0) {
@@ -53,73 +49,68 @@ static void free_their_slots(const struct recovery *recovery) {
     }
 }
 
-static struct verdict owned(const struct recovery *recovery, int at, uint64_t owner, uint64_t offset) {
+static struct hole inspect_owned_hole(const struct recovery *recovery, int at, uint64_t owner, uint64_t offset) {
     struct pclog_slot *slot = &recovery->log->meta->slots[at];
     uint64_t bytes = atomic_load(&slot->pending_bytes);
     if (bytes == 0 || atomic_load(&slot->pending_offset) != offset || atomic_load(&slot->owner) != owner) {
-        return (struct verdict){LOOK_AGAIN, false, offset}; /* it has gone on meanwhile */
+        return (struct hole){RETRY, false, offset}; /* the owner has continued meanwhile */
     }
-    return (struct verdict){dead(recovery, at, owner) ? CLOSE : LEAVE, true, offset + bytes};
+    return (struct hole){dead(recovery, at, owner) ? CLOSE : LEAVE, true, offset + bytes};
 }
 
-/* Nobody's hole ends at the next known place at the latest. */
-static struct verdict judge(const struct recovery *recovery, uint64_t offset) {
-    struct verdict verdict = {CLOSE, false, recovery->text.end};
+/* A hole without an owner ends at the next published offset at the latest. */
+static struct hole inspect_hole(const struct recovery *recovery, uint64_t offset) {
+    struct hole hole = {CLOSE, false, recovery->mapping.end};
     for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
         struct pclog_slot *slot = &recovery->log->meta->slots[at];
         uint64_t owner = atomic_load(&slot->owner);
         if (owner == 0 || atomic_load(&slot->pending_bytes) == 0) {
             continue;
         }
-        uint64_t place = atomic_load(&slot->pending_offset);
-        if (place == offset) {
-            return owned(recovery, at, owner, offset);
+        uint64_t pending = atomic_load(&slot->pending_offset);
+        if (pending == offset) {
+            return inspect_owned_hole(recovery, at, owner, offset);
         }
-        if (place == PCLOG_NOWHERE && !dead(recovery, at, owner)) {
-            verdict.what = LEAVE;
-        } else if (place > offset && place < verdict.end) {
-            verdict.end = place;
+        if (pending == PCLOG_OFFSET_UNKNOWN && !dead(recovery, at, owner)) {
+            hole.action = LEAVE;
+        } else if (pending > offset && pending < hole.end) {
+            hole.end = pending;
         }
     }
-    return verdict;
+    return hole;
 }
 
-/* The last part first: the hole is closed at the moment when its first word is stored. */
+/* Stores the last tombstone first: the hole counts as closed once its first word is stored. */
 static void close_hole(struct recovery *recovery, uint64_t offset, uint64_t end) {
-    unsigned char *base = recovery->text.area.base;
-    uint64_t parts = (end - offset - 1) / PCLOG_JUMP_MAX;
+    unsigned char *base = recovery->mapping.area.base;
+    uint64_t parts = (end - offset - 1) / PCLOG_TOMBSTONE_MAX;
     for (uint64_t part = parts + 1; part-- > 0;) {
-        uint64_t at = offset + part * PCLOG_JUMP_MAX;
-        uint64_t bytes = end - at < PCLOG_JUMP_MAX ? end - at : PCLOG_JUMP_MAX;
-        uint64_t tombstone = pclog_tombstone(recovery->text.seed, at, bytes), open = 0;
+        uint64_t at = offset + part * PCLOG_TOMBSTONE_MAX;
+        uint64_t bytes = min_u64(end - at, PCLOG_TOMBSTONE_MAX);
+        uint64_t tombstone = pclog_tombstone(recovery->mapping.seed, at, bytes), open = 0;
         _Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(base + at);
         if (part > 0) {
             atomic_store(word, tombstone);
         } else {
-            PCLOG_AT(in_recover);
+            PCLOG_TEST_POINT(in_recover);
             atomic_compare_exchange_strong(word, &open, tombstone);
         }
     }
 }
 
-static void nap(void) {
-    struct timespec moment = {.tv_nsec = 50000};
-    nanosleep(&moment, NULL);
-}
-
-/* Where to go on: at the hole again when something has changed there. */
-static uint64_t settle(struct recovery *recovery, uint64_t offset) {
-    for (int look = 1;; look++) {
-        struct verdict verdict = judge(recovery, offset);
-        if (pclog_frame_at(&recovery->text, offset).kind != PCLOG_IS_OPEN) {
+/* Returns where to continue: at the same offset if something has changed there. */
+static uint64_t resolve_hole(struct recovery *recovery, uint64_t offset) {
+    for (int check = 1;; check++) {
+        struct hole hole = inspect_hole(recovery, offset);
+        if (pclog_entry_at(&recovery->mapping, offset).kind != PCLOG_ENTRY_UNCOMMITTED) {
             return offset;
         }
-        bool leave = verdict.what == LEAVE && look >= LOOKS_AT_A_HOLE;
-        if (verdict.what != CLOSE && !leave) {
-            nap();
+        bool leave = hole.action == LEAVE && check >= HOLE_CHECKS;
+        if (hole.action != CLOSE && !leave) {
+            pclog_sleep_us(50);
             continue;
         }
-        uint64_t end = verdict.whole ? verdict.end : pclog_next_frame(&recovery->text, offset + 8, verdict.end);
+        uint64_t end = hole.length_known ? hole.end : pclog_next_frame(&recovery->mapping, offset + 8, hole.end);
         if (leave) {
             recovery->report->undecided_bytes += end - offset;
             return end;
@@ -129,23 +120,23 @@ static uint64_t settle(struct recovery *recovery, uint64_t offset) {
     }
 }
 
-static int walk(struct recovery *recovery) {
+static int recover_entries(struct recovery *recovery) {
     struct pclog_report *report = recovery->report;
     uint64_t offset = PCLOG_HEAD_BYTES;
-    while (offset < recovery->text.end) {
-        struct pclog_seen seen = pclog_frame_at(&recovery->text, offset);
-        if (atomic_load(&recovery->text.area.any_lost)) {
+    while (offset < recovery->mapping.end) {
+        struct pclog_entry entry = pclog_entry_at(&recovery->mapping, offset);
+        if (atomic_load(&recovery->mapping.area.any_lost)) {
             return PCLOG_TRUNCATED;
         }
-        if (seen.kind == PCLOG_IS_OPEN) {
-            offset = settle(recovery, offset);
-        } else if (seen.kind == PCLOG_IS_BROKEN) {
-            uint64_t next = pclog_after_broken(&recovery->text, offset);
+        if (entry.kind == PCLOG_ENTRY_UNCOMMITTED) {
+            offset = resolve_hole(recovery, offset);
+        } else if (entry.kind == PCLOG_ENTRY_DAMAGED) {
+            uint64_t next = pclog_after_damage(&recovery->mapping, offset);
             report->corrupt_bytes += next - offset;
             offset = next;
         } else {
-            pclog_report_add(report, &seen);
-            offset += seen.total_bytes;
+            pclog_report_add(report, &entry);
+            offset += entry.total_bytes;
         }
     }
     report->end = offset;
@@ -155,43 +146,19 @@ static int walk(struct recovery *recovery) {
 int pclog_recover_log(pclog *log, struct pclog_report *report) {
     struct recovery recovery = {.log = log, .report = report};
     *report = (struct pclog_report){0};
-    note_the_dead(&recovery);
+    record_dead_owners(&recovery);
     uint64_t end = pclog_end(log);
-    int status = pclog_grow(log, end); /* a dead one's hole may lie where the file does not reach yet */
+    int status = pclog_grow(log, end); /* a hole may lie beyond the end of the file */
     if (status != PCLOG_OK) {
         return status;
     }
-    if (!pclog_text_open(&recovery.text, log->file, end, PROT_READ | PROT_WRITE, log->seed)) {
+    if (!pclog_mapping_open(&recovery.mapping, log->file, end, PROT_READ | PROT_WRITE, log->seed)) {
         return PCLOG_SYSTEM;
     }
-    status = walk(&recovery);
-    pclog_text_close(&recovery.text);
+    status = recover_entries(&recovery);
+    pclog_mapping_close(&recovery.mapping);
     if (status == PCLOG_OK || status == PCLOG_UNDECIDED) {
-        free_their_slots(&recovery);
+        free_dead_slots(&recovery);
     }
-    return status;
-}
-
-static int is_framed(const char *path) {
-    uint64_t log_id;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return PCLOG_SYSTEM;
-    }
-    int status = pclog_head_read(file, &log_id);
-    close(file);
-    return status;
-}
-
-int pclog_recover(const char *path, struct pclog_report *report) {
-    struct pclog_report nobody;
-    pclog *log;
-    int status = path == NULL ? PCLOG_INVALID : is_framed(path);
-    status = status == PCLOG_OK ? pclog_open(&log, path, NULL) : status;
-    if (status != PCLOG_OK) {
-        return status;
-    }
-    status = pclog_recover_log(log, report != NULL ? report : &nobody);
-    pclog_close(log);
     return status;
 }

@@ -8,14 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool pclog_text_open(struct pclog_text *text, int file, uint64_t bytes, int protection, uint32_t seed) {
-    *text = (struct pclog_text){.end = bytes / 8 * 8, .seed = seed};
+bool pclog_mapping_open(struct pclog_mapping *mapping, int file, uint64_t bytes, int protection, uint32_t seed) {
+    *mapping = (struct pclog_mapping){.end = bytes / 8 * 8, .seed = seed};
     void *base = mmap(NULL, bytes, protection, MAP_SHARED, file, 0);
     if (base == MAP_FAILED) {
         return false;
     }
-    text->area = (struct pclog_area){.base = base, .bytes = bytes};
-    if (pclog_area_watch(&text->area)) {
+    mapping->area = (struct pclog_area){.base = base, .bytes = bytes};
+    if (pclog_area_register(&mapping->area)) {
         return true;
     }
     munmap(base, bytes);
@@ -23,62 +23,64 @@ bool pclog_text_open(struct pclog_text *text, int file, uint64_t bytes, int prot
     return false;
 }
 
-void pclog_text_close(struct pclog_text *text) {
-    pclog_area_forget(&text->area);
-    munmap(text->area.base, text->area.bytes);
+void pclog_mapping_close(struct pclog_mapping *mapping) {
+    pclog_area_unregister(&mapping->area);
+    munmap(mapping->area.base, mapping->area.bytes);
 }
 
-void pclog_report_add(struct pclog_report *report, const struct pclog_seen *seen) {
-    if (seen->kind == PCLOG_IS_FRAME) {
+void pclog_report_add(struct pclog_report *report, const struct pclog_entry *entry) {
+    if (entry->kind == PCLOG_ENTRY_RECORD) {
         report->records++;
-        report->record_bytes += seen->record_bytes;
-    } else if (seen->kind == PCLOG_IS_CLOSED) {
+        report->record_bytes += entry->record_bytes;
+    } else if (entry->kind == PCLOG_ENTRY_TOMBSTONE) {
         report->tombstones++;
-        report->tombstone_bytes += seen->total_bytes;
+        report->tombstone_bytes += entry->total_bytes;
     }
 }
 
-/* Behind the last word that is not zero; `offset` where all are from there on. */
-static uint64_t after_all(const struct pclog_text *text, uint64_t offset) {
-    uint64_t end = text->end;
-    while (end > offset && pclog_frame_at(text, end - 8).kind == PCLOG_IS_OPEN) {
+/* Returns the offset behind the last non-zero word; `offset` if all words from there on are
+ * zero. */
+static uint64_t after_last_nonzero(const struct pclog_mapping *mapping, uint64_t offset) {
+    uint64_t end = mapping->end;
+    while (end > offset && pclog_entry_at(mapping, end - 8).kind == PCLOG_ENTRY_UNCOMMITTED) {
         end -= 8;
     }
     return end;
 }
 
-uint64_t pclog_after_broken(const struct pclog_text *text, uint64_t offset) {
-    uint64_t next = pclog_next_frame(text, offset + 8, text->end);
-    return next < text->end ? next : after_all(text, offset + 8);
+uint64_t pclog_after_damage(const struct pclog_mapping *mapping, uint64_t offset) {
+    uint64_t next = pclog_next_frame(mapping, offset + 8, mapping->end);
+    return next < mapping->end ? next : after_last_nonzero(mapping, offset + 8);
 }
 
-static int walk(const struct pclog_text *text, pclog_visit visit, void *context, struct pclog_report *report) {
+static int scan_entries(const struct pclog_mapping *mapping, pclog_visit visit, void *context,
+                        struct pclog_report *report) {
     uint64_t offset = PCLOG_HEAD_BYTES;
-    while (offset < text->end) {
-        struct pclog_seen seen = pclog_frame_at(text, offset);
-        if (seen.kind == PCLOG_IS_OPEN) {
+    while (offset < mapping->end) {
+        struct pclog_entry entry = pclog_entry_at(mapping, offset);
+        if (entry.kind == PCLOG_ENTRY_UNCOMMITTED) {
             break;
         }
-        if (seen.kind == PCLOG_IS_BROKEN) {
-            uint64_t next = pclog_after_broken(text, offset);
+        if (entry.kind == PCLOG_ENTRY_DAMAGED) {
+            uint64_t next = pclog_after_damage(mapping, offset);
             report->corrupt_bytes += next - offset;
             offset = next;
             continue;
         }
-        pclog_report_add(report, &seen);
-        struct pclog_record record = {offset, text->area.base + offset + PCLOG_FRAME_BYTES, seen.record_bytes,
-                                      seen.writer, seen.epoch};
-        offset += seen.total_bytes;
-        if (seen.kind == PCLOG_IS_FRAME && visit != NULL && visit(&record, context) != 0) {
+        pclog_report_add(report, &entry);
+        struct pclog_record record = {offset, mapping->area.base + offset + PCLOG_FRAME_BYTES, entry.record_bytes,
+                                      entry.writer, entry.epoch};
+        offset += entry.total_bytes;
+        if (entry.kind == PCLOG_ENTRY_RECORD && visit != NULL && visit(&record, context) != 0) {
             break;
         }
     }
     report->end = offset;
-    return atomic_load(&text->area.any_lost) ? PCLOG_TRUNCATED : PCLOG_OK;
+    return atomic_load(&mapping->area.any_lost) ? PCLOG_TRUNCATED : PCLOG_OK;
 }
 
 static int scan_file(int file, pclog_visit visit, void *context, struct pclog_report *report) {
-    struct pclog_text text;
+    struct pclog_mapping mapping;
     struct stat status;
     uint64_t log_id;
     int head = pclog_head_read(file, &log_id);
@@ -86,20 +88,20 @@ static int scan_file(int file, pclog_visit visit, void *context, struct pclog_re
         return head;
     }
     if (fstat(file, &status) != 0 ||
-        !pclog_text_open(&text, file, (uint64_t)status.st_size, PROT_READ, pclog_frames_seed(log_id))) {
+        !pclog_mapping_open(&mapping, file, (uint64_t)status.st_size, PROT_READ, pclog_frames_seed(log_id))) {
         return PCLOG_SYSTEM;
     }
-    int result = walk(&text, visit, context, report);
-    pclog_text_close(&text);
+    int result = scan_entries(&mapping, visit, context, report);
+    pclog_mapping_close(&mapping);
     return result;
 }
 
 int pclog_scan(const char *path, pclog_visit visit, void *context, struct pclog_report *report) {
-    struct pclog_report nobody;
+    struct pclog_report ignored;
     if (path == NULL) {
         return PCLOG_INVALID;
     }
-    report = report != NULL ? report : &nobody;
+    report = report != NULL ? report : &ignored;
     *report = (struct pclog_report){0};
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
@@ -110,30 +112,30 @@ int pclog_scan(const char *path, pclog_visit visit, void *context, struct pclog_
     return status;
 }
 
-static void survey(const struct pclog_text *text, uint64_t until, struct pclog_found *found) {
-    uint64_t offset = pclog_next_frame(text, PCLOG_HEAD_BYTES, until);
+static void summarise(const struct pclog_mapping *mapping, uint64_t until, struct pclog_contents *contents) {
+    uint64_t offset = pclog_next_frame(mapping, PCLOG_HEAD_BYTES, until);
     while (offset < until) {
-        struct pclog_seen seen = pclog_frame_at(text, offset);
-        if (seen.kind == PCLOG_IS_FRAME) {
-            found->epoch = seen.epoch > found->epoch ? seen.epoch : found->epoch;
-            found->writers = seen.writer > found->writers ? seen.writer : found->writers;
+        struct pclog_entry entry = pclog_entry_at(mapping, offset);
+        if (entry.kind == PCLOG_ENTRY_RECORD) {
+            contents->epoch = entry.epoch > contents->epoch ? entry.epoch : contents->epoch;
+            contents->writers = entry.writer > contents->writers ? entry.writer : contents->writers;
         }
-        found->end = offset + seen.total_bytes > found->end ? offset + seen.total_bytes : found->end;
-        offset = pclog_next_frame(text, offset + seen.total_bytes, until);
+        contents->end = offset + entry.total_bytes > contents->end ? offset + entry.total_bytes : contents->end;
+        offset = pclog_next_frame(mapping, offset + entry.total_bytes, until);
     }
 }
 
-/* A record that ends in zeros reaches beyond the last byte that is none, and what is not zero need not be a frame: both
- * count. */
-int pclog_frames_survey(int file, uint64_t log_id, uint64_t at_least, struct pclog_found *found) {
-    struct pclog_text text;
+/* The end is behind the last frame and behind the last non-zero byte: a record may end in zeros,
+ * and non-zero bytes need not be a frame. */
+int pclog_frames_summarise(int file, uint64_t log_id, uint64_t at_least, struct pclog_contents *contents) {
+    struct pclog_mapping mapping;
     uint64_t until = pclog_round_up(at_least, 8);
-    if (!pclog_text_open(&text, file, found->size, PROT_READ, pclog_frames_seed(log_id))) {
+    if (!pclog_mapping_open(&mapping, file, contents->size, PROT_READ, pclog_frames_seed(log_id))) {
         return PCLOG_SYSTEM;
     }
-    found->end = until > PCLOG_HEAD_BYTES ? until : PCLOG_HEAD_BYTES;
-    survey(&text, until < text.end ? until : text.end, found);
-    int status = atomic_load(&text.area.any_lost) ? PCLOG_TRUNCATED : PCLOG_OK;
-    pclog_text_close(&text);
+    contents->end = until > PCLOG_HEAD_BYTES ? until : PCLOG_HEAD_BYTES;
+    summarise(&mapping, until < mapping.end ? until : mapping.end, contents);
+    int status = atomic_load(&mapping.area.any_lost) ? PCLOG_TRUNCATED : PCLOG_OK;
+    pclog_mapping_close(&mapping);
     return status;
 }

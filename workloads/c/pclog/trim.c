@@ -7,23 +7,22 @@
 
 int pclog_trim(pclog *log) {
     struct stat file;
-    int status = pclog_alone_begin(log);
+    int status = pclog_exclusive_begin(log);
     if (status != PCLOG_OK) {
         return status;
     }
-    PCLOG_AT(trim_truncating);
+    PCLOG_TEST_POINT(trim_truncating);
     uint64_t end = pclog_end(log);
-    if (fstat(log->file, &file) != 0 ||
-        ((uint64_t)file.st_size > end &&
-         ftruncate(log->file, (off_t)end) != 0)) { /* never longer: it may have been cut */
+    /* Never extends the file, which another process may have truncated. */
+    if (fstat(log->file, &file) != 0 || ((uint64_t)file.st_size > end && ftruncate(log->file, (off_t)end) != 0)) {
         status = PCLOG_SYSTEM;
     }
-    int ended = pclog_alone_end(log);
+    int ended = pclog_exclusive_end(log);
     return status != PCLOG_OK ? status : ended;
 }
 
-/* A raw log that ends with a zero byte is told from what was grown ahead by its cursor alone: after a crash of the
- * machine that needs the cursor on the disk too. */
+/* If a raw log ends with a zero byte, only its cursor separates it from space that was grown ahead.
+ * To survive a crash of the machine the cursor must then be on the disk, too. */
 static bool ends_with_zero(const pclog *log) {
     unsigned char last = 0;
     uint64_t end = pclog_end(log);

@@ -5,20 +5,24 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14; with older kernels (EINVAL) pages fault one by one */
+#define MADV_POPULATE_WRITE 23
+#endif
+
 static struct pclog_window *map(const pclog *log, uint64_t start) {
     struct pclog_window *window = calloc(1, sizeof *window);
     if (window == NULL) {
         return NULL;
     }
-    PCLOG_AT(before_map);
+    PCLOG_TEST_POINT(before_map);
     size_t bytes = log->options.window_bytes;
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, log->file, (off_t)start);
     if (base != MAP_FAILED) {
         window->start = start;
         window->area = (struct pclog_area){.base = base, .bytes = bytes};
-        atomic_init(&window->made_ready, start);
-        atomic_init(&window->stripe_bytes, PCLOG_STRIPE_LEAST);
-        if (pclog_area_watch(&window->area)) {
+        atomic_init(&window->populated_until, start);
+        atomic_init(&window->stripe_bytes, PCLOG_STRIPE_MIN);
+        if (pclog_area_register(&window->area)) {
             return window;
         }
         munmap(base, bytes);
@@ -28,7 +32,7 @@ static struct pclog_window *map(const pclog *log, uint64_t start) {
 }
 
 static void unmap(struct pclog_window *window) {
-    pclog_area_forget(&window->area);
+    pclog_area_unregister(&window->area);
     munmap(window->area.base, window->area.bytes);
     free(window);
 }
@@ -39,12 +43,12 @@ static struct pclog_window *find_or_map(pclog *log, uint64_t start) {
             return window;
         }
     }
-    struct pclog_window *made = map(log, start);
-    if (made != NULL) {
-        made->next = log->windows;
-        log->windows = made;
+    struct pclog_window *new = map(log, start);
+    if (new != NULL) {
+        new->next = log->windows;
+        log->windows = new;
     }
-    return made;
+    return new;
 }
 
 static void drop(pclog *log, struct pclog_window *window) {
@@ -83,4 +87,17 @@ void pclog_window_leave(pclog_writer *writer) {
     pthread_mutex_unlock(&writer->log->lock);
     writer->window = NULL;
     writer->room = 0;
+}
+
+void pclog_populate(struct pclog_window *window, uint64_t from, uint64_t to) {
+    uint64_t ready = atomic_load(&window->populated_until);
+    /* The thread whose exchange succeeds populates; the others go on, and fault if faster. */
+    do {
+        if (ready >= to) {
+            return;
+        }
+    } while (!atomic_compare_exchange_weak(&window->populated_until, &ready, to));
+    from = from > ready ? from : ready;
+    from -= from % pclog_page_bytes();
+    madvise(window->area.base + (from - window->start), to - from, MADV_POPULATE_WRITE);
 }

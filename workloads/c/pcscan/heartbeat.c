@@ -11,48 +11,48 @@
 #include <unistd.h>
 
 struct heartbeat heartbeat_new(uint64_t period_us) {
-    struct heartbeat heart = {.timer = -1, .period_ns = period_us * 1000};
+    struct heartbeat heartbeat = {.timer = -1, .period_ns = period_us * 1000};
     if (period_us > 0) {
-        heart.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-        if (heart.timer < 0) {
-            fail(CANNOT_HERE, "cannot make a timer");
+        heartbeat.timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+        if (heartbeat.timer < 0) {
+            fail(CANNOT_HERE, "cannot create a timer");
         }
     }
-    return heart;
+    return heartbeat;
 }
 
-void heartbeat_start(struct heartbeat *heart) {
-    if (heart->timer < 0) {
+void heartbeat_start(struct heartbeat *heartbeat) {
+    if (heartbeat->timer < 0) {
         return;
     }
-    heart->next_ns = now_ns() + heart->period_ns;
-    struct itimerspec times = {timespec_of(heart->period_ns), timespec_of(heart->next_ns)};
-    if (timerfd_settime(heart->timer, TFD_TIMER_ABSTIME, &times, NULL) != 0) {
+    heartbeat->next_ns = now_ns() + heartbeat->period_ns;
+    struct itimerspec times = {timespec_of(heartbeat->period_ns), timespec_of(heartbeat->next_ns)};
+    if (timerfd_settime(heartbeat->timer, TFD_TIMER_ABSTIME, &times, NULL) != 0) {
         fail(FAILED, "cannot set the timer");
     }
 }
 
-void heartbeat_hear(struct heartbeat *heart) {
+void heartbeat_poll(struct heartbeat *heartbeat) {
     uint64_t due = 0;
-    if (heart->timer < 0 || read(heart->timer, &due, sizeof due) != sizeof due) {
+    if (heartbeat->timer < 0 || read(heartbeat->timer, &due, sizeof due) != sizeof due) {
         return;
     }
     uint64_t now = now_ns();
     for (; due > 0; due--) {
-        histogram_add(&heart->late, now > heart->next_ns ? now - heart->next_ns : 0);
-        heart->next_ns += heart->period_ns;
+        histogram_add(&heartbeat->late, now > heartbeat->next_ns ? now - heartbeat->next_ns : 0);
+        heartbeat->next_ns += heartbeat->period_ns;
     }
 }
 
-void heartbeat_print(const struct heartbeat *heart) {
-    if (heart->timer < 0) {
+void heartbeat_print(const struct heartbeat *heartbeat) {
+    if (heartbeat->timer < 0) {
         return;
     }
-    histogram_print(&heart->late, "heartbeat");
-    if (heart->late.count == 0) {
+    histogram_print(&heartbeat->late, "heartbeat");
+    if (heartbeat->late.count == 0) {
         printf(",\"gap_max_us\":null,");
     } else {
-        printf(",\"gap_max_us\":%.3f,", (double)heart->late.max_ns / 1e3);
+        printf(",\"gap_max_us\":%.3f,", (double)heartbeat->late.max_ns / 1e3);
     }
-    printf("\"heartbeat_count\":%" PRIu64 ",", heart->late.count);
+    printf("\"heartbeat_count\":%" PRIu64 ",", heartbeat->late.count);
 }

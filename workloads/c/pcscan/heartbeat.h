@@ -1,4 +1,4 @@
-/* A timer that wants to be heard at fixed times, and how late it was heard. */
+/* A heartbeat: a timer with fixed times, and the delays until it was served. */
 #ifndef PCSCAN_HEARTBEAT_H
 #define PCSCAN_HEARTBEAT_H
 
@@ -10,19 +10,20 @@ struct heartbeat {
     int timer; /* -1 without a heartbeat */
     uint64_t period_ns;
     uint64_t next_ns;
-    struct histogram late; /* one entry a beat */
+    struct histogram late; /* one delay per beat */
 };
 
-/* Makes a timer that does not tick yet; without one where the period is 0. */
+/* Creates a timer that is not yet armed; none if the period is 0. */
 struct heartbeat heartbeat_new(uint64_t period_us);
 
-/* Lets it tick, first in one period. */
-void heartbeat_start(struct heartbeat *heart);
+/* Arms the timer; the first beat is due after one period. */
+void heartbeat_start(struct heartbeat *heartbeat);
 
-/* Counts all beats that are due, each with its own delay: a stall is many late beats and not a single one. */
-void heartbeat_hear(struct heartbeat *heart);
+/* Records all beats that are due, each with its own delay: a stall counts as many late beats, not
+ * as one. */
+void heartbeat_poll(struct heartbeat *heartbeat);
 
-/* Prints `"heartbeat_p50_us":..., ...`, null where no beat was due. */
-void heartbeat_print(const struct heartbeat *heart);
+/* Prints `"heartbeat_p50_us":..., ...`; the values are null if no beat was due. */
+void heartbeat_print(const struct heartbeat *heartbeat);
 
 #endif

@@ -1,7 +1,8 @@
-/* pcscan-c: what a program with its own event loop suffers when it scans files beside other work.
+/* pcscan-c: the delays of an event loop that scans files beside other work.
  *
- * One epoll loop, one thread. epoll takes no regular files: they count as always ready. So the loop does what such
- * programs do: it takes the events that are there, scans one window of the next file, and looks for events again. */
+ * One thread runs one epoll loop. epoll does not support regular files, which count as always
+ * ready. The loop therefore does what such programs do: it handles pending events, scans one window
+ * of the next file, and polls for events again. */
 #define _GNU_SOURCE
 
 #include "heartbeat.h"
@@ -25,42 +26,42 @@ const char program_name[] = "pcscan-c";
 struct run {
     struct plan plan;
     struct source *sources;
-    struct heartbeat heart;
+    struct heartbeat heartbeat;
     struct rusage before, after;
     double seconds;
 };
 
-static void explain_bus_error(int signal) {
+static void on_bus_error(int signal) {
     static const char SENTENCE[] =
-        "pcscan-c: a mapped page could not be had: the file was truncated meanwhile, or its disk failed\n";
+        "pcscan-c: a mapped page could not be read: the file was truncated, or its disk failed\n";
     (void)signal;
     ssize_t ignored = write(STDERR_FILENO, SENTENCE, sizeof SENTENCE - 1);
     (void)ignored;
     _exit(FAILED);
 }
 
-static int watch(const struct heartbeat *heart) {
+static int new_poll(const struct heartbeat *heartbeat) {
     int poll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event wanted = {.events = EPOLLIN};
-    if (poll < 0 || (heart->timer >= 0 && epoll_ctl(poll, EPOLL_CTL_ADD, heart->timer, &wanted) != 0)) {
-        fail(CANNOT_HERE, "cannot make an epoll loop");
+    if (poll < 0 || (heartbeat->timer >= 0 && epoll_ctl(poll, EPOLL_CTL_ADD, heartbeat->timer, &wanted) != 0)) {
+        fail(CANNOT_HERE, "cannot create an epoll instance");
     }
     return poll;
 }
 
 static void scan(struct run *run) {
     uint8_t *buffer = malloc(run->plan.buf_bytes);
-    int poll = watch(&run->heart);
+    int poll = new_poll(&run->heartbeat);
     if (buffer == NULL) {
-        fail(FAILED, "no memory for a buffer");
+        fail(FAILED, "not enough memory for a buffer");
     }
-    heartbeat_start(&run->heart);
+    heartbeat_start(&run->heartbeat);
     uint64_t started = now_ns();
     bool left = true;
     for (size_t turn = 0; left; turn = (turn + 1) % run->plan.file_count) {
         struct epoll_event event;
         if (epoll_wait(poll, &event, 1, 0) > 0) {
-            heartbeat_hear(&run->heart);
+            heartbeat_poll(&run->heartbeat);
         }
         if (run->sources[turn].done_bytes < run->sources[turn].len) {
             source_scan_window(&run->sources[turn], &run->plan, buffer);
@@ -73,7 +74,7 @@ static void scan(struct run *run) {
         }
         left &= some;
     }
-    heartbeat_hear(&run->heart);
+    heartbeat_poll(&run->heartbeat);
     close(poll);
     free(buffer);
 }
@@ -124,7 +125,7 @@ static void print_end(struct run *run, const struct totals *all, const char *ver
                (double)(file->ended_ns - file->started_ns) / 1e9, file->done_bytes);
     }
     printf("],\"response\":{");
-    heartbeat_print(&run->heart);
+    heartbeat_print(&run->heartbeat);
     printf("\"minor_faults\":%ld},\"heartbeat_hdr_v2_base64\":null}\n", to->ru_minflt - from->ru_minflt);
     fflush(stdout);
 }
@@ -132,17 +133,17 @@ static void print_end(struct run *run, const struct totals *all, const char *ver
 static void open_all(struct run *run) {
     run->sources = calloc(run->plan.file_count, sizeof *run->sources);
     if (run->sources == NULL) {
-        fail(FAILED, "no memory for %zu files", run->plan.file_count);
+        fail(FAILED, "not enough memory for %zu files", run->plan.file_count);
     }
     for (size_t at = 0; at < run->plan.file_count; at++) {
         run->sources[at] = source_open(&run->plan, run->plan.files[at]);
     }
-    run->heart = heartbeat_new(run->plan.heartbeat_us);
+    run->heartbeat = heartbeat_new(run->plan.heartbeat_us);
 }
 
 int main(int count, char **words) {
     struct run run = {.plan = plan_read(count, words)};
-    signal(SIGBUS, explain_bus_error);
+    signal(SIGBUS, on_bus_error);
     open_all(&run);
     if (run.plan.handshake && !handshake_begin()) {
         return DONE;
@@ -159,7 +160,7 @@ int main(int count, char **words) {
         handshake_end();
     }
     if (compared && !right) {
-        fail(FAILED, "the bytes of the files do not add up to what their sidecars say");
+        fail(FAILED, "the checksum of the files differs from their sidecars");
     }
     return DONE;
 }

@@ -1,4 +1,4 @@
-/* The command line. */
+/* Parsing the command line. */
 #define _GNU_SOURCE
 
 #include "plan.h"
@@ -11,35 +11,35 @@
 #include <string.h>
 
 static const char HELP[] =
-    "Scans several files in one epoll loop, window by window in turn, with a heartbeat by timerfd beside it.\n\n"
+    "Scans several files in one epoll loop, one window of each in turn, beside a timerfd heartbeat.\n\n"
     "  --files FILE...     the files to scan\n"
-    "  --io mmap|read      mapped files, or read(2): of a regular file it waits, whatever O_NONBLOCK says\n"
-    "  --expect-sidecars   they must add up to what FILE.json says (--stride 512)\n"
-    "  --stride N          one byte in so many is looked at (512)\n"
-    "  --window N          look for events after so many bytes (2M)\n"
-    "  --buf N             length of one read (64K)\n"
-    "  --heartbeat-us N    beat so often; 0 for not at all\n"
-    "  --max-seconds S     stop after so long\n"
-    "  --no-handshake      start at once and leave at once\n\n"
-    "Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 cannot on this host.\n";
+    "  --io mmap|read      map the files, or use read(2), which blocks on regular files despite O_NONBLOCK\n"
+    "  --expect-sidecars   compare the checksum with FILE.json (needs --stride 512)\n"
+    "  --stride N          sum one byte out of every N (512)\n"
+    "  --window N          bytes between two polls for events (2M)\n"
+    "  --buf N             bytes per read (64K)\n"
+    "  --heartbeat-us N    period of the heartbeat in microseconds; 0 disables it\n"
+    "  --max-seconds S     stop after this time\n"
+    "  --no-handshake      start without waiting for `go`, and exit at the end\n\n"
+    "Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 not possible on this host.\n";
 
 static void check(const struct plan *plan) {
     if (plan->file_count == 0) {
         fail(BAD_ARGUMENTS, "--files needs at least one file (see `pcscan-c --help`)");
     }
     if (plan->stride == 0 || plan->stride > 4096 || (plan->stride & (plan->stride - 1)) != 0) {
-        fail(BAD_ARGUMENTS, "--stride must be a power of two, 4096 at most");
+        fail(BAD_ARGUMENTS, "--stride must be a power of two, at most 4096");
     }
     if (plan->expect_sidecars && plan->stride != 512) {
-        fail(BAD_ARGUMENTS, "pcscan-c knows the sidecars' sum of --stride 512 only");
+        fail(BAD_ARGUMENTS, "--expect-sidecars needs --stride 512, for which sidecars have a checksum");
     }
     if (plan->buf_bytes == 0 || plan->buf_bytes % 4096 != 0 || plan->window_bytes == 0 ||
         plan->window_bytes % plan->buf_bytes != 0) {
-        fail(BAD_ARGUMENTS, "--buf must be whole pages, and --window whole bufs");
+        fail(BAD_ARGUMENTS, "--buf must be a multiple of 4096, and --window a multiple of --buf");
     }
 }
 
-/* Takes an option without a value; false where it is none. */
+/* Applies an option without a value; returns false for any other word. */
 static bool take_flag(struct plan *plan, const char *word) {
     if (strcmp(word, "--expect-sidecars") == 0) {
         plan->expect_sidecars = true;
@@ -57,7 +57,7 @@ static bool take_flag(struct plan *plan, const char *word) {
 static void take_io(struct plan *plan, const char *value) {
     plan->mapped = strcmp(value, "mmap") == 0;
     if (!plan->mapped && strcmp(value, "read") != 0 && strcmp(value, "conventional") != 0) {
-        fail(BAD_ARGUMENTS, "--io is mmap or read (conventional), not '%s'", value);
+        fail(BAD_ARGUMENTS, "--io must be mmap or read (conventional), not '%s'", value);
     }
 }
 
@@ -75,7 +75,7 @@ static void take_option(struct plan *plan, const char *word, const char *value) 
     } else if (strcmp(word, "--max-seconds") == 0) {
         plan->max_seconds = positive_of(word, value, "seconds");
     } else {
-        fail(BAD_ARGUMENTS, "there is no option '%s' (see `pcscan-c --help`)", word);
+        fail(BAD_ARGUMENTS, "unknown option '%s' (see `pcscan-c --help`)", word);
     }
 }
 

@@ -1,4 +1,4 @@
-/* Files: opening, sidecars, and the loop over their bytes. */
+/* Opening files, reading their sidecars, and summing their bytes. */
 #define _GNU_SOURCE
 
 #include "source.h"
@@ -15,13 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The number that follows `"key":"` in a sidecar, which is one line of JSON written by pcgen. */
+/* Returns the number that follows `"key":"` in a sidecar, one line of JSON written by pcgen. */
 static uint64_t sum_in(const char *text, const char *key, const char *path) {
     char wanted[64];
     snprintf(wanted, sizeof wanted, "\"%s\":\"", key);
     const char *found = strstr(text, wanted);
     if (found == NULL) {
-        fail(FAILED, "%s is not a sidecar that pcgen wrote, or parts of it are missing", path);
+        fail(FAILED, "%s is not a complete sidecar of pcgen", path);
     }
     return strtoull(found + strlen(wanted), NULL, 10);
 }
@@ -29,7 +29,7 @@ static uint64_t sum_in(const char *text, const char *key, const char *path) {
 static uint64_t expected_sum(const char *data) {
     char path[4096];
     if (snprintf(path, sizeof path, "%s.json", data) >= (int)sizeof path) {
-        fail(FAILED, "the name %s is too long", data);
+        fail(FAILED, "the path %s is too long", data);
     }
     FILE *file = fopen(path, "r");
     char *text = NULL;
@@ -64,7 +64,7 @@ struct source source_open(const struct plan *plan, const char *path) {
     return source;
 }
 
-/* Sum of every stride-th byte. Volatile: neither the loop nor any of its reads can be dropped. */
+/* Returns the sum of every stride-th byte. Volatile, so that the compiler keeps every read. */
 static __attribute__((noinline)) uint64_t touch(const uint8_t *bytes, size_t len, size_t stride) {
     const volatile uint8_t *place = bytes;
     uint64_t sum = 0;
@@ -74,8 +74,8 @@ static __attribute__((noinline)) uint64_t touch(const uint8_t *bytes, size_t len
     return sum;
 }
 
-static size_t smaller(size_t one, size_t other) {
-    return one < other ? one : other;
+static size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
 }
 
 static const uint8_t *piece(const struct source *source, uint8_t *buffer, size_t len) {
@@ -96,9 +96,9 @@ void source_scan_window(struct source *source, const struct plan *plan, uint8_t 
     if (source->started_ns == 0) {
         source->started_ns = now_ns();
     }
-    size_t end = smaller(source->done_bytes + plan->window_bytes, source->len);
+    size_t end = min_size(source->done_bytes + plan->window_bytes, source->len);
     while (source->done_bytes < end) {
-        size_t len = smaller(plan->buf_bytes, end - source->done_bytes);
+        size_t len = min_size(plan->buf_bytes, end - source->done_bytes);
         source->sum += touch(piece(source, buffer, len), len, plan->stride);
         source->done_bytes += len;
         source->pieces++;

@@ -1,35 +1,26 @@
-//! Keeping each thread on one CPU, so that no figure depends on where the scheduler moved it.
+//! Pinning threads to CPUs, so that no figure depends on where the scheduler moved a thread.
 
-use std::mem::size_of;
+use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
 
-/// The CPUs that this process may use, `sched_getaffinity(2)`; none where the kernel would not say.
+/// Return the CPUs that this process may use, `sched_getaffinity(2)`; empty if the kernel refuses.
 #[must_use]
 pub fn allowed() -> Vec<usize> {
-    // SAFETY: cpu_set_t is a plain bit set for which all zeros are a value; the call writes at most its size.
-    let (known, set) = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) == 0, set)
-    };
-    let limit = if known { libc::CPU_SETSIZE.unsigned_abs() as usize } else { 0 };
-    // SAFETY: every index is below the size of the set.
-    (0..limit).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+    let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// The CPU for a thread: from the last one down, because the first one usually serves the interrupts.
+/// Return the CPU for a thread: from the last one down, because the first one usually serves the
+/// interrupts.
 #[must_use]
 pub fn chosen(allowed: &[usize], thread: usize) -> Option<usize> {
     (!allowed.is_empty()).then(|| allowed[allowed.len() - 1 - thread % allowed.len()])
 }
 
-/// Keeps the calling thread on this CPU where the kernel lets it; elsewhere it stays where it is, as any program's
-/// threads would.
+/// Pin the calling thread to this CPU. If the kernel refuses, the thread stays where it is.
 pub fn pin_this_thread(cpu: usize) {
-    // SAFETY: the set is built here and only read by the call; `cpu` came from a set of the same size.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
-    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(None, &set); // an unpinned thread only makes figures vary more
 }
 
 #[cfg(test)]

@@ -1,25 +1,24 @@
-//! How a workload ends: one sentence on stderr and an exit code that says whose fault it was.
+//! Failure of a workload: one sentence on stderr and an exit code for the kind of failure.
 
-use std::fmt;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 /// Why a workload could not do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// It was tried and went wrong, or gave a wrong answer (exit code 1).
+    /// The attempt went wrong, or its result is wrong (exit code 1).
+    #[error("{0}")]
     Failed(String),
     /// The arguments make no sense together (exit code 2).
+    #[error("{0}")]
     BadArguments(String),
-    /// This host cannot do it at all: no such system call, no such memory (exit code 77, as automake has it).
+    /// This host cannot do it at all: no such system call, not enough memory (exit code 77, as in
+    /// automake).
+    #[error("{0}")]
     CannotHere(String),
 }
 
 impl Failure {
-    /// A failure of the ordinary kind: what was being done, and what the system said to it.
-    pub fn of(what: impl fmt::Display, cause: impl fmt::Display) -> Self {
-        Self::Failed(format!("{what}: {cause}"))
-    }
-
     /// The process's exit code.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
@@ -31,17 +30,32 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(why) | Self::BadArguments(why) | Self::CannotHere(why) => out.write_str(why),
-        }
+/// Errors of the system as failures: what was being done, then the cause.
+pub trait OrFailure<T> {
+    /// Turn an error into [`Failure::Failed`].
+    ///
+    /// # Errors
+    /// The error, after `action`.
+    fn or_failed(self, action: impl Display) -> Result<T, Failure>;
+
+    /// Turn an error into [`Failure::CannotHere`].
+    ///
+    /// # Errors
+    /// The error, after `action`.
+    fn or_cannot_here(self, action: impl Display) -> Result<T, Failure>;
+}
+
+impl<T, E: Display> OrFailure<T> for Result<T, E> {
+    fn or_failed(self, action: impl Display) -> Result<T, Failure> {
+        self.map_err(|cause| Failure::Failed(format!("{action}: {cause}")))
+    }
+
+    fn or_cannot_here(self, action: impl Display) -> Result<T, Failure> {
+        self.map_err(|cause| Failure::CannotHere(format!("{action}: {cause}")))
     }
 }
 
-impl std::error::Error for Failure {}
-
-/// Says the failure, if there is one, and gives the exit code of `main`.
+/// Print the failure, if there is one, and return the exit code of `main`.
 #[must_use]
 pub fn conclude(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     let Err(failure) = outcome else {

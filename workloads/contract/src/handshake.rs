@@ -1,44 +1,43 @@
-//! The handshake: `ready`, then `go` on stdin, then work, then wait until stdin closes.
+//! The handshake: `ready`, then `go` on stdin, then the work, then a wait until stdin closes.
 //!
-//! It lets whoever measures read the kernel's counters exactly around the measured part, while the process is
-//! still there to be read.
+//! The agent reads the kernel's counters exactly around the measured part, while the process still
+//! exists.
 
-use crate::{line, Failure};
+use crate::failure::OrFailure;
+use crate::json_lines::{self, Ready};
+use crate::Failure;
 use std::io::{BufRead, Read};
 
-/// Whether the process talks with whoever started it, or simply runs (`--no-handshake`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handshake {
-    /// Say `ready`, wait for `go`, and stay until stdin closes.
-    Spoken,
-    /// Start at once and leave at once: for use by hand.
-    Skipped,
+/// Whether the process speaks with the agent or simply runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+pub struct Handshake {
+    /// Start at once and exit at once, for use by hand
+    #[arg(long = "no-handshake")]
+    is_skipped: bool,
 }
 
 impl Handshake {
-    /// Says `ready` and waits for `go`. False when stdin closed instead: nobody wants the work any more.
+    /// Print `ready` and wait for `go`. False if stdin closed instead: the run was cancelled.
     ///
     /// # Errors
-    /// When stdout or stdin breaks, or another word than `go` arrives.
+    /// If stdout or stdin breaks, or another word than `go` arrives.
     pub fn wait_for_go(self) -> Result<bool, Failure> {
         self.wait_for_go_having_evicted(0)
     }
 
-    /// The same, saying that the set-up dropped so many bytes of the files from the page cache: whoever measures would
-    /// take it for the work of another process.
+    /// Like [`Self::wait_for_go`], and report how many bytes of its files the set-up dropped from
+    /// the page cache. Otherwise the agent would take this for the work of another process.
     ///
     /// # Errors
-    /// When stdout or stdin breaks, or another word than `go` arrives.
+    /// If stdout or stdin breaks, or another word than `go` arrives.
     pub fn wait_for_go_having_evicted(self, bytes: u64) -> Result<bool, Failure> {
-        if self == Self::Skipped {
+        if self.is_skipped {
             return Ok(true);
         }
-        line::print(&line::ready(bytes))?;
+        let evicted_bytes = Some(bytes).filter(|bytes| *bytes > 0);
+        json_lines::print(&Ready { pid: std::process::id(), evicted_bytes })?;
         let mut word = String::new();
-        std::io::stdin()
-            .lock()
-            .read_line(&mut word)
-            .map_err(|cause| Failure::of("cannot read stdin", cause))?;
+        std::io::stdin().lock().read_line(&mut word).or_failed("cannot read stdin")?;
         match word.trim_end() {
             "go" => Ok(true),
             "" if word.is_empty() => Ok(false),
@@ -46,17 +45,17 @@ impl Handshake {
         }
     }
 
-    /// Waits until stdin closes, so that the counters of the finished process can still be read.
+    /// Wait until stdin closes, so that the agent can still read the counters of the finished
+    /// process.
     ///
     /// # Errors
-    /// When stdin breaks.
+    /// If stdin breaks.
     pub fn wait_for_close(self) -> Result<(), Failure> {
-        if self == Self::Skipped {
+        if self.is_skipped {
             return Ok(());
         }
-        let mut ignored = [0_u8; 64];
-        let mut stdin = std::io::stdin().lock();
-        while stdin.read(&mut ignored).map_err(|cause| Failure::of("cannot read stdin", cause))? > 0 {}
-        Ok(())
+        std::io::copy(&mut std::io::stdin().lock().by_ref(), &mut std::io::sink())
+            .or_failed("cannot read stdin")
+            .map(drop)
     }
 }

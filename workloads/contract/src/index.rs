@@ -1,19 +1,20 @@
-//! The layout of an index file: a hash table with open addressing, written once and only read from then on.
+//! The layout of an index file: a hash table with open addressing, written once and then only read.
 //!
-//! A file is an array of buckets of 4 KiB, one page each where pages are that small, so that a lookup needs one page:
+//! A file is an array of buckets of 4 KiB. Where pages have that size, a lookup needs one page.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 0..8 | `pcindex1` |
 //! | 8..16 | number of the bucket |
-//! | 16..40 | one bit a slot: whether it is taken |
+//! | 16..40 | one bit per slot: whether it is taken |
 //! | 40..64 | filler |
-//! | 64..4096 | 168 slots: key (two words), value (one word); filler where nothing is stored |
+//! | 64..4096 | 168 slots: key (two words), value (one word); filler in free slots |
 //!
-//! Words are little-endian. Filler is random, so that no layer below can shrink the file. The n-th key of a file is a
-//! function of the file's seed and n: whoever knows the seed can ask for any key and knows the answer beforehand.
+//! Words are little-endian. Filler is random, so that no layer below can compress the file. The
+//! n-th key of a file is a function of the file's seed and n. A reader that knows the seed can look
+//! up any key and knows the answer beforehand.
 
-use crate::mix::{mix, GOLDEN_GAMMA};
+use crate::mixing_hash::{mix, GOLDEN_GAMMA};
 
 /// Length of a bucket.
 pub const BUCKET_BYTES: usize = 4096;
@@ -21,14 +22,15 @@ pub const BUCKET_BYTES: usize = 4096;
 /// Slots in a bucket.
 pub const SLOTS: usize = (BUCKET_BYTES - HEADER_BYTES) / SLOT_BYTES;
 
-/// What every bucket begins with.
+/// The first bytes of every bucket.
 pub const MAGIC: [u8; 8] = *b"pcindex1";
 
 const HEADER_BYTES: usize = 64;
 const SLOT_BYTES: usize = 24;
 const TAKEN_AT: usize = 16;
 
-/// Sixteen bytes that look like a UUID of version 4 (RFC 9562), as users' own identifiers mostly do.
+/// Sixteen bytes in the form of a UUID of version 4 (RFC 9562), which most identifiers of
+/// applications have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     high: u64,
@@ -36,7 +38,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of that number in the file of that seed.
+    /// Return the key with this number in the file with this seed.
     #[inline]
     #[must_use]
     pub const fn of(seed: u64, number: u64) -> Self {
@@ -44,14 +46,14 @@ impl Key {
         Self { high: drawn & !0xf000 | 0x4000, low: mix(drawn ^ GOLDEN_GAMMA) & !(0b11 << 62) | (0b10 << 62) }
     }
 
-    /// What is stored under this key.
+    /// Return the value stored under this key.
     #[inline]
     #[must_use]
     pub const fn value(self) -> u64 {
         mix(self.high ^ self.low.rotate_left(32))
     }
 
-    /// Bucket and slot at which the search for this key begins.
+    /// Return the bucket and the slot at which the search for this key begins.
     #[inline]
     #[must_use]
     #[allow(clippy::cast_possible_truncation)] // the high half of a product is below both of its factors
@@ -63,37 +65,37 @@ impl Key {
     }
 }
 
-/// How many buckets a file of that length has.
+/// Return the number of buckets in a file of this length.
 #[inline]
 #[must_use]
 pub const fn buckets(size_bytes: u64) -> u64 {
     size_bytes / BUCKET_BYTES as u64
 }
 
-/// How many keys a file of so many buckets holds: seven slots of ten are taken.
+/// Return the number of keys in a file of this many buckets: seven of ten slots are taken.
 #[inline]
 #[must_use]
 pub const fn entries(buckets: u64) -> u64 {
     buckets * SLOTS as u64 * 7 / 10
 }
 
-/// The value stored under a key, if it is there. The search goes round the slots of the key's bucket, then on through
-/// the following buckets, and ends at the first slot that is free.
+/// Return the value stored under a key; None if the key is absent. The search covers the slots of
+/// the key's bucket, then the following buckets, and ends at the first free slot.
 #[inline]
 #[must_use]
 pub fn find(table: &[u8], key: Key) -> Option<u64> {
     match search(table, key) {
-        Place::Taken(at) => Some(word(table, at + 16)),
-        Place::Free { .. } | Place::None => None,
+        SearchEnd::Taken(at) => Some(word(table, at + 16)),
+        SearchEnd::Free { .. } | SearchEnd::None => None,
     }
 }
 
-/// Stores a key with its value where the search for it ends. False where every slot is taken.
+/// Store a key with its value where the search for it ends. False if every slot is taken.
 pub fn insert(table: &mut [u8], key: Key) -> bool {
     match search(table, key) {
-        Place::Taken(_) => true,
-        Place::None => false,
-        Place::Free { bucket_at, slot } => {
+        SearchEnd::Taken(_) => true,
+        SearchEnd::None => false,
+        SearchEnd::Free { bucket_at, slot } => {
             table[bucket_at + TAKEN_AT + slot / 8] |= 1 << (slot % 8);
             let at = bucket_at + HEADER_BYTES + slot * SLOT_BYTES;
             for (index, word) in [key.high, key.low, key.value()].into_iter().enumerate() {
@@ -104,7 +106,7 @@ pub fn insert(table: &mut [u8], key: Key) -> bool {
     }
 }
 
-/// Makes a bucket of `table` an empty one with its number.
+/// Make a bucket of `table` empty and write its number.
 pub fn clear(table: &mut [u8], bucket: usize) {
     let header = &mut table[bucket * BUCKET_BYTES..][..HEADER_BYTES];
     header[..8].copy_from_slice(&MAGIC);
@@ -112,34 +114,34 @@ pub fn clear(table: &mut [u8], bucket: usize) {
     header[TAKEN_AT..TAKEN_AT + SLOTS.div_ceil(64) * 8].fill(0);
 }
 
-/// Where a search ended.
-enum Place {
-    /// At the slot that holds the key and begins at this byte.
+/// The end of a search.
+enum SearchEnd {
+    /// The slot that begins at this byte holds the key.
     Taken(usize),
-    /// At a free slot: the key is not there.
+    /// This slot is free: the key is absent.
     Free { bucket_at: usize, slot: usize },
-    /// Nowhere: every slot of the table is taken by another key.
+    /// Every slot of the table is taken by another key.
     None,
 }
 
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // a bucket of a slice
-fn search(table: &[u8], key: Key) -> Place {
+fn search(table: &[u8], key: Key) -> SearchEnd {
     let buckets = table.len() / BUCKET_BYTES;
     let (home, first) = key.home(buckets as u64);
     for step in 0..buckets {
         let bucket_at = (home as usize + step) % buckets * BUCKET_BYTES;
         for slot in (first..SLOTS).chain(0..first) {
             if table[bucket_at + TAKEN_AT + slot / 8] & 1 << (slot % 8) == 0 {
-                return Place::Free { bucket_at, slot };
+                return SearchEnd::Free { bucket_at, slot };
             }
             let at = bucket_at + HEADER_BYTES + slot * SLOT_BYTES;
             if word(table, at) == key.high && word(table, at + 8) == key.low {
-                return Place::Taken(at);
+                return SearchEnd::Taken(at);
             }
         }
     }
-    Place::None
+    SearchEnd::None
 }
 
 #[inline]

@@ -1,12 +1,13 @@
-//! How long single blocks take: a sample of them, in a histogram of fixed size.
+//! Durations of single blocks: a sample of them, in a histogram of fixed size.
 //!
-//! Nothing is allocated while measuring: in a small cage an allocation could itself cost a page fault.
+//! Nothing is allocated while measuring: in a small cage an allocation could itself cause a page
+//! fault.
 
-use crate::mix::{mix, GOLDEN_GAMMA};
-use serde_json::{json, Value};
+use crate::mixing_hash::{mix, GOLDEN_GAMMA};
+use serde::Serialize;
 use std::time::Duration;
 
-/// Buckets within one doubling: a value is known to one part in sixteen.
+/// Buckets within one doubling: a value is exact to one part in sixteen.
 const STEPS: usize = 16;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = (u64::BITS - STEP_BITS + 1) as usize * STEPS;
@@ -19,6 +20,21 @@ pub struct Histogram {
     max_ns: u64,
 }
 
+/// Percentiles in microseconds; None if nothing was sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LatencyFigures {
+    /// Number of samples.
+    pub count: u64,
+    /// The median.
+    pub p50: Option<f64>,
+    /// 90 % of the samples took no longer.
+    pub p90: Option<f64>,
+    /// 99 % of the samples took no longer.
+    pub p99: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
@@ -26,13 +42,13 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Create an empty histogram.
     #[must_use]
     pub fn new() -> Self {
         Self { counts: [0; BUCKETS], count: 0, max_ns: 0 }
     }
 
-    /// Counts one duration.
+    /// Count one duration.
     pub fn add(&mut self, duration: Duration) {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.counts[bucket(nanoseconds)] += 1;
@@ -40,27 +56,27 @@ impl Histogram {
         self.max_ns = self.max_ns.max(nanoseconds);
     }
 
-    /// Counts everything that another histogram has counted.
+    /// Add the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
         self.count += other.count;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The figures of the closing line, microseconds; null where nothing was sampled.
+    /// Return the figures of the closing line.
     #[must_use]
-    pub fn to_json(&self) -> Value {
+    pub fn figures(&self) -> LatencyFigures {
         let us = |nanoseconds: u64| (self.count > 0).then_some(nanoseconds as f64 / 1000.0);
-        json!({
-            "count": self.count,
-            "p50": us(self.percentile_ns(50)),
-            "p90": us(self.percentile_ns(90)),
-            "p99": us(self.percentile_ns(99)),
-            "max": us(self.max_ns),
-        })
+        LatencyFigures {
+            count: self.count,
+            p50: us(self.percentile_ns(50)),
+            p90: us(self.percentile_ns(90)),
+            p99: us(self.percentile_ns(99)),
+            max: us(self.max_ns),
+        }
     }
 
-    /// The least bucket bound that so many percent of the durations do not exceed.
+    /// Return the least bucket bound that this percentage of the durations does not exceed.
     fn percentile_ns(&self, percent: u64) -> u64 {
         let wanted = (self.count * percent).div_ceil(100);
         let mut seen = 0;
@@ -78,7 +94,7 @@ fn bucket(value: u64) -> usize {
     doublings as usize * STEPS + (value >> doublings) as usize
 }
 
-/// The largest value that falls into a bucket.
+/// Return the largest value that falls into a bucket.
 fn largest_of(bucket: usize) -> u64 {
     let doublings = (bucket / STEPS).saturating_sub(1);
     let steps = (bucket - doublings * STEPS) as u64;
@@ -87,8 +103,9 @@ fn largest_of(bucket: usize) -> u64 {
 
 /// Chooses which blocks are timed.
 ///
-/// On average one in `every`, at irregular distances: a regular one would beat against the readahead window, so that
-/// every timed block, or none, would be the one that waits for the disk.
+/// On average one in `every` is timed, at irregular distances. A regular distance would beat
+/// against the readahead window: either every timed block or none would be the one that waits for
+/// the disk.
 #[derive(Debug)]
 pub struct Sampler {
     every: u64,
@@ -97,7 +114,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// One in `every` blocks; zero for none.
+    /// Create a sampler of one in `every` blocks; zero for none.
     #[must_use]
     pub fn new(every: u64, seed: u64) -> Self {
         let mut sampler = Self { every, left: 0, drawn: seed };
@@ -105,7 +122,7 @@ impl Sampler {
         sampler
     }
 
-    /// Whether the next block is to be timed.
+    /// Return whether to time the next block.
     #[inline]
     pub fn chooses(&mut self) -> bool {
         self.left -= 1;
@@ -145,18 +162,17 @@ mod tests {
     fn percentiles_are_near_the_truth() {
         let mut histogram = Histogram::new();
         (1..=1000).for_each(|us| histogram.add(Duration::from_micros(us)));
-        let figures = histogram.to_json();
-        for (name, truth) in [("p50", 500.0), ("p90", 900.0), ("p99", 990.0)] {
-            let found = figures[name].as_f64().unwrap();
-            assert!((found / truth - 1.0).abs() < 0.07, "{name} {found}");
+        let figures = histogram.figures();
+        for (found, truth) in [(figures.p50, 500.0), (figures.p90, 900.0), (figures.p99, 990.0)] {
+            let found = found.unwrap();
+            assert!((found / truth - 1.0).abs() < 0.07, "{found} {truth}");
         }
-        assert_eq!(figures["max"], 1000.0);
-        assert_eq!(figures["count"], 1000);
+        assert_eq!((figures.max, figures.count), (Some(1000.0), 1000));
     }
 
     #[test]
     fn nothing_sampled_is_null_and_not_zero() {
-        assert!(Histogram::new().to_json()["p50"].is_null());
+        assert_eq!(Histogram::new().figures().p50, None);
     }
 
     #[test]

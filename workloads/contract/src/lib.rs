@@ -1,25 +1,30 @@
-//! What every workload says and hears, kept in one place so that no two of them can differ.
+//! The contract that every workload keeps: command lines, JSON lines, the handshake, exit codes,
+//! sidecars and sums.
 //!
-//! `workloads/README.md` states the contract in full; the modules here are its parts.
+//! `workloads/README.md` states the contract in full.
 
+pub mod advice;
 pub mod amount;
 pub mod bus_error;
 pub mod bytesum;
-pub mod command_line;
+pub mod cli;
 pub mod cpus;
+pub mod data_files;
 pub mod expectation;
 pub mod failure;
 pub mod handshake;
 pub mod index;
+pub mod json_lines;
 pub mod latency;
-pub mod line;
-pub mod mix;
-pub mod options;
+pub mod median;
+pub mod mixing_hash;
 pub mod page;
 pub mod page_cache;
 pub mod permutation;
 pub mod sidecar;
 pub mod smaps;
+pub mod threads;
+pub mod timing;
 pub mod usage;
 
 pub use failure::Failure;

@@ -1,9 +1,7 @@
-//! The unit in which the kernel keeps files and maps memory.
+//! The unit in which the kernel caches files and maps memory.
 
-/// The size of this kernel's pages: 4 KiB on x86-64, up to 64 KiB elsewhere.
+/// Return the size of this kernel's pages: 4 KiB on x86-64, up to 64 KiB on other architectures.
 #[must_use]
 pub fn page_bytes() -> usize {
-    // SAFETY: sysconf has no preconditions.
-    let found = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(found).unwrap_or(4096)
+    rustix::param::page_size()
 }

@@ -1,10 +1,13 @@
-//! What of a file is in the page cache, by the kernel's own count.
+//! Pages of a file in the page cache, as counted by the kernel.
 
 use crate::page::page_bytes;
+use rustix::fs::{access, fadvise, Access, Advice};
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use std::ffi::c_void;
 use std::fs::File;
 use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
-use std::ptr::{null_mut, NonNull};
+use std::ptr::null_mut;
 
 /// The same number on every architecture (kernel 6.5, syscall table).
 const SYS_CACHESTAT: libc::c_long = 451;
@@ -13,35 +16,35 @@ const SYS_CACHESTAT: libc::c_long = 451;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CacheStat {
-    /// In the cache, those that are still being read among them.
+    /// In the cache, including those that are still being read.
     pub cache_pages: u64,
     /// Changed and not yet written back.
     pub dirty_pages: u64,
     /// Being written back.
     pub writeback_pages: u64,
-    /// Dropped since they were last there.
+    /// Dropped since they were last in the cache.
     pub evicted_pages: u64,
-    /// Dropped so lately that reading them again would be a refault.
+    /// Dropped so recently that reading them again would be a refault.
     pub recently_evicted_pages: u64,
 }
 
 impl CacheStat {
-    /// Pages that the disk does not have yet.
+    /// Return the number of pages that are not on the disk yet.
     #[must_use]
     pub fn unwritten_pages(&self) -> u64 {
         self.dirty_pages + self.writeback_pages
     }
 }
 
-/// Counts the pages of the whole file, cachestat(2).
+/// Count the pages of the whole file, cachestat(2).
 ///
 /// # Errors
-/// Before kernel 6.5, and of a file that one neither owns nor may write.
+/// Before kernel 6.5, and for a file that the process neither owns nor may write.
 pub fn cachestat(file: &File) -> Result<CacheStat> {
     cachestat_of_part(file, 0, 0)
 }
 
-/// Counts the pages of a part of the file, cachestat(2); a length of 0 means up to its end.
+/// Count the pages of a part of the file, cachestat(2); a length of 0 means up to its end.
 ///
 /// # Errors
 /// As [`cachestat`].
@@ -59,65 +62,51 @@ pub fn cachestat_of_part(file: &File, offset_bytes: u64, length_bytes: u64) -> R
     }
 }
 
-/// How many of the first `length_bytes` are there and readable without waiting, mincore(2), in whole pages.
+/// Return how many of the first `length_bytes` can be read without waiting, mincore(2), in whole
+/// pages.
 ///
-/// Unlike cachestat(2) it leaves out pages that are still being read. None where the kernel would not tell: of a file
-/// that one neither owns nor may write mincore(2) calls every page resident.
+/// Unlike cachestat(2) it leaves out pages that are still being read. None if the kernel does not
+/// tell: for a file that the process neither owns nor may write, mincore(2) reports every page as
+/// resident.
 #[must_use]
 pub fn resident_bytes(file: &File, length_bytes: usize) -> Option<u64> {
-    if !may_be_told(file) {
-        return None;
-    }
+    access(format!("/proc/self/fd/{}", file.as_raw_fd()), Access::WRITE_OK).ok()?;
     let mapped = Unreadable::map(file, length_bytes).ok()?;
     let mut pages = vec![0_u8; length_bytes.div_ceil(page_bytes())];
     // SAFETY: the mapping has this length, and the vector a byte for each of its pages.
-    let code = unsafe { libc::mincore(mapped.start.as_ptr(), length_bytes, pages.as_mut_ptr()) };
+    let code = unsafe { libc::mincore(mapped.start, length_bytes, pages.as_mut_ptr()) };
     let resident = pages.iter().filter(|page| **page & 1 == 1).count();
     (code == 0).then_some((resident * page_bytes()) as u64)
 }
 
-/// Writes the file back and drops its pages, `posix_fadvise(2)`. Pages that somebody maps stay.
+/// Write the file back and drop its pages, `posix_fadvise(2)`. Pages that a process has mapped
+/// stay.
 ///
 /// # Errors
-/// When the disk fails.
+/// If the disk fails.
 pub fn write_back_and_drop(file: &File) -> Result<()> {
     file.sync_all()?;
-    // SAFETY: posix_fadvise has no preconditions; it gives its error instead of setting errno.
-    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
-        0 => Ok(()),
-        code => Err(Error::from_raw_os_error(code)),
-    }
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
-fn may_be_told(file: &File) -> bool {
-    let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
-    // SAFETY: the path ends with a zero byte.
-    unsafe { libc::access(path.as_ptr().cast(), libc::W_OK) == 0 }
-}
-
-/// A mapping that nobody can read: looking at it loads nothing.
+/// A mapping without read permission: creating it loads nothing.
 struct Unreadable {
-    start: NonNull<libc::c_void>,
+    start: *mut c_void,
     length_bytes: usize,
 }
 
 impl Unreadable {
     fn map(file: &File, length_bytes: usize) -> Result<Self> {
-        // SAFETY: a new mapping at a place of the kernel's choice; nothing of ours is there.
-        let start = unsafe {
-            libc::mmap(null_mut(), length_bytes, libc::PROT_NONE, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
-        if start == libc::MAP_FAILED {
-            return Err(Error::last_os_error());
-        }
-        NonNull::new(start).map(|start| Self { start, length_bytes }).ok_or_else(Error::last_os_error)
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other memory.
+        let start = unsafe { mmap(null_mut(), length_bytes, ProtFlags::empty(), MapFlags::SHARED, file, 0) }?;
+        Ok(Self { start, length_bytes })
     }
 }
 
 impl Drop for Unreadable {
     fn drop(&mut self) {
-        // SAFETY: made by `map` with this length; nothing else knows of it.
-        unsafe { libc::munmap(self.start.as_ptr(), self.length_bytes) };
+        // SAFETY: made by `map` with this length; nothing else refers to it.
+        let _ = unsafe { munmap(self.start, self.length_bytes) };
     }
 }
 
@@ -128,7 +117,8 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     fn scratch(name: &str, pages: usize) -> File {
-        // Beside the sources, because the folder for temporary files may be memory, which cannot be dropped.
+        // Beside the sources, because the folder for temporary files may be memory, which cannot be
+        // dropped.
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = folder.join(format!("{name}-{}", std::process::id()));
         let mut file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();

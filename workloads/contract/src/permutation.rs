@@ -1,17 +1,19 @@
-//! A random order that visits every block exactly once and needs no memory for it.
+//! A random order that visits every block exactly once and needs no memory.
 //!
-//! Multiplying by a prime modulo the size, the usual trick, visits a third of a large file never once the product
-//! overflows. A Feistel network is a bijection by construction, whatever its round function does.
+//! The usual trick multiplies by a prime modulo the size. Once the product overflows, it never
+//! visits a third of a large file. A Feistel network is a bijection by construction, for any round
+//! function.
 
-use crate::mix::mix;
+use crate::mixing_hash::mix;
 
 const ROUNDS: usize = 4;
 
 /// A bijection of `0..count`, drawn from a seed.
 ///
-/// The indices are laid out as a rectangle of nearly equal sides. Each round shifts the row by a scramble of the
-/// column or the column by one of the row, which the opposite shift would undo. The few places of the rectangle
-/// beyond `count` are walked over: the round trip is repeated until it lands inside (Black and Rogaway, 2002).
+/// The indices form a rectangle of nearly equal sides. Each round shifts the row by a hash of the
+/// column, or the column by a hash of the row; the opposite shift would undo it. A result in the
+/// few positions of the rectangle beyond `count` is permuted again until it lies inside (cycle
+/// walking; Black and Rogaway, 2002).
 #[derive(Debug, Clone)]
 pub struct Permutation {
     count: u64,
@@ -21,7 +23,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The permutation of `0..count` that belongs to `seed`.
+    /// Create the permutation of `0..count` for a seed.
     #[must_use]
     pub fn new(count: u64, seed: u64) -> Self {
         let rows = (count.isqrt() + 1).max(1);
@@ -30,24 +32,24 @@ impl Permutation {
         Self { count, rows, columns, keys }
     }
 
-    /// Where `index`, which must be below `count`, goes.
+    /// Return the image of `index`, which must be below `count`.
     #[inline]
     #[must_use]
     pub fn at(&self, index: u64) -> u64 {
         debug_assert!(index < self.count);
-        let mut place = self.shuffled(index);
+        let mut image = self.shuffled(index);
         let mut walked = 0;
-        while place >= self.count {
-            place = self.shuffled(place);
+        while image >= self.count {
+            image = self.shuffled(image);
             walked += 1;
             debug_assert!(walked <= self.rows * self.columns - self.count, "a bijection comes back sooner");
         }
-        place
+        image
     }
 
     #[inline]
-    fn shuffled(&self, place: u64) -> u64 {
-        let (mut row, mut column) = (place / self.columns, place % self.columns);
+    fn shuffled(&self, index: u64) -> u64 {
+        let (mut row, mut column) = (index / self.columns, index % self.columns);
         for keys in self.keys.chunks_exact(2) {
             row = shifted(row, draw(column ^ keys[0], self.rows), self.rows);
             column = shifted(column, draw(row ^ keys[1], self.columns), self.columns);
@@ -56,7 +58,8 @@ impl Permutation {
     }
 }
 
-/// A number below `bound`, by the high half of a product: cheaper than a remainder, and the product cannot overflow.
+/// Return a number below `bound`: the high half of a product, which is cheaper than a remainder and
+/// cannot overflow.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // the high half of 128 bits
 fn draw(word: u64, bound: u64) -> u64 {

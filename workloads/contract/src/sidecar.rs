@@ -1,6 +1,8 @@
-//! The sidecar: a small JSON file beside a dataset that says how it was made and what a reader must find in it.
+//! The sidecar: a small JSON file beside a dataset that states how it was made and the sums of its
+//! bytes.
 
-use crate::{line, Failure};
+use crate::failure::OrFailure;
+use crate::Failure;
 use serde_json::{json, Value};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,7 @@ pub const BLOCK_BYTES: u64 = 1 << 20;
 /// The stride of [`Sidecar::stride512_sum`]; a divisor of [`BLOCK_BYTES`].
 pub const STRIDE_BYTES: usize = 512;
 
-/// How a dataset was made and what it holds.
+/// Origin of a dataset, and the sums of its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sidecar {
     /// Version of the generator: the same version, seed, fill and size give the same bytes.
@@ -23,16 +25,16 @@ pub struct Sidecar {
     pub size_bytes: u64,
     /// Sum of all bytes.
     pub byte_sum: u64,
-    /// Sum of every 512th byte, from the first one on: for readers that touch and do not read.
+    /// Sum of every 512th byte, from the first one on: for readers that only touch each page.
     pub stride512_sum: u64,
     /// CRC-32C (Castagnoli) of the whole file.
     pub crc32c: u32,
-    /// Sum of the bytes of each [`BLOCK_BYTES`], the last one possibly short.
+    /// Sum of the bytes of each block of [`BLOCK_BYTES`]; the last block may be short.
     pub block_byte_sums: Vec<u64>,
 }
 
 impl Sidecar {
-    /// Where the sidecar of a data file lies: the same name with `.json` added.
+    /// Return the path of a data file's sidecar: the same name with `.json` added.
     #[must_use]
     pub fn path_of(data: &Path) -> PathBuf {
         let mut name = data.as_os_str().to_owned();
@@ -40,22 +42,20 @@ impl Sidecar {
         PathBuf::from(name)
     }
 
-    /// Reads a sidecar.
+    /// Read a sidecar.
     ///
     /// # Errors
-    /// When the file cannot be read or is not a whole, consistent sidecar.
+    /// If the file cannot be read or is not a complete, consistent sidecar.
     pub fn load(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path)
-            .map_err(|cause| Failure::of(format!("cannot read the sidecar {shown}"), cause))?;
-        let value = serde_json::from_str(&text)
-            .map_err(|cause| Failure::of(format!("the sidecar {shown} is not JSON"), cause))?;
+        let text = std::fs::read_to_string(path).or_failed(format!("cannot read the sidecar {shown}"))?;
+        let value = serde_json::from_str(&text).or_failed(format!("the sidecar {shown} is not JSON"))?;
         Self::from_json(&value).ok_or_else(|| {
             Failure::Failed(format!("{shown} is not a sidecar that pcgen wrote, or parts of it are missing"))
         })
     }
 
-    /// The sidecar as JSON, 64-bit sums as text.
+    /// Return the sidecar as JSON, with 64-bit sums as text.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -64,15 +64,15 @@ impl Sidecar {
             "seed": self.seed,
             "fill": self.fill,
             "size_bytes": self.size_bytes,
-            "byte_sum": line::checksum(Some(self.byte_sum)),
-            "stride512_sum": line::checksum(Some(self.stride512_sum)),
+            "byte_sum": self.byte_sum.to_string(),
+            "stride512_sum": self.stride512_sum.to_string(),
             "crc32c": format!("{:08x}", self.crc32c),
             "block_bytes": BLOCK_BYTES,
             "block_byte_sums": self.block_byte_sums,
         })
     }
 
-    /// The sidecar that a JSON value holds, if it holds a consistent one.
+    /// Read a sidecar from a JSON value; None if it is not a consistent one.
     #[must_use]
     pub fn from_json(value: &Value) -> Option<Self> {
         let sidecar = Self {
@@ -93,7 +93,8 @@ impl Sidecar {
         (ours && sidecar.is_consistent()).then_some(sidecar)
     }
 
-    /// The sum of the first `size_bytes`, where the sidecar can know it: the whole, or whole blocks of it.
+    /// Return the sum of the first `size_bytes`. None unless these are the whole file or whole
+    /// blocks of it.
     #[must_use]
     pub fn byte_sum_of_first(&self, size_bytes: u64) -> Option<u64> {
         if size_bytes == self.size_bytes {

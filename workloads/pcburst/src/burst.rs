@@ -1,8 +1,9 @@
-//! The measured part: page after page of fresh memory is written to.
+//! The measured part: a write to every page of fresh memory.
 
-use crate::arguments::{HugePages, Plan};
+use clap::ValueEnum;
+use contract::failure::OrFailure;
 use contract::latency::Histogram;
-use contract::mix::mix;
+use contract::mixing_hash::mix;
 use contract::page::page_bytes;
 use contract::usage::Usage;
 use contract::Failure;
@@ -10,30 +11,45 @@ use memmap2::{Advice, MmapMut};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What is timed as one.
-pub const PIECE_BYTES: usize = 1 << 20;
+/// Memory that is timed as one piece.
+const PIECE_BYTES: usize = 1 << 20;
 const STAMP_BYTES: usize = 8;
 
-/// What the burst took.
+/// Method of taking memory.
+#[derive(Debug, Clone, clap::Args)]
+pub struct BurstOptions {
+    /// Size of the pages
+    #[arg(long, value_enum, default_value = "as-set-up")]
+    huge_pages: HugePages,
+}
+
+/// The size of the pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HugePages {
+    /// As the machine is set up
+    AsSetUp,
+    /// Small pages only: each causes a page fault of its own
+    Never,
+}
+
+/// A burst and its cost.
 #[derive(Debug)]
 pub struct Burst {
-    /// The memory, still there.
+    /// The memory, still mapped.
     pub memory: MmapMut,
     /// From the first page to the last.
     pub time: Duration,
-    /// Each piece of it.
+    /// Durations of its pieces.
     pub pieces: Histogram,
-    /// What it cost the thread.
+    /// The thread's counters.
     pub usage: Usage,
 }
 
 impl Burst {
-    /// Takes the memory and writes to every page of it.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] where there is not so much address space, or no say in the size of pages.
-    pub fn take(plan: &Plan) -> Result<Self, Failure> {
-        let mut memory = reserve(plan)?;
+    /// Take memory and write to every page of it. Fails with [`Failure::CannotHere`] if the address
+    /// space is too small, or the kernel rejects the size of the pages.
+    pub fn take(bytes: u64, options: &BurstOptions) -> Result<Self, Failure> {
+        let mut memory = reserve(bytes, options.huge_pages)?;
         let mut pieces = Histogram::new();
         let usage = Usage::of_this_thread();
         let begun = Instant::now();
@@ -46,8 +62,7 @@ impl Burst {
         Ok(Self { memory, time, pieces, usage: Usage::of_this_thread() - usage })
     }
 
-    /// The sum of the stamps that are found, and of those that were written.
-    #[must_use]
+    /// Return the sum of the stamps that are found, and of those that were written.
     pub fn found_and_expected(&self) -> (u64, u64) {
         let stamps = (0..).zip(self.memory.chunks(PIECE_BYTES)).flat_map(|(number, piece)| {
             (0..).zip(piece.chunks(page_bytes())).map(move |(page, bytes)| (read(bytes), stamp(number, page)))
@@ -58,16 +73,15 @@ impl Burst {
     }
 }
 
-/// Address space without memory: pages come with the first write to each.
-fn reserve(plan: &Plan) -> Result<MmapMut, Failure> {
-    let bytes = plan.bytes / page_bytes() as u64 * page_bytes() as u64;
+/// Reserve address space without memory: each page comes with the first write to it.
+fn reserve(bytes: u64, huge_pages: HugePages) -> Result<MmapMut, Failure> {
+    let bytes = bytes / page_bytes() as u64 * page_bytes() as u64;
     let length = usize::try_from(bytes).ok().filter(|length| *length > 0);
     let length = length.ok_or_else(|| Failure::BadArguments("less than one page is no burst".to_owned()))?;
-    let memory = MmapMut::map_anon(length)
-        .map_err(|cause| Failure::CannotHere(format!("cannot reserve {bytes} bytes of memory: {cause}")))?;
-    if plan.huge_pages == HugePages::Never {
-        let told = memory.advise(Advice::NoHugePage);
-        told.map_err(|cause| Failure::CannotHere(format!("no MADV_NOHUGEPAGE here: {cause}")))?;
+    let memory =
+        MmapMut::map_anon(length).or_cannot_here(format!("cannot reserve {bytes} bytes of memory"))?;
+    if huge_pages == HugePages::Never {
+        memory.advise(Advice::NoHugePage).or_cannot_here("no MADV_NOHUGEPAGE here")?;
     }
     Ok(memory)
 }
@@ -90,23 +104,12 @@ fn read(page: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::PageCache;
-    use contract::Handshake;
 
-    fn plan(bytes: u64) -> Plan {
-        Plan {
-            bytes,
-            page_cache: PageCache::Empty,
-            file: None,
-            folder: None,
-            huge_pages: HugePages::Never,
-            handshake: Handshake::Skipped,
-        }
-    }
+    const SMALL_PAGES: BurstOptions = BurstOptions { huge_pages: HugePages::Never };
 
     #[test]
     fn a_page_that_changed_is_noticed() {
-        let mut burst = Burst::take(&plan((5 << 20) + 4096)).unwrap();
+        let mut burst = Burst::take((5 << 20) + 4096, &SMALL_PAGES).unwrap();
         let (found, expected) = burst.found_and_expected();
         assert_eq!(found, expected);
         burst.memory[(5 << 20) + 1] ^= 1;
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn every_small_page_is_a_fault() {
-        let burst = Burst::take(&plan(3 << 20)).unwrap();
+        let burst = Burst::take(3 << 20, &SMALL_PAGES).unwrap();
         assert!(burst.usage.minor_faults >= (3 << 20) / 4096, "{:?}", burst.usage);
     }
 }

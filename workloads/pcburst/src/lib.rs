@@ -1,9 +1,11 @@
-//! Takes anonymous memory as fast as it can, beside a page cache that is empty, full, or full of what is not written yet.
+//! Takes anonymous memory as fast as it can, beside a page cache that is empty, full, or full of
+//! unwritten pages.
 //!
-//! Free memory is given away at once. Memory that holds a page cache must first be taken from it: a clean page is simply
-//! dropped, a dirty one has to reach the disk before. That work is done by whoever asks for memory.
+//! The kernel hands out free memory at once. Memory that holds page cache must be reclaimed first:
+//! it simply drops a clean page, but must write a dirty page to the disk. The process that asks for
+//! memory does that work.
 
-pub mod arguments;
+mod arguments;
 mod burst;
 mod page_cache_state;
 mod report;

@@ -1,30 +1,30 @@
 //! One run from end to end: fill the page cache, wait for `go`, take memory, report.
 
-use crate::arguments::Plan;
+use crate::arguments::Arguments;
 use crate::burst::Burst;
-use crate::page_cache_state::{cached_and_unwritten_bytes, reach};
+use crate::page_cache_state::cached_bytes;
 use crate::report::Report;
-use contract::{line, Failure};
-use std::time::Instant;
+use contract::timing::timed;
+use contract::{json_lines, Failure};
 
-/// Does what the plan says and prints its lines.
+/// Do what the arguments say and print the lines.
 ///
 /// # Errors
-/// When the page cache cannot be filled, memory cannot be had, or does not keep what was written to it.
-pub fn measure(plan: &Plan) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let filled = reach(plan)?;
-    let fill_seconds = begun.elapsed().as_secs_f64();
-    if !plan.handshake.wait_for_go()? {
+/// If the page cache cannot be filled, or memory cannot be had or does not keep its content.
+pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
+    let bytes = arguments.amount.bytes()?;
+    let mut fill_seconds = 0.0;
+    let filled = timed(&mut fill_seconds, || arguments.page_cache.fill())?;
+    if !arguments.handshake.wait_for_go()? {
         return Ok(());
     }
-    let before = cached_and_unwritten_bytes(filled.as_ref());
-    let burst = Burst::take(plan)?;
-    let after = cached_and_unwritten_bytes(filled.as_ref());
+    let before = cached_bytes(filled.as_ref());
+    let burst = Burst::take(bytes, &arguments.burst)?;
+    let after = cached_bytes(filled.as_ref());
     let report = Report { fill_seconds, before, after, sums: burst.found_and_expected(), burst };
-    line::print(&report.sample())?;
-    line::print(&report.end())?;
-    plan.handshake.wait_for_close()?;
+    json_lines::print(&report.sample())?;
+    json_lines::print(&report.end())?;
+    arguments.handshake.wait_for_close()?;
     if report.is_right() {
         return Ok(());
     }

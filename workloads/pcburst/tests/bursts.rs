@@ -1,6 +1,6 @@
-//! What `pcburst` takes and meets, and that it tells the truth about it.
+//! Tests of `pcburst`: the memory that it takes, the page cache that it meets, and its report.
 
-use testbed::{Dataset, Run, Talk, SIZE_BYTES};
+use testbed::{Dataset, Run, WorkloadProcess, SIZE_BYTES};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pcburst");
 
@@ -59,18 +59,19 @@ fn it_waits_for_go_and_leaves_nothing() {
     let before = std::fs::read_dir(&data.folder).unwrap().count();
     let (file, folder) = (data.file.display(), data.folder.display());
     let arguments = format!("--bytes 4194304 --page-cache dirty --file {file} --dir {folder}");
-    assert_eq!(Talk::through(PROGRAM, &arguments)["checksum_ok"], true);
-    Talk::given_up(PROGRAM, &arguments);
+    assert_eq!(WorkloadProcess::through(PROGRAM, &arguments)["checksum_ok"], true);
+    WorkloadProcess::cancelled(PROGRAM, &arguments);
     assert_eq!(std::fs::read_dir(&data.folder).unwrap().count(), before);
 }
 
 #[test]
 fn memory_is_not_taken_before_go() {
-    let mut talk = Talk::start(PROGRAM, "--bytes 67108864");
-    talk.hear("ready");
-    let taken = contract::smaps::Rollup::of(Some(talk.child.id())).unwrap().bytes("Anonymous").unwrap();
+    let mut process = WorkloadProcess::start(PROGRAM, "--bytes 67108864");
+    process.read_line("ready");
+    let taken =
+        contract::smaps::SmapsRollup::of(Some(process.child.id())).unwrap().bytes("Anonymous").unwrap();
     assert!(taken < 8 << 20, "{taken}");
-    assert_eq!(talk.close_and_wait().0, Some(0));
+    assert_eq!(process.close_and_wait().0, Some(0));
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! The command line of `pcgen`.
 
 use crate::{Fill, Request};
-use clap::builder::PossibleValuesParser;
-use clap::{value_parser, Arg, ArgAction, Command};
-use contract::command_line::{optional_path, parse, value};
-use contract::Failure;
-use std::ffi::OsString;
+use clap::{value_parser, Parser};
+use contract::cli::CommandLine;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -17,7 +14,31 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 bad arguments.";
 
-/// What `pcgen` is asked to do.
+/// Makes a dataset: incompressible, without holes, with a sidecar that states the sums of its bytes
+#[derive(Debug, Clone, Parser)]
+#[command(name = "pcgen", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The data file; its sidecar becomes FILE.json
+    #[arg(long, value_name = "FILE", required_unless_present = "verify")]
+    out: Option<PathBuf>,
+    /// Length of the data
+    #[arg(long, value_name = "N", required_unless_present = "verify", value_parser = value_parser!(u64).range(1..))]
+    size_bytes: Option<u64>,
+    /// The same seed gives the same bytes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Content of the data file
+    #[arg(long, value_enum, default_value = "random")]
+    fill: Fill,
+    /// Replace another file of that name
+    #[arg(long)]
+    force: bool,
+    /// Compare FILE with its sidecar
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "size_bytes", "force"])]
+    verify: Option<PathBuf>,
+}
+
+/// Action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
     /// Make a dataset.
@@ -26,54 +47,17 @@ pub enum Task {
     Verify(PathBuf),
 }
 
-/// Reads the arguments; `None` where only help was asked for.
-///
-/// # Errors
-/// [`Failure::BadArguments`] naming the argument at fault.
-pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Task>, Failure> {
-    let Some(matches) = parse(command(), arguments)? else {
-        return Ok(None);
-    };
-    if let Some(data) = optional_path(&matches, "verify") {
-        return Ok(Some(Task::Verify(data)));
+impl CommandLine for Arguments {}
+
+impl Arguments {
+    /// Return the requested task.
+    #[must_use]
+    pub fn task(&self) -> Task {
+        match (self.verify.clone(), self.out.clone(), self.size_bytes) {
+            (None, Some(out), Some(size_bytes)) => {
+                Task::Make(Request { out, size_bytes, seed: self.seed, fill: self.fill, force: self.force })
+            }
+            (data, ..) => Task::Verify(data.unwrap_or_default()),
+        }
     }
-    Ok(Some(Task::Make(Request {
-        out: value(&matches, "out"),
-        size_bytes: value(&matches, "size-bytes"),
-        seed: value(&matches, "seed"),
-        fill: Fill::named(&value::<String>(&matches, "fill")).unwrap_or(Fill::Random),
-        force: matches.get_flag("force"),
-    })))
-}
-
-fn command() -> Command {
-    Command::new("pcgen")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Makes a dataset: incompressible, without holes, with a sidecar that says what a reader must find")
-        .after_help(EXAMPLES)
-        .arg(path("out").required_unless_present("verify").help("The data file; its sidecar becomes FILE.json"))
-        .arg(
-            number("size-bytes")
-                .required_unless_present("verify")
-                .value_parser(value_parser!(u64).range(1..))
-                .help("Length of the data"),
-        )
-        .arg(number("seed").default_value("1").help("The same seed gives the same bytes"))
-        .arg(
-            Arg::new("fill")
-                .long("fill")
-                .value_parser(PossibleValuesParser::new(Fill::ALL.map(Fill::name)))
-                .default_value("random")
-                .help("Random bytes, zero bytes, or a hash table for `pcindex`"),
-        )
-        .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Replace another file of that name"))
-        .arg(path("verify").conflicts_with_all(["out", "size-bytes", "force"]).help("Compare FILE with its sidecar"))
-}
-
-fn path(name: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name("FILE").value_parser(value_parser!(PathBuf))
-}
-
-fn number(name: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64))
 }

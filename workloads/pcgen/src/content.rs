@@ -1,8 +1,9 @@
-//! What a file is to hold, ready to be written from front to back.
+//! The content of a file, ready to be written from front to back.
 
 use crate::pattern::{self, Fill};
+use contract::failure::OrFailure;
 use contract::index::{self, BUCKET_BYTES};
-use contract::mix::mix;
+use contract::mixing_hash::mix;
 use contract::Failure;
 
 /// The bytes of one file.
@@ -12,15 +13,13 @@ pub enum Content {
     Random(u64),
     /// Zero bytes.
     Zero,
-    /// These very bytes: a hash table's places depend on each other, so that it cannot be made in parts.
+    /// A hash table. The positions of its keys depend on each other, so it cannot be made in parts.
     Whole(Vec<u8>),
 }
 
 impl Content {
-    /// The content that belongs to a fill, a seed and a length.
-    ///
-    /// # Errors
-    /// [`Failure::BadArguments`] when an index of that length cannot be, [`Failure::CannotHere`] without memory for it.
+    /// Create the content for a fill, a seed and a length. Fails with [`Failure::BadArguments`] if
+    /// an index cannot have that length, [`Failure::CannotHere`] without memory for it.
     pub fn new(fill: Fill, seed: u64, size_bytes: u64) -> Result<Self, Failure> {
         Ok(match fill {
             Fill::Random => Self::Random(seed),
@@ -29,7 +28,8 @@ impl Content {
         })
     }
 
-    /// Writes the bytes that belong at `offset_bytes`, which must be a multiple of eight, into `buffer`.
+    /// Fill `buffer` with the bytes that belong at `offset_bytes`, which must be a multiple of
+    /// eight.
     #[allow(clippy::cast_possible_truncation)] // an offset into memory
     pub fn write_to(&self, buffer: &mut [u8], offset_bytes: u64) {
         match self {
@@ -40,7 +40,7 @@ impl Content {
     }
 }
 
-/// The hash table of the file's keys, the first ones by number. It lies in memory until it is written.
+/// Build the hash table of the file's first keys by number. It stays in memory until it is written.
 fn table(seed: u64, size_bytes: u64) -> Result<Vec<u8>, Failure> {
     let buckets = index::buckets(size_bytes);
     if buckets == 0 || size_bytes % BUCKET_BYTES as u64 != 0 {
@@ -55,14 +55,12 @@ fn table(seed: u64, size_bytes: u64) -> Result<Vec<u8>, Failure> {
     stored.then_some(table).ok_or_else(|| Failure::Failed("the index has no room for its keys".to_owned()))
 }
 
-/// Words that neither the keys nor a random file of that seed have.
+/// Return words that neither the keys nor a random file with this seed contain.
 fn filler(seed: u64, size_bytes: u64) -> Result<Vec<u8>, Failure> {
-    let scarce = |cause: &dyn std::fmt::Display| {
-        Failure::CannotHere(format!("no memory for an index of {size_bytes} bytes: {cause}"))
-    };
-    let length = usize::try_from(size_bytes).map_err(|cause| scarce(&cause))?;
+    let scarce = format!("no memory for an index of {size_bytes} bytes");
+    let length = usize::try_from(size_bytes).or_cannot_here(&scarce)?;
     let mut table = Vec::new();
-    table.try_reserve_exact(length).map_err(|cause| scarce(&cause))?;
+    table.try_reserve_exact(length).or_cannot_here(&scarce)?;
     table.resize(length, 0);
     pattern::random(&mut table, mix(seed ^ 0x1d8e_4e27_c47d_124f), 0);
     Ok(table)

@@ -1,16 +1,17 @@
-//! Making one dataset, or finding that it is there already.
+//! Making one dataset, or finding that it exists already.
 
 use crate::content::Content;
 use crate::data::{self, Sums};
 use crate::part_file::{require_no_holes, sync_folder_of, with_suffix, PartFile};
 use crate::pattern::Fill;
 use crate::GENERATOR_VERSION;
+use contract::failure::OrFailure;
 use contract::{Failure, Sidecar};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Which dataset is wanted, and where.
+/// The requested dataset and its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The data file; its sidecar lies beside it.
@@ -19,29 +20,29 @@ pub struct Request {
     pub size_bytes: u64,
     /// Seed of the generator.
     pub seed: u64,
-    /// What to fill it with.
+    /// Its content.
     pub fill: Fill,
     /// Replace another file of that name.
     pub force: bool,
 }
 
-/// A dataset that is there now.
+/// A dataset that exists now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
-    /// It was there before and fits the request.
+pub struct Generated {
+    /// It existed before and fits the request.
     pub reused: bool,
-    /// What it holds.
+    /// Its sidecar.
     pub sidecar: Sidecar,
 }
 
-/// Makes the dataset, or does nothing where it is there already.
+/// Make the dataset, or do nothing if it exists already.
 ///
 /// # Errors
-/// When another file has that name (unless forced), the disk is too full, or the result would have holes. Whatever
-/// was written by then is removed.
-pub fn make(request: &Request) -> Result<Made, Failure> {
+/// If another file has that name (unless forced), the disk is too full, or the result would have
+/// holes. All files written until then are removed.
+pub fn make(request: &Request) -> Result<Generated, Failure> {
     if let Some(sidecar) = fitting(request) {
-        return Ok(Made { reused: true, sidecar });
+        return Ok(Generated { reused: true, sidecar });
     }
     if request.out.exists() && !request.force {
         let shown = request.out.display();
@@ -50,10 +51,10 @@ pub fn make(request: &Request) -> Result<Made, Failure> {
         )));
     }
     let sidecar = write(request)?;
-    Ok(Made { reused: false, sidecar })
+    Ok(Generated { reused: false, sidecar })
 }
 
-/// The sidecar of a dataset that is there already and is the one asked for.
+/// Return the sidecar of the requested dataset if that exists already.
 fn fitting(request: &Request) -> Option<Sidecar> {
     let sidecar = Sidecar::load(&Sidecar::path_of(&request.out)).ok()?;
     let file = File::open(&request.out).ok()?;
@@ -66,7 +67,8 @@ fn fitting(request: &Request) -> Option<Sidecar> {
     fits.then_some(sidecar)
 }
 
-/// The data file gets its name last: whoever sees it under that name finds it whole, with its sidecar beside it.
+/// The data file gets its name last: under that name it is always complete, with its sidecar beside
+/// it.
 fn write(request: &Request) -> Result<Sidecar, Failure> {
     let content = Content::new(request.fill, request.seed, request.size_bytes)?;
     let mut part = PartFile::create(&request.out, request.size_bytes)?;
@@ -92,11 +94,12 @@ fn describe(request: &Request, sums: Sums) -> Sidecar {
     }
 }
 
-/// An old data file beside the new sidecar, left by a crash at this moment, would pass for the new dataset.
+/// Remove an old data file. Left beside the new sidecar by a crash, it would pass for the new
+/// dataset.
 fn remove_old(data: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(data) {
         Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::of(format!("cannot replace {}", data.display()), cause))
+            Err(cause).or_failed(format!("cannot replace {}", data.display()))
         }
         _ => sync_folder_of(data),
     }
@@ -107,8 +110,8 @@ fn write_sidecar(sidecar: &Sidecar, path: &Path) -> Result<(), Failure> {
     let written = File::create(&part)
         .and_then(|mut file| writeln!(file, "{}", sidecar.to_json()).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&part, path));
-    written.map_err(|cause| {
+    if written.is_err() {
         let _ = std::fs::remove_file(&part);
-        Failure::of(format!("cannot write the sidecar {}", path.display()), cause)
-    })
+    }
+    written.or_failed(format!("cannot write the sidecar {}", path.display()))
 }

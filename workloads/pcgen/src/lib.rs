@@ -1,7 +1,8 @@
-//! Makes a dataset that a reader can be checked against.
+//! Makes a dataset against which a reader can be checked.
 //!
-//! The bytes are incompressible and never repeat, so no layer below can shrink them; they are a function of seed and
-//! position alone, so any part can be made again; the file has no holes, so every read reaches the disk.
+//! * The bytes are incompressible and never repeat, so no layer below can shrink them.
+//! * They are a function of seed and position alone, so any part can be made again.
+//! * The file has no holes, so every read reaches the disk.
 
 pub mod arguments;
 mod content;
@@ -11,9 +12,10 @@ mod part_file;
 mod pattern;
 mod verification;
 
-pub use dataset::{make, Made, Request};
+pub use dataset::{make, Generated, Request};
 pub use pattern::Fill;
 pub use verification::verify;
 
-/// Changes whenever the same seed would give other bytes, or the sidecar another key.
+/// Version of the generator. It changes if the same seed gives other bytes, or if a key of the
+/// sidecar changes.
 pub const GENERATOR_VERSION: u64 = 2;

@@ -1,48 +1,64 @@
-//! `pcgen`: makes a dataset and says in one line of JSON what it holds.
+//! `pcgen`: makes a dataset and describes it in one line of JSON.
 
-use contract::{failure, line, Failure, Sidecar};
-use pcgen::arguments::{self, Task};
-use serde_json::{json, Value};
+use contract::json_lines::{self, Checksum};
+use contract::{cli, Failure, Sidecar};
+use pcgen::arguments::{Arguments, Task};
+use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 fn main() -> ExitCode {
-    failure::conclude("pcgen", run())
+    cli::run(run)
 }
 
-fn run() -> Result<(), Failure> {
-    let Some(task) = arguments::read(std::env::args_os())? else {
-        return Ok(());
-    };
-    hear_of_too_large_files();
+fn run(arguments: &Arguments) -> Result<(), Failure> {
+    ignore_file_size_signal();
     let started = Instant::now();
-    let mut end = match &task {
+    let mut end = match arguments.task() {
         Task::Make(request) => {
-            let made = pcgen::make(request)?;
-            described(&request.out, &made.sidecar, "reused", made.reused)
+            let generated = pcgen::make(&request)?;
+            End { reused: Some(generated.reused), ..End::new(&request.out, &generated.sidecar) }
         }
-        Task::Verify(data) => described(data, &pcgen::verify(data)?, "verified", true),
+        Task::Verify(data) => End { verified: Some(true), ..End::new(&data, &pcgen::verify(&data)?) },
     };
-    end["seconds"] = started.elapsed().as_secs_f64().into();
-    line::print(&end)
+    end.seconds = started.elapsed().as_secs_f64();
+    json_lines::print(&end)
 }
 
-fn described(data: &Path, sidecar: &Sidecar, what: &str, is_so: bool) -> Value {
-    json!({
-        "type": "end",
-        what: is_so,
-        "file": data.display().to_string(),
-        "sidecar": Sidecar::path_of(data).display().to_string(),
-        "bytes": sidecar.size_bytes,
-        "byte_sum": line::checksum(Some(sidecar.byte_sum)),
-        "crc32c": format!("{:08x}", sidecar.crc32c),
-    })
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "end")]
+struct End {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reused: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<bool>,
+    file: String,
+    sidecar: String,
+    bytes: u64,
+    byte_sum: Checksum,
+    crc32c: String,
+    seconds: f64,
 }
 
-/// A write beyond the file size limit kills the process unless it ignores the signal; then the write fails and the
-/// part file is removed, setrlimit(2).
-fn hear_of_too_large_files() {
-    // SAFETY: ignoring a signal runs no code of ours.
+impl End {
+    fn new(data: &Path, sidecar: &Sidecar) -> Self {
+        Self {
+            reused: None,
+            verified: None,
+            file: data.display().to_string(),
+            sidecar: Sidecar::path_of(data).display().to_string(),
+            bytes: sidecar.size_bytes,
+            byte_sum: Checksum(sidecar.byte_sum),
+            crc32c: format!("{:08x}", sidecar.crc32c),
+            seconds: 0.0,
+        }
+    }
+}
+
+/// Ignore SIGXFSZ, which a write beyond the file size limit sends. The write then fails instead of
+/// killing the process, and the part file is removed, setrlimit(2).
+fn ignore_file_size_signal() {
+    // SAFETY: an ignored signal runs no code of this process.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

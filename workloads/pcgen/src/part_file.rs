@@ -1,10 +1,10 @@
-//! The file under construction: allocated, locked, and gone again unless it was finished.
+//! The file under construction: allocated, locked, and removed unless it is finished.
 
+use contract::failure::OrFailure;
 use contract::Failure;
-use std::ffi::CString;
+use rustix::fs::{fallocate, flock, statvfs, FallocateFlags, FlockOperation};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,84 +17,65 @@ pub struct PartFile {
 }
 
 impl PartFile {
-    /// Opens the part file of `data` for this process alone and allocates `size_bytes` for it.
-    ///
-    /// # Errors
-    /// When another process is writing it, the disk has not enough room, or the file system refuses.
+    /// Open the part file of `data` exclusively and allocate `size_bytes` for it. Fails if another
+    /// process is writing it, the disk has too little space, or the file system refuses.
     pub fn create(data: &Path, size_bytes: u64) -> Result<Self, Failure> {
         require_room(data, size_bytes)?;
         let path = with_suffix(data, ".part");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = file.map_err(|cause| Failure::of(format!("cannot create {}", path.display()), cause))?;
+        let file = file.or_failed(format!("cannot create {}", path.display()))?;
         lock(&file, &path)?;
         let part = Self { path, file, finished: false };
         part.allocate(size_bytes)?;
         Ok(part)
     }
 
-    /// The open file.
+    /// Return the open file.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Flushes everything to the disk and refuses a file with holes.
-    ///
-    /// # Errors
-    /// When the flush fails or fewer blocks are allocated than the file is long.
+    /// Flush the file to the disk and refuse a file with holes. Fails if the flush fails or fewer
+    /// blocks are allocated than the file is long.
     pub fn settle(&self) -> Result<(), Failure> {
-        self.file
-            .sync_all()
-            .map_err(|cause| Failure::of(format!("cannot flush {}", self.path.display()), cause))?;
+        self.file.sync_all().or_failed(format!("cannot flush {}", self.path.display()))?;
         require_no_holes(&self.file, &self.path)
     }
 
-    /// Gives the finished file its name.
-    ///
-    /// # Errors
-    /// When it cannot be renamed.
+    /// Give the finished file its name. Fails if it cannot be renamed.
     pub fn finish(mut self, data: &Path) -> Result<(), Failure> {
-        std::fs::rename(&self.path, data)
-            .map_err(|cause| Failure::of(format!("cannot rename {}", self.path.display()), cause))?;
+        std::fs::rename(&self.path, data).or_failed(format!("cannot rename {}", self.path.display()))?;
         self.finished = true;
         sync_folder_of(data)
     }
 
-    /// Allocating first keeps the file in few extents and finds out early that the disk is full. Some file systems
-    /// cannot: there, writing allocates.
+    /// Allocate the blocks, which keeps the file in few extents and detects a full disk early.
+    /// Where the file system does not support this, writing allocates.
     fn allocate(&self, size_bytes: u64) -> Result<(), Failure> {
-        let told = |cause| {
-            Failure::of(format!("cannot allocate {size_bytes} bytes for {}", self.path.display()), cause)
-        };
-        self.file.set_len(0).map_err(told)?;
-        let length =
-            libc::off_t::try_from(size_bytes).map_err(|_| told(std::io::ErrorKind::FileTooLarge.into()))?;
-        // SAFETY: the descriptor is open for writing as long as `self` lives.
-        let refused = unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, length) } != 0;
-        let cause = std::io::Error::last_os_error();
-        if refused && cause.raw_os_error() != Some(libc::EOPNOTSUPP) {
-            return Err(told(cause));
+        let action = format!("cannot allocate {size_bytes} bytes for {}", self.path.display());
+        self.file.set_len(0).or_failed(&action)?;
+        match fallocate(&self.file, FallocateFlags::empty(), 0, size_bytes) {
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            allocated => allocated.or_failed(action),
         }
-        Ok(())
     }
 }
 
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.finished {
-            // Nothing better can be done with an error here: the failure that led here is already being told.
+            // The failure that led here is being reported already.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Refuses a file for which fewer blocks are allocated than it is long: reading a hole never reaches the disk.
-///
-/// # Errors
-/// When it has holes, or its file system compresses it.
+/// Refuse a file with fewer allocated blocks than its length: reading a hole never reaches the
+/// disk. Fails if the file has holes, or its file system compresses it.
 pub fn require_no_holes(file: &File, path: &Path) -> Result<(), Failure> {
     let shown = path.display();
-    let status = file.metadata().map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?;
-    let allocated_bytes = status.blocks() * 512; // st_blocks counts 512-byte units whatever the block size, stat(2)
+    let status = file.metadata().or_failed(format!("cannot examine {shown}"))?;
+    let allocated_bytes = status.blocks() * 512; // st_blocks counts units of 512 bytes, stat(2)
     if allocated_bytes < status.len() {
         let length = status.len();
         return Err(Failure::Failed(format!(
@@ -105,32 +86,29 @@ pub fn require_no_holes(file: &File, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes names given and taken away in a file's folder last.
-///
-/// # Errors
-/// When the folder cannot be opened or flushed.
+/// Make the changed names in a file's folder durable. Fails if the folder cannot be opened or
+/// flushed.
 pub fn sync_folder_of(path: &Path) -> Result<(), Failure> {
     let folder = folder_of(path);
     File::open(folder)
         .and_then(|opened| opened.sync_all())
-        .map_err(|cause| Failure::of(format!("cannot flush the folder {}", folder.display()), cause))
+        .or_failed(format!("cannot flush the folder {}", folder.display()))
 }
 
-/// `path` with something added to its name.
+/// Return `path` with a suffix added to its name.
 pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// Two writers of one file would mix their bytes. The lock goes when the process does, however it ends.
+/// Lock the file: two writers would mix their bytes. The kernel releases the lock when the process
+/// ends.
 fn lock(file: &File, path: &Path) -> Result<(), Failure> {
     let busy = || Failure::Failed(format!("another process is writing {}", path.display()));
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        return Err(busy());
-    }
-    // Between opening and locking, the other writer may have finished and given this very file its final name.
+    flock(file, FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
+    // Between opening and locking, the other writer may have finished and given this file its final
+    // name.
     let inode =
         |status: std::io::Result<std::fs::Metadata>| status.map(|status| (status.dev(), status.ino())).ok();
     let same = inode(file.metadata()) == inode(std::fs::metadata(path));
@@ -139,8 +117,8 @@ fn lock(file: &File, path: &Path) -> Result<(), Failure> {
 
 fn require_room(data: &Path, size_bytes: u64) -> Result<(), Failure> {
     let folder = folder_of(data);
-    let available_bytes = available_bytes(folder)
-        .map_err(|cause| Failure::of(format!("cannot use the folder {}", folder.display()), cause))?;
+    let found = statvfs(folder).or_failed(format!("cannot use the folder {}", folder.display()))?;
+    let available_bytes = found.f_bavail.saturating_mul(found.f_frsize);
     if available_bytes < size_bytes {
         return Err(Failure::Failed(format!(
             "the disk of {} is too full: {size_bytes} bytes are needed, {available_bytes} are free",
@@ -148,19 +126,6 @@ fn require_room(data: &Path, size_bytes: u64) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-fn available_bytes(folder: &Path) -> std::io::Result<u64> {
-    let name = CString::new(folder.as_os_str().as_bytes())?;
-    // SAFETY: statvfs is a plain structure for which all zeros are a value; the name ends in a zero byte.
-    let (refused, found) = unsafe {
-        let mut found: libc::statvfs = std::mem::zeroed();
-        (libc::statvfs(name.as_ptr(), &raw mut found) != 0, found)
-    };
-    if refused {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -1,31 +1,24 @@
-//! The bytes themselves, as a function of seed and position.
+//! The bytes of a dataset, as a function of seed and position.
 
-use contract::mix::{mix, GOLDEN_GAMMA};
+use clap::ValueEnum;
+use contract::mixing_hash::{mix, GOLDEN_GAMMA};
 
 const WORD_BYTES: u64 = 8;
 
-/// What a dataset is filled with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The content of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Fill {
-    /// Words that never repeat, drawn from the seed.
+    /// Words that never repeat, drawn from the seed
     Random,
-    /// Zero bytes, really written: for repeating measurements that were made on such files.
+    /// Zero bytes, written and not left out, for repeating measurements that were made on such
+    /// files
     Zero,
-    /// A hash table of random identifiers, [`contract::index`], for readers that look things up.
+    /// A hash table of random identifiers for `pcindex`
     Index,
 }
 
 impl Fill {
-    /// Every fill there is.
-    pub const ALL: [Self; 3] = [Self::Random, Self::Zero, Self::Index];
-
-    /// The fill of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|fill| fill.name() == name)
-    }
-
-    /// The name that arguments and sidecars use.
+    /// Return the name that sidecars use, the same as on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,8 +29,10 @@ impl Fill {
     }
 }
 
-/// Counter mode: word n is a bijective scramble of seed + n, so no two words of a file are equal, and no block of it
-/// can be stored once for two places. Writes what belongs at `offset_bytes`, a multiple of eight.
+/// Fill the buffer with the random words that belong at `offset_bytes`, a multiple of eight.
+///
+/// Word n is a bijective hash of seed + n (counter mode). No two words of a file are equal, so no
+/// layer below can store a block once for two places.
 pub fn random(buffer: &mut [u8], seed: u64, offset_bytes: u64) {
     debug_assert_eq!(offset_bytes % WORD_BYTES, 0);
     let start = mix(seed ^ GOLDEN_GAMMA);

@@ -2,28 +2,29 @@
 
 use crate::data::{block_len, Sums};
 use crate::part_file::require_no_holes;
+use contract::failure::OrFailure;
 use contract::sidecar::BLOCK_BYTES;
 use contract::{Failure, Sidecar};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads the whole file and gives its sidecar when both agree.
+/// Read the whole file and return its sidecar if both agree.
 ///
 /// # Errors
-/// When either is missing, the file has holes, or a block differs; the sentence names the first one.
+/// If either is missing, the file has holes, or a block differs; the sentence names the first such
+/// block.
 pub fn verify(data: &Path) -> Result<Sidecar, Failure> {
     let shown = data.display();
     let sidecar = Sidecar::load(&Sidecar::path_of(data))?;
-    let mut file = File::open(data).map_err(|cause| Failure::of(format!("cannot open {shown}"), cause))?;
-    let length =
-        file.metadata().map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?.len();
+    let mut file = File::open(data).or_failed(format!("cannot open {shown}"))?;
+    let length = file.metadata().or_failed(format!("cannot examine {shown}"))?.len();
     if length != sidecar.size_bytes {
         let expected = sidecar.size_bytes;
         return Err(Failure::Failed(format!("{shown} is {length} bytes long, its sidecar says {expected}")));
     }
     require_no_holes(&file, data)?;
-    let sums = read(&mut file, length).map_err(|cause| Failure::of(format!("cannot read {shown}"), cause))?;
+    let sums = read(&mut file, length).or_failed(format!("cannot read {shown}"))?;
     compare(&sums, &sidecar)
         .map_err(|what| Failure::Failed(format!("{shown} differs from its sidecar {what}")))?;
     Ok(sidecar)

@@ -1,9 +1,10 @@
 //! Starts an application whose index is a hash table in many mapped files.
 //!
-//! Every file is a table of its own. First the index is brought into memory in one of several ways, or not at all; then
-//! the start-up set is looked up: one key a bucket, in a random order that visits every bucket once.
+//! Every file is a table of its own. First the index is loaded into memory by one of several
+//! methods, or not at all. Then the start-up set is looked up: one key per bucket, in a random
+//! order that visits every bucket once.
 
-pub mod arguments;
+mod arguments;
 mod load;
 mod loaders;
 mod lookup;

@@ -1,78 +1,118 @@
-//! Bringing one file into memory, piece by piece.
+//! Loading one file into memory, piece by piece.
 
 use crate::segment::Segment;
+use clap::builder::RangedU64ValueParser;
+use clap::ValueEnum;
+use contract::advice::READ_AHEAD_BYTES;
+use contract::failure::OrFailure;
 use contract::{bytesum, Failure};
 use memmap2::{Advice as Hint, MmapMut};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-/// A WILLNEED reaches no further than the device's readahead, so a file is asked for in pieces that the smallest usual
-/// readahead (128 KiB) still covers.
-const WILLNEED_BYTES: usize = 128 << 10;
+const MOST_THREADS: u64 = 1024;
 
-/// Pages are 4 KiB at least; larger ones are touched more than once.
+/// Each piece is a whole number of pages of any size.
+const LEAST_BLOCK_BYTES: usize = 64 << 10;
+
+/// The smallest page; a larger one is touched more than once.
 const PAGE_BYTES: usize = 4096;
 
-/// How the index is brought into memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Method of loading the index into memory.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LoadOptions {
+    /// Method of loading the index into memory
+    #[arg(long, value_enum, default_value = "lazy")]
+    pub load: Load,
+    /// Number of files loaded at once, with --load parallel
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_THREADS))]
+    parallel_files: usize,
+    /// Load in pieces of this many bytes
+    #[arg(long, value_name = "N", default_value_t = 1 << 20)]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(LEAST_BLOCK_BYTES as u64..))]
+    pub block_bytes: usize,
+    /// Data from read(2) must have the sums that the sidecars state
+    #[arg(long)]
+    pub expect_sidecars: bool,
+}
+
+/// Method of loading the index into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Load {
-    /// By looking up one key of every bucket, in a random order.
+    /// By looking up one key of every bucket, in a random order
     Lazy,
-    /// By read(2), file after file.
+    /// By read(2), file after file, each from front to back
     Sequential,
-    /// By read(2), several files at once.
+    /// By read(2), --parallel-files files at a time
     Parallel,
-    /// Through the mapping, page after page.
+    /// By reading one byte of each page of the mappings, from front to back
     Touch,
-    /// `MADV_POPULATE_READ`.
+    /// By `MADV_POPULATE_READ` (Linux 5.14), piece by piece
     Populate,
-    /// `MADV_WILLNEED`.
+    /// By `MADV_WILLNEED` in pieces of 128 KiB, which only starts to read
+    #[value(name = "willneed")]
     WillNeed,
-    /// Not at all.
+    /// Not at all
     None,
 }
 
+impl LoadOptions {
+    /// Check the length of the pieces. Fails with [`Failure::BadArguments`] if it is no multiple of
+    /// 65536.
+    pub fn validate(&self) -> Result<(), Failure> {
+        if self.block_bytes % LEAST_BLOCK_BYTES != 0 {
+            return Err(Failure::BadArguments("--block-bytes must be a multiple of 65536".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Return the number of threads that load this many files; zero if files are not loaded one by
+    /// one.
+    pub fn threads(&self, files: usize) -> usize {
+        match self.load {
+            Load::Parallel => self.parallel_files.min(files),
+            load => usize::from(load.is_by_file()),
+        }
+    }
+}
+
 impl Load {
-    /// Whether files are gone through piece by piece, each by [`file`].
-    #[must_use]
+    /// Return whether files are loaded piece by piece, each by [`file`].
     pub fn is_by_file(self) -> bool {
         !matches!(self, Self::Lazy | Self::None)
     }
 
-    /// Whether the bytes pass through this process, so that they can be added up.
-    #[must_use]
+    /// Return whether the bytes pass through this process, so that they can be added up.
     pub fn reads_bytes(self) -> bool {
         matches!(self, Self::Sequential | Self::Parallel)
     }
 
-    /// Tries on one anonymous page whether this kernel knows what the load needs.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] when it does not.
+    /// Try on one anonymous page whether this kernel supports the load. Fails with
+    /// [`Failure::CannotHere`] if it does not.
     pub fn probe(self) -> Result<(), Failure> {
         if self != Self::Populate {
             return Ok(());
         }
         let tried = MmapMut::map_anon(1).and_then(|page| page.advise(Hint::PopulateRead));
-        tried.map_err(|cause| Failure::CannotHere(format!("madvise does not populate here: {cause}")))
+        tried.or_cannot_here("madvise does not populate here")
     }
 }
 
-/// What became of one or more files.
+/// Totals of one or more loaded files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Bytes gone through.
+    /// Bytes loaded.
     pub bytes: u64,
-    /// Files whose bytes did not add up to what their sidecar says.
+    /// Files whose bytes do not have the sum that their sidecar states.
     pub wrong_files: u64,
-    /// The time ran out before the last byte.
+    /// The deadline passed before the last byte.
     pub stopped: bool,
 }
 
 impl Loaded {
-    /// Both together.
-    #[must_use]
+    /// Add another result.
     pub fn and(self, other: Self) -> Self {
         Self {
             bytes: self.bytes + other.bytes,
@@ -82,10 +122,8 @@ impl Loaded {
     }
 }
 
-/// Brings a file into memory in pieces of the buffer's length.
-///
-/// # Errors
-/// When the file cannot be read or the kernel refuses the advice.
+/// Load a file into memory in pieces of the buffer's length. Fails if the file cannot be read or
+/// the kernel refuses the advice.
 pub fn file(
     segment: &Segment,
     load: Load,
@@ -101,14 +139,14 @@ pub fn file(
         let span = start..(start + buffer.len()).min(length);
         sum += piece(segment, load, span, buffer).map_err(|cause| {
             let shown = segment.path.display();
-            Failure::of(format!("cannot load {shown} at byte {start}"), cause)
+            Failure::Failed(format!("cannot load {shown} at byte {start}: {cause}"))
         })?;
     }
     let is_wrong = load.reads_bytes() && sum != segment.sidecar.byte_sum;
     Ok(Loaded { bytes: length as u64, wrong_files: u64::from(is_wrong), stopped: false })
 }
 
-/// Brings one piece and gives the sum of its bytes, where they were read.
+/// Load one piece. Returns the sum of its bytes, or 0 if they were not read.
 fn piece(segment: &Segment, load: Load, span: Range<usize>, buffer: &mut [u8]) -> std::io::Result<u64> {
     match load {
         Load::Sequential | Load::Parallel => {
@@ -121,8 +159,8 @@ fn piece(segment: &Segment, load: Load, span: Range<usize>, buffer: &mut [u8]) -
             Ok(0)
         }
         Load::Populate => segment.map.advise_range(Hint::PopulateRead, span.start, span.len()).map(|()| 0),
-        Load::WillNeed => span.clone().step_by(WILLNEED_BYTES).try_fold(0, |sum, start| {
-            let length = WILLNEED_BYTES.min(span.end - start);
+        Load::WillNeed => span.clone().step_by(READ_AHEAD_BYTES).try_fold(0, |sum, start| {
+            let length = READ_AHEAD_BYTES.min(span.end - start);
             segment.map.advise_range(Hint::WillNeed, start, length).map(|()| sum)
         }),
         Load::Lazy | Load::None => Ok(0),
@@ -149,7 +187,7 @@ mod tests {
     #[test]
     fn nothing_needs_probing_but_populate() {
         assert!(Load::Lazy.probe().is_ok() && Load::Sequential.probe().is_ok());
-        // Linux 5.14 or later does it; an older one must lead to exit code 77.
+        // Supported by Linux 5.14 and later; an older kernel must lead to exit code 77.
         assert!(Load::Populate.probe().map_or_else(|failure| failure.exit_code() == 77, |()| true));
     }
 }

@@ -1,34 +1,34 @@
 //! The start-up set: one question for every bucket of the index, together with its answer.
 //!
-//! Which bucket a key belongs to is known from the key alone, so all of this is worked out before anything is read.
+//! The key alone determines its bucket, so all questions are computed before anything is read.
 
 use contract::index::{self, Key};
-use contract::mix::{mix, GOLDEN_GAMMA};
+use contract::mixing_hash::{mix, GOLDEN_GAMMA};
 use contract::Failure;
 
-/// One question in so many asks for a key that is not there, as a check for uniqueness does.
+/// One in this many questions asks for an absent key, as a check for uniqueness does.
 const ABSENT_IN: u64 = 4;
 
 /// No key found yet.
 const NONE: u32 = u32::MAX;
 
-/// What is known of a file without reading it.
+/// The properties of a file that are known without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Its keys come from this.
+    /// Seed of its keys.
     pub seed: u64,
-    /// It has so many buckets.
+    /// Number of its buckets.
     pub buckets: u64,
 }
 
-/// A key to look up, and where.
+/// A key to look up, and its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     /// Number of the file.
     pub segment: usize,
-    /// The key, whose search begins at the bucket that was asked about.
+    /// The key; the search for it begins at the bucket in question.
     pub key: Key,
-    /// Whether it is there.
+    /// Whether it is in the file.
     pub is_present: bool,
 }
 
@@ -46,10 +46,8 @@ struct Part {
 }
 
 impl Questions {
-    /// The start-up set of these files.
-    ///
-    /// # Errors
-    /// When a file has too many keys to number, or a bucket is no key's.
+    /// Compute the start-up set of these files. Fails if a file has too many keys to number, or no
+    /// key belongs to a bucket.
     pub fn new(shapes: &[Shape]) -> Result<Self, Failure> {
         let mut first = 0;
         let mut parts = Vec::with_capacity(shapes.len());
@@ -60,15 +58,13 @@ impl Questions {
         Ok(Self { parts })
     }
 
-    /// How many there are: as many as the index has buckets.
-    #[must_use]
+    /// Return the number of questions, which is the number of buckets.
     pub fn count(&self) -> u64 {
         self.parts.last().map_or(0, |part| part.first + part.shape.buckets)
     }
 
-    /// The question about a bucket, counted over all files.
+    /// Return the question about a bucket, numbered over all files.
     #[inline]
-    #[must_use]
     #[allow(clippy::cast_possible_truncation)] // an index below the length of a vector
     pub fn about(&self, bucket: u64) -> Question {
         let segment = self.parts.partition_point(|part| part.first <= bucket) - 1;
@@ -79,8 +75,8 @@ impl Questions {
     }
 }
 
-/// For each bucket the number of the first key that belongs there: of those that are in the file, or of those that are
-/// not.
+/// Return, for each bucket, the number of the first key that belongs to it: among those in the
+/// file, or among those that are absent.
 fn numbers(shape: Shape) -> Result<Vec<u32>, Failure> {
     let entries = index::entries(shape.buckets);
     if entries >= u64::from(NONE) / 4 {

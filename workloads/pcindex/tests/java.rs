@@ -1,5 +1,5 @@
-//! The twin in Java finds the same in the same files. Where there is no JDK, `pcindex-java` is not built and says so by
-//! exit code 77; these tests then have nothing to look at and say that too.
+//! Comparison of the port to Java with `pcindex` on the same files. Without a JDK `pcindex-java` is
+//! not built and exits with 77. These tests then report that they are skipped.
 
 mod fixture;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use testbed::{Run, Talk};
+use testbed::{Run, WorkloadProcess};
 
 static CLASSES: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// The compiled classes, or none where nothing here compiles Java.
+/// Return the folder of the compiled classes; None without a Java compiler.
 fn classes() -> Option<&'static Path> {
     let found = CLASSES.get_or_init(|| {
         let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../java");
@@ -116,6 +116,6 @@ fn it_talks_as_the_contract_says() {
     let Some(classes) = classes() else { return };
     let index = Index::new("java-talk");
     let arguments = java_arguments(classes, &index.arguments("--load lazy"));
-    assert_eq!(Talk::through("java", &arguments)["distinct_bytes"], SIZE_BYTES);
-    Talk::given_up("java", &arguments);
+    assert_eq!(WorkloadProcess::through("java", &arguments)["distinct_bytes"], SIZE_BYTES);
+    WorkloadProcess::cancelled("java", &arguments);
 }

@@ -1,4 +1,4 @@
-//! What cannot be done is said in one sentence.
+//! Refusals of `pcindex`: one sentence each.
 
 mod fixture;
 

@@ -1,10 +1,10 @@
-//! The real program on a real index.
+//! Tests of `pcindex` on a real index.
 
 mod fixture;
 
 use fixture::{Index, BUCKETS, FILES, PROGRAM, SIZE_BYTES};
 use std::collections::HashSet;
-use testbed::Talk;
+use testbed::WorkloadProcess;
 
 const LOADS: [&str; 7] = ["lazy", "sequential", "parallel", "touch", "populate", "willneed", "none"];
 
@@ -51,7 +51,7 @@ fn some_keys_are_there_and_some_are_not() {
 #[test]
 fn a_damaged_entry_is_a_wrong_answer() {
     let index = Index::new("damaged");
-    // Each slot's value, in every bucket of a file: whichever was asked for.
+    // The value of every slot in every bucket of a file.
     let values = (0..40).flat_map(|bucket| (0..168).map(move |slot| bucket * 4096 + 64 + slot * 24 + 16));
     index.damage(2, values);
     let run = index.run("--load none");
@@ -112,8 +112,8 @@ fn time_that_runs_out_leaves_figures_unknown() {
 fn it_talks_as_the_contract_says() {
     let index = Index::new("talk");
     for load in LOADS {
-        let end = Talk::through(PROGRAM, &index.arguments(&format!("--load {load}")));
+        let end = WorkloadProcess::through(PROGRAM, &index.arguments(&format!("--load {load}")));
         assert_eq!(end["checksum_ok"], true);
-        Talk::given_up(PROGRAM, &index.arguments(&format!("--load {load}")));
+        WorkloadProcess::cancelled(PROGRAM, &index.arguments(&format!("--load {load}")));
     }
 }

@@ -1,11 +1,10 @@
-//! Cutting a file into one contiguous part a thread.
+//! The division of a file into one contiguous part per thread.
 
 use contract::page::page_bytes;
 use std::ops::Range;
 
-/// Cuts `length_bytes` into disjoint parts that begin at page boundaries and together are the whole. Parts beyond the
-/// number of pages are empty.
-#[must_use]
+/// Divide `length_bytes` into disjoint parts that begin at page boundaries and together are the
+/// whole. Parts beyond the number of pages are empty.
 pub fn parts(length_bytes: usize, count: usize) -> Vec<Range<usize>> {
     let pages = length_bytes.div_ceil(page_bytes());
     let bound = |part: usize| {

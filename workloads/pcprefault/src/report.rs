@@ -1,134 +1,139 @@
 //! The lines of one process.
 
-use crate::shift::{Load, Use};
-use contract::line::checksum;
+use crate::workers::{Load, Use};
+use contract::json_lines::{Checksum, End, Sample, ThreadLine};
 use contract::page::page_bytes;
 use contract::usage::Usage;
-use contract::Failure;
-use serde_json::{json, Value};
+use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What one process did.
+/// Results of one process.
 #[derive(Debug)]
 pub struct Report {
     /// Length of the file.
     pub length_bytes: usize,
     /// When the measured part began.
     pub started: Instant,
-    /// Each loading thread's part; none where nothing was loaded ahead.
+    /// Results of each loading thread; empty if nothing was loaded ahead.
     pub loads: Vec<Load>,
-    /// What was found between loading and use; none where the two were not apart.
-    pub after: Option<After>,
-    /// Each computing thread's part.
+    /// Memory between loading and use; None if the two overlapped.
+    pub after: Option<MemoryAfter>,
+    /// Results of each computing thread.
     pub uses: Vec<Use>,
 }
 
-/// What was in memory when the loading was done.
+/// Memory when the loading was done.
 #[derive(Debug, Clone, Copy)]
-pub struct After {
-    /// Of the file, in the page cache and readable.
+pub struct MemoryAfter {
+    /// The file's bytes in the page cache that can be read without waiting.
     pub resident_bytes: Option<u64>,
-    /// Of this process, anonymous, that was not there before.
+    /// Anonymous bytes of this process that were not there before.
     pub anonymous_bytes: Option<u64>,
 }
 
-/// How long each part of the set-up took.
-#[derive(Debug, Clone, Copy, Default)]
+/// Durations of the set-up.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Setup {
-    open_seconds: f64,
-    map_seconds: f64,
+    /// Time to open the file.
+    pub open_seconds: f64,
+    /// Time to map it.
+    pub map_seconds: f64,
 }
 
-impl Setup {
-    /// Opens and notes how long it took.
-    ///
-    /// # Errors
-    /// What the work gives.
-    pub fn opened<T>(&mut self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        timed(&mut self.open_seconds, work)
-    }
+/// The keys of `end` that other workloads do not have.
+#[derive(Debug, Serialize)]
+pub struct More {
+    response: Response,
+}
 
-    /// Maps and notes how long it took.
-    ///
-    /// # Errors
-    /// What the work gives.
-    pub fn mapped<T>(&mut self, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-        timed(&mut self.map_seconds, work)
-    }
+/// Results of one thread, with its role.
+#[derive(Debug, Serialize)]
+pub struct RoleLine {
+    role: &'static str,
+    #[serde(flatten)]
+    thread: ThreadLine,
+    stalled_seconds: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Response {
+    total_seconds: f64,
+    prefault_seconds: Option<f64>,
+    compute_seconds: f64,
+    sum_seconds: f64,
+    stalled_seconds: Option<f64>,
+    stalled_most_seconds: Option<f64>,
+    prefault_major_faults: Option<i64>,
+    prefault_minor_faults: Option<i64>,
+    sum_major_faults: i64,
+    sum_minor_faults: i64,
+    prefault_resident_bytes: Option<u64>,
+    prefault_resident_fraction: Option<f64>,
+    prefault_anonymous_bytes: Option<u64>,
 }
 
 impl Report {
-    /// Whether the sum is the expected one; none where nobody knows.
-    #[must_use]
+    /// Return whether the sum is the expected one; None without an expectation.
     pub fn checksum_ok(&self, expected: Option<u64>) -> Option<bool> {
         expected.map(|expected| expected == self.sum())
     }
 
-    /// The line of the one pass.
-    #[must_use]
-    pub fn sample(&self) -> Value {
+    /// Return the line of the one pass.
+    pub fn sample(&self) -> Sample {
         let usage = self.load_usage() + self.use_usage();
-        json!({
-            "type": "sample",
-            "iteration": 0,
-            "seconds": self.total().as_secs_f64(),
-            "bytes": self.bytes(),
-            "blocks": self.bytes().div_ceil(page_bytes()),
-            "covered_fraction": self.bytes() as f64 / self.length_bytes as f64,
-            "checksum": checksum(Some(self.sum())),
-            "major_faults": usage.major_faults,
-            "minor_faults": usage.minor_faults,
-        })
+        Sample {
+            iteration: 0,
+            seconds: self.total().as_secs_f64(),
+            bytes: self.bytes(),
+            blocks: blocks(self.bytes()),
+            covered_fraction: Some(self.bytes() as f64 / self.length_bytes as f64),
+            checksum: Some(Checksum(self.sum())),
+            major_faults: usage.major_faults,
+            minor_faults: usage.minor_faults,
+        }
     }
 
-    /// The closing line.
-    #[must_use]
-    pub fn end(&self, setup: Setup, expected: Option<u64>) -> Value {
-        let loads =
-            self.loads.iter().map(|load| thread("prefault", load.ended - load.started, 0, load.usage, None));
-        let uses = self
-            .uses
-            .iter()
-            .map(|used| thread("compute", used.ended - used.started, used.bytes, used.usage, used.stalled));
-        json!({
-            "type": "end",
-            "seconds": self.total().as_secs_f64(),
-            "bytes": self.bytes(),
-            "blocks": self.bytes().div_ceil(page_bytes()),
-            "distinct_bytes": self.bytes(),
-            "covered_fraction": self.bytes() as f64 / self.length_bytes as f64,
-            "checksum": checksum(Some(self.sum())),
-            "checksum_ok": self.checksum_ok(expected),
-            "threads": loads.chain(uses).collect::<Vec<Value>>(),
-            "setup": {"open_seconds": setup.open_seconds, "map_seconds": setup.map_seconds},
-            "response": self.response(),
-        })
+    /// Return the closing line.
+    pub fn end(&self, setup: Setup, expected: Option<u64>) -> End<RoleLine, Setup, More> {
+        let loads = self.loads.iter().map(RoleLine::of_load);
+        End {
+            seconds: self.total().as_secs_f64(),
+            bytes: self.bytes(),
+            blocks: blocks(self.bytes()),
+            distinct_bytes: self.bytes(),
+            covered_fraction: Some(self.bytes() as f64 / self.length_bytes as f64),
+            checksum: Some(Checksum(self.sum())),
+            checksum_ok: self.checksum_ok(expected),
+            threads: loads.chain(self.uses.iter().map(RoleLine::of_use)).collect(),
+            setup,
+            more: More { response: self.response() },
+        }
     }
 
-    fn response(&self) -> Value {
+    fn response(&self) -> Response {
         let load = |figure: i64| (!self.loads.is_empty()).then_some(figure);
         let resident = self.after.and_then(|after| after.resident_bytes);
         let length = self.length_bytes.div_ceil(page_bytes()) * page_bytes();
         let stalls: Option<Vec<f64>> =
             self.uses.iter().map(|used| used.stalled.map(|time| time.as_secs_f64())).collect();
-        json!({
-            "total_seconds": self.total().as_secs_f64(),
-            "prefault_seconds": self.load_time().map(|time| time.as_secs_f64()),
-            "compute_seconds": self.longest(|used| used.computed - used.started),
-            "sum_seconds": self.sum_time().as_secs_f64(),
-            "stalled_seconds": stalls.as_ref().map(|all| all.iter().sum::<f64>() / all.len() as f64),
-            "stalled_most_seconds": stalls.map(|all| all.into_iter().fold(0.0, f64::max)),
-            "prefault_major_faults": load(self.load_usage().major_faults),
-            "prefault_minor_faults": load(self.load_usage().minor_faults),
-            "sum_major_faults": self.use_usage().major_faults,
-            "sum_minor_faults": self.use_usage().minor_faults,
-            "prefault_resident_bytes": resident,
-            "prefault_resident_fraction": resident.map(|bytes| bytes as f64 / length as f64),
-            "prefault_anonymous_bytes": self.after.and_then(|after| after.anonymous_bytes),
-        })
+        Response {
+            total_seconds: self.total().as_secs_f64(),
+            prefault_seconds: self.load_time().map(|time| time.as_secs_f64()),
+            compute_seconds: self.longest_calculation().as_secs_f64(),
+            sum_seconds: self.sum_time().as_secs_f64(),
+            stalled_seconds: stalls.as_ref().map(|all| all.iter().sum::<f64>() / all.len() as f64),
+            stalled_most_seconds: stalls.map(|all| all.into_iter().fold(0.0, f64::max)),
+            prefault_major_faults: load(self.load_usage().major_faults),
+            prefault_minor_faults: load(self.load_usage().minor_faults),
+            sum_major_faults: self.use_usage().major_faults,
+            sum_minor_faults: self.use_usage().minor_faults,
+            prefault_resident_bytes: resident,
+            prefault_resident_fraction: resident.map(|bytes| bytes as f64 / length as f64),
+            prefault_anonymous_bytes: self.after.and_then(|after| after.anonymous_bytes),
+        }
     }
 
-    /// What lies between loading and use, the looking at memory, is left out.
+    /// Leave out the time between loading and use, in which the memory is examined.
     fn total(&self) -> Duration {
         let ended = self.uses.iter().map(|used| used.ended).max().unwrap_or(self.started);
         let begun = self.uses.iter().map(|used| used.started).min().unwrap_or(ended);
@@ -150,12 +155,12 @@ impl Report {
         ended.zip(started).map(|(ended, started)| ended - started).unwrap_or_default()
     }
 
-    fn longest(&self, time: impl Fn(&Use) -> Duration) -> f64 {
-        self.uses.iter().map(time).max().unwrap_or_default().as_secs_f64()
+    fn longest_calculation(&self) -> Duration {
+        self.uses.iter().map(|used| used.computed - used.started).max().unwrap_or_default()
     }
 
-    fn bytes(&self) -> usize {
-        self.uses.iter().map(|used| used.bytes).sum()
+    fn bytes(&self) -> u64 {
+        self.uses.iter().map(|used| used.bytes as u64).sum()
     }
 
     fn sum(&self) -> u64 {
@@ -163,30 +168,28 @@ impl Report {
     }
 
     fn load_usage(&self) -> Usage {
-        self.loads.iter().fold(Usage::default(), |sum, load| sum + load.usage)
+        self.loads.iter().map(|load| load.usage).sum()
     }
 
     fn use_usage(&self) -> Usage {
-        self.uses.iter().fold(Usage::default(), |sum, used| sum + used.usage)
+        self.uses.iter().map(|used| used.usage).sum()
     }
 }
 
-fn thread(role: &str, time: Duration, bytes: usize, usage: Usage, stalled: Option<Duration>) -> Value {
-    json!({
-        "role": role,
-        "seconds": time.as_secs_f64(),
-        "blocks": bytes.div_ceil(page_bytes()),
-        "major_faults": usage.major_faults,
-        "minor_faults": usage.minor_faults,
-        "voluntary_switches": usage.voluntary_switches,
-        "involuntary_switches": usage.involuntary_switches,
-        "stalled_seconds": stalled.map(|time| time.as_secs_f64()),
-    })
+impl RoleLine {
+    fn of_load(load: &Load) -> Self {
+        let thread =
+            ThreadLine { seconds: (load.ended - load.started).as_secs_f64(), blocks: 0, usage: load.usage };
+        Self { role: "prefault", thread, stalled_seconds: None }
+    }
+
+    fn of_use(used: &Use) -> Self {
+        let seconds = (used.ended - used.started).as_secs_f64();
+        let thread = ThreadLine { seconds, blocks: blocks(used.bytes as u64), usage: used.usage };
+        Self { role: "compute", thread, stalled_seconds: used.stalled.map(|time| time.as_secs_f64()) }
+    }
 }
 
-fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    let start = Instant::now();
-    let outcome = work();
-    *seconds = start.elapsed().as_secs_f64();
-    outcome
+fn blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(page_bytes() as u64)
 }

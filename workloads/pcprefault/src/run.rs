@@ -1,134 +1,93 @@
 //! One process from end to end: set up, wait for `go`, load, use, report.
 
-use crate::arguments::{Plan, When};
-use crate::calculation::Pace;
-use crate::gate::Gate;
-use crate::memory::{self, Memory};
-use crate::method::Method;
+use crate::arguments::Arguments;
+use crate::memory::Memory;
+use crate::method::{Method, When};
 use crate::probe;
-use crate::report::{After, Report, Setup};
-use crate::shift::{joined, timed, Handle, Load, Shift, Use};
-use contract::smaps::Rollup;
-use contract::{bus_error, expectation, line, page_cache, Failure};
+use crate::report::{MemoryAfter, Report, Setup};
+use crate::workers::{measured, Load, Use, Workers};
+use contract::smaps::SmapsRollup;
+use contract::threads::ThreadTeam;
+use contract::timing::timed;
+use contract::{bus_error, data_files, expectation, json_lines, page_cache, Failure, Handshake};
 use std::sync::OnceLock;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Does what the plan says and prints its lines.
-///
-/// # Errors
-/// When the file cannot be had, the kernel refuses the method, or the bytes do not add up.
-pub fn measure(plan: &Plan) -> Result<(), Failure> {
+/// Do what the arguments say in this process and print the lines. Fails if the file cannot be
+/// opened, the kernel rejects the method, or the bytes do not have the expected sum.
+pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     bus_error::explain("pcprefault");
+    let Arguments { load, compute, using, handshake, .. } = arguments;
     let mut setup = Setup::default();
-    let (file, length_bytes) = setup.opened(|| memory::open(&plan.file))?;
-    let sidecar = plan.sidecar.as_deref();
+    let (file, length_bytes) = timed(&mut setup.open_seconds, || data_files::open(&arguments.file, false))?;
+    let sidecar = arguments.sidecar.as_deref();
     let expected = sidecar.map(|path| expectation::from_sidecar(path, length_bytes as u64)).transpose()?;
-    probe::require(plan.method, length_bytes)?;
+    probe::require(load.method, length_bytes)?;
     let memory = OnceLock::new();
-    if !is_made_in_the_measured_part(plan) {
-        let mapped = setup.mapped(|| Memory::make(Method::MapOnly, &file, length_bytes))?;
-        let _ = memory.set(mapped); // it was empty
+    if !load.is_one_call() {
+        let make = || Memory::make(Method::MapOnly, &file, length_bytes);
+        let _ = memory.set(timed(&mut setup.map_seconds, make)?); // it was empty
     }
-    let shift = Shift {
-        plan,
-        file: &file,
-        length_bytes,
-        memory: &memory,
-        iterations: iterations(plan, length_bytes),
-        loading: Gate::new(loaders(plan)),
-        computing: Gate::new(plan.compute_threads),
-    };
-    let Some(report) = work(&shift)? else {
+    let iterations = compute.iterations(length_bytes, using.compute_threads);
+    let workers = Workers { load, using, file: &file, length_bytes, memory, iterations };
+    let Some(report) = work(&workers, *handshake)? else {
         return Ok(());
     };
-    let ok = report.checksum_ok(expected);
-    line::print(&report.sample())?;
-    line::print(&report.end(setup, expected))?;
-    plan.handshake.wait_for_close()?;
-    if ok == Some(false) {
-        let shown = plan.file.display();
-        return Err(Failure::Failed(format!("the bytes of {shown} do not add up to what was expected")));
-    }
-    Ok(())
+    json_lines::print(&report.sample())?;
+    json_lines::print(&report.end(setup, expected))?;
+    handshake.wait_for_close()?;
+    expectation::require_expected_sum(&arguments.file, report.checksum_ok(expected))
 }
 
-fn is_made_in_the_measured_part(plan: &Plan) -> bool {
-    plan.method.makes_memory() && plan.prefault_threads > 0
-}
-
-fn loaders(plan: &Plan) -> usize {
-    if plan.method.makes_memory() {
-        0
-    } else {
-        plan.prefault_threads
-    }
-}
-
-/// Each thread's share of the computing.
-fn iterations(plan: &Plan, length_bytes: usize) -> u64 {
-    let time = plan.compute.for_bytes(length_bytes);
-    if time == Duration::ZERO {
-        return 0;
-    }
-    Pace::measured().iterations(time, plan.compute_threads)
-}
-
-/// Starts all threads, and lets them go once whoever measures says so. None when nobody wants the work any more.
-fn work(shift: &Shift<'_>) -> Result<Option<Report>, Failure> {
-    thread::scope(|scope| {
-        let loaders = shift.start_loading(scope);
-        let computers = shift.start_computing(scope);
-        shift.loading.until_all_are_here();
-        shift.computing.until_all_are_here();
-        let outcome = lead(shift, loaders, computers);
-        shift.loading.dismiss();
-        shift.computing.dismiss();
-        outcome
-    })
+/// Start all threads and let them work after `go`. None if the run was cancelled.
+fn work(workers: &Workers<'_>, handshake: Handshake) -> Result<Option<Report>, Failure> {
+    let load_and_use = |loading: &ThreadTeam<Load>| {
+        let create = |thread| Ok(workers.user(thread));
+        ThreadTeam::run(workers.users(), create, |using| lead(workers, handshake, loading, using))
+    };
+    let create = |thread| Ok(workers.loader(thread));
+    ThreadTeam::run(workers.loaders(), create, load_and_use).map(|((report, _), _)| report)
 }
 
 fn lead(
-    shift: &Shift<'_>,
-    loaders: Vec<Handle<'_, Load>>,
-    computers: Vec<Handle<'_, Use>>,
+    workers: &Workers<'_>,
+    handshake: Handshake,
+    loading: &ThreadTeam<Load>,
+    using: &ThreadTeam<Use>,
 ) -> Result<Option<Report>, Failure> {
-    if !shift.plan.handshake.wait_for_go()? {
+    if !handshake.wait_for_go()? {
         return Ok(None);
     }
     let anonymous = anonymous_bytes();
     let started = Instant::now();
-    let loads = match shift.plan.when {
-        When::Before => load(shift, loaders)?,
-        When::Beside => {
-            shift.loading.open();
-            shift.computing.open();
-            joined(loaders)?
-        }
-    };
-    let after = (shift.plan.when == When::Before).then(|| After {
-        resident_bytes: page_cache::resident_bytes(shift.file, shift.length_bytes),
+    let length_bytes = workers.length_bytes;
+    if workers.load.when == When::Beside {
+        loading.start_pass();
+        using.start_pass();
+        let (loads, uses) = (loading.finish_pass()?, using.finish_pass()?);
+        return Ok(Some(Report { length_bytes, started, loads, after: None, uses }));
+    }
+    let loads = load(workers, loading)?;
+    let after = Some(MemoryAfter {
+        resident_bytes: page_cache::resident_bytes(workers.file, length_bytes),
         anonymous_bytes: anonymous.zip(anonymous_bytes()).map(|(before, after)| after.saturating_sub(before)),
     });
-    shift.computing.open();
-    let uses = joined(computers)?;
-    Ok(Some(Report { length_bytes: shift.length_bytes, started, loads, after, uses }))
+    Ok(Some(Report { length_bytes, started, loads, after, uses: using.pass()? }))
 }
 
-/// Loads the file ahead and waits until that is done.
-fn load(shift: &Shift<'_>, loaders: Vec<Handle<'_, Load>>) -> Result<Vec<Load>, Failure> {
-    if is_made_in_the_measured_part(shift.plan) {
-        let made = timed(|| {
-            let memory = Memory::make(shift.plan.method, shift.file, shift.length_bytes)?;
-            let _ = shift.memory.set(memory); // it was empty
-            Ok(())
-        })?;
-        return Ok(vec![made]);
+/// Load the file and wait until that is done.
+fn load(workers: &Workers<'_>, loading: &ThreadTeam<Load>) -> Result<Vec<Load>, Failure> {
+    if !workers.load.is_one_call() {
+        return loading.pass();
     }
-    shift.loading.open();
-    joined(loaders)
+    let make = || {
+        let memory = Memory::make(workers.load.method, workers.file, workers.length_bytes)?;
+        let _ = workers.memory.set(memory); // it was empty
+        Ok(())
+    };
+    Ok(vec![measured(make)?])
 }
 
 fn anonymous_bytes() -> Option<u64> {
-    Rollup::of(None)?.bytes("Anonymous")
+    SmapsRollup::of(None)?.bytes("Anonymous")
 }

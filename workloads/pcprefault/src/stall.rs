@@ -1,5 +1,6 @@
-//! How long a thread slept, as against working or waiting for a CPU.
+//! The time a thread slept, in contrast to working or waiting for a CPU.
 
+use rustix::time::{clock_gettime, ClockId};
 use std::fs::read_to_string;
 use std::time::{Duration, Instant};
 
@@ -12,16 +13,16 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads the calling thread's clocks: wall, CPU (`CLOCK_THREAD_CPUTIME_ID`), and the time it was ready to run and
-    /// had no CPU (`/proc/thread-self/schedstat`, `proc_pid_schedstat` in the kernel's sched-stats document).
-    #[must_use]
+    /// Read the calling thread's clocks: wall, CPU (`CLOCK_THREAD_CPUTIME_ID`), and the time it was
+    /// ready to run without a CPU (`/proc/thread-self/schedstat`, `proc_pid_schedstat` in the
+    /// kernel's sched-stats document).
     pub fn of_this_thread() -> Self {
         Self { at: Instant::now(), on_cpu: cpu_time(), waiting: run_queue_time() }
     }
 
-    /// How long the thread slept since an earlier reading of it: while it sums up a mapped file, it sleeps for nothing
-    /// but the disk. None where the kernel does not count the waiting for a CPU.
-    #[must_use]
+    /// Return how long the thread slept since an earlier reading. While it adds up a mapped file,
+    /// it only ever sleeps to wait for the disk. None if the kernel does not count the time of
+    /// waiting for a CPU.
     pub fn asleep_since(self, earlier: Self) -> Option<Duration> {
         let waited = self.waiting?.checked_sub(earlier.waiting?)?;
         let awake = self.on_cpu.saturating_sub(earlier.on_cpu) + waited;
@@ -30,10 +31,7 @@ impl Reading {
 }
 
 fn cpu_time() -> Duration {
-    let mut found = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call only writes to the structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut found) };
-    Duration::new(found.tv_sec.unsigned_abs(), u32::try_from(found.tv_nsec).unwrap_or_default())
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 fn run_queue_time() -> Option<Duration> {
@@ -44,7 +42,7 @@ fn run_queue_time() -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calculation::{calculate, Pace};
+    use crate::calculation::{calculate, SpinRate};
 
     fn asleep(work: impl FnOnce()) -> f64 {
         let before = Reading::of_this_thread();
@@ -56,7 +54,7 @@ mod tests {
     fn sleeping_counts_and_working_does_not() {
         let slept = asleep(|| std::thread::sleep(Duration::from_millis(80)));
         assert!((0.07..0.2).contains(&slept), "{slept}");
-        let iterations = Pace::measured().iterations(Duration::from_millis(80), 1);
+        let iterations = SpinRate::measured().iterations(Duration::from_millis(80), 1);
         let worked = asleep(|| {
             calculate(iterations);
         });

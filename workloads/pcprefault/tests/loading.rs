@@ -1,6 +1,6 @@
-//! What `pcprefault` loads, and that it tells the truth about it.
+//! Tests of `pcprefault`: what it loads, and its report.
 
-use testbed::{Dataset, Run, Talk, SIZE_BYTES};
+use testbed::{Dataset, Run, WorkloadProcess, SIZE_BYTES};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pcprefault");
 
@@ -94,7 +94,7 @@ fn without_a_thread_for_it_nothing_is_loaded_ahead() {
 #[test]
 fn computing_takes_its_time() {
     let data = dataset("computing");
-    // A busy machine only makes it longer.
+    // Other load only makes it longer.
     for (arguments, least) in
         [("--compute-seconds 0.2", 0.1), ("--compute-seconds-per-gib 34", 0.05), ("--compute-seconds 0", 0.0)]
     {
@@ -142,8 +142,8 @@ fn it_waits_for_go_and_stays_until_its_input_closes() {
         ["--method touch --prefault-threads 2", "--method read", "--processes 2 --method map-populate"]
     {
         let arguments = format!("{file} {more}");
-        assert_eq!(Talk::through(PROGRAM, &arguments)["checksum_ok"], true, "{more}");
-        Talk::given_up(PROGRAM, &arguments);
+        assert_eq!(WorkloadProcess::through(PROGRAM, &arguments)["checksum_ok"], true, "{more}");
+        WorkloadProcess::cancelled(PROGRAM, &arguments);
     }
 }
 
@@ -154,11 +154,11 @@ fn nothing_is_loaded_before_go() {
         ["--method map-populate", "--method touch", "--method read", "--processes 2 --method populate-read"]
     {
         data.make_cold();
-        let mut talk = Talk::start(PROGRAM, &format!("--file {} {more}", data.file.display()));
-        talk.hear("ready");
-        assert!(talk.is_running());
+        let mut process = WorkloadProcess::start(PROGRAM, &format!("--file {} {more}", data.file.display()));
+        process.read_line("ready");
+        assert!(process.is_running());
         assert_eq!(data.resident_bytes(), 0, "{more}");
-        assert_eq!(talk.close_and_wait().0, Some(0));
+        assert_eq!(process.close_and_wait().0, Some(0));
     }
 }
 
@@ -177,11 +177,12 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn a_file_cut_short_meanwhile_is_a_sentence_and_no_crash() {
     let data = dataset("cut");
-    let mut talk = Talk::start(PROGRAM, &format!("--file {} --method touch", data.file.display()));
-    talk.hear("ready");
+    let mut process =
+        WorkloadProcess::start(PROGRAM, &format!("--file {} --method touch", data.file.display()));
+    process.read_line("ready");
     std::fs::OpenOptions::new().write(true).open(&data.file).unwrap().set_len(4096).unwrap();
-    talk.say("go\n");
-    let (code, stderr) = talk.close_and_wait();
+    process.write("go\n");
+    let (code, stderr) = process.close_and_wait();
     assert_eq!((code, stderr.lines().count()), (Some(1), 1), "{stderr}");
     assert!(stderr.starts_with("pcprefault: ") && stderr.contains("truncated"), "{stderr}");
 }

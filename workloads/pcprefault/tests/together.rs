@@ -1,4 +1,4 @@
-//! Several processes that use one file.
+//! Tests of `pcprefault` with several processes that use one file.
 
 use testbed::{Dataset, Run, SIZE_BYTES};
 
@@ -23,8 +23,8 @@ fn a_mapped_file_is_there_once_and_copies_are_there_each() {
     let length = SIZE_BYTES as f64;
     let (mapped, mapped_each) = bytes("--method populate-read");
     let (copied, _) = bytes("--method read");
-    // The program's own pages are in both sums, shared with whoever runs it beside us, so that only the difference
-    // tells: three copies less one are two, and copies all would be none.
+    // The program's own pages are in both sums, and other tests share them, so only the difference
+    // is exact: three copies less one are two, and it would be 0 if both were copies.
     assert!(copied - mapped > 1.2 * length, "{copied} {mapped}");
     assert!(mapped >= length && mapped_each > 2.9 * length, "{mapped} {mapped_each}");
 }

@@ -1,17 +1,20 @@
-//! Does a rate drop after a while, and to what: the mark of a bucket of burst credits that has run dry.
+//! Detection of a burst: a rate that drops after a while, because burst credits have run out.
 //!
-//! The series is cut in two where two means explain it best. That is a burst when the second mean lies well below the
-//! first, hardly a point of either part lies on the other's side, a straight line (a disk that tires slowly) explains
-//! it worse, and both parts are long enough to be believed.
+//! The series is cut in two where two means fit best. This is a burst if
+//!
+//! * the second mean lies well below the first,
+//! * hardly a point of either part lies on the other's side,
+//! * a straight line (a disk that slows down gradually) fits worse, and
+//! * both parts are long enough.
 
-use crate::series::{mean, median, rounded, Rate};
-use serde_json::{json, Value};
+use crate::series::{mean, middle, rounded, Rate};
+use serde::Serialize;
 
-/// A part shorter than this could be a hiccup.
+/// A shorter part could be a brief disturbance.
 const LEAST_POINTS: usize = 4;
-/// A drop to more than this is drift.
+/// A drop to a larger fraction is drift.
 const MOST_REMAINING: f64 = 0.8;
-/// So many points may lie on the wrong side of the middle.
+/// Fraction of the points that may lie on the wrong side of the middle.
 const MOST_ASTRAY: f64 = 0.1;
 
 /// A rate that held for a while and then fell.
@@ -21,41 +24,51 @@ pub struct Burst {
     pub burst_ios_per_second: f64,
     /// I/Os a second afterwards.
     pub base_ios_per_second: f64,
-    /// When it fell, from the beginning of the phase.
+    /// Time from the beginning of the phase until the rate fell.
     pub seconds: f64,
 }
 
 impl Burst {
-    /// What the phase took out of the bucket while it burst. The bucket held that much at least: nobody knows how full
-    /// it was, and what earlier phases took is not counted.
-    #[must_use]
+    /// Return the credits that the phase used. The bucket held at least as many: its level at the
+    /// start is unknown, and earlier phases may have used some.
     pub fn credits(&self) -> f64 {
         (self.burst_ios_per_second - self.base_ios_per_second) * self.seconds
     }
 
-    /// As it stands in the JSON. A credit is one I/O of this phase's block.
-    #[must_use]
-    pub fn to_json(self, block_bytes: usize) -> Value {
+    /// Return the figures of the report. A credit is one I/O of this phase's block.
+    pub fn figures(&self, block_bytes: usize) -> BurstFigures {
         let (burst, base) = (self.burst_ios_per_second, self.base_ios_per_second);
-        json!({
-            "seconds": rounded(self.seconds),
-            "burst_ios_per_second": rounded(burst),
-            "base_ios_per_second": rounded(base),
-            "credits_at_least": self.credits().round(),
-            "burst_bytes_per_second": (burst * block_bytes as f64).round(),
-            "base_bytes_per_second": (base * block_bytes as f64).round(),
-            "credits_at_least_bytes": (self.credits() * block_bytes as f64).round(),
-        })
+        let bytes = |ios: f64| (ios * block_bytes as f64).round();
+        BurstFigures {
+            seconds: rounded(self.seconds),
+            burst_ios_per_second: rounded(burst),
+            base_ios_per_second: rounded(base),
+            credits_at_least: self.credits().round(),
+            burst_bytes_per_second: bytes(burst),
+            base_bytes_per_second: bytes(base),
+            credits_at_least_bytes: bytes(self.credits()),
+        }
     }
 }
 
-/// The burst in a series, if there is one.
-#[must_use]
+/// A burst in the report.
+#[derive(Debug, Serialize)]
+pub struct BurstFigures {
+    seconds: f64,
+    burst_ios_per_second: f64,
+    base_ios_per_second: f64,
+    credits_at_least: f64,
+    burst_bytes_per_second: f64,
+    base_bytes_per_second: f64,
+    credits_at_least_bytes: f64,
+}
+
+/// Return the burst in a series, if there is one.
 pub fn find(rates: &[Rate]) -> Option<Burst> {
     let cut = best_cut(rates)?;
     let (before, after) = rates.split_at(cut);
-    // The point in which it fell lies between both and would pull a mean.
-    let (high, low) = (median(before), median(after));
+    // The point in which the rate fell lies between both and would distort a mean.
+    let (high, low) = (middle(before), middle(after));
     let middle = f64::midpoint(high, low);
     let astray = |part: &[Rate], wrong: &dyn Fn(f64) -> bool| {
         part.iter().filter(|rate| wrong(rate.ios_per_second)).count() as f64 / part.len() as f64
@@ -70,7 +83,7 @@ pub fn find(rates: &[Rate]) -> Option<Burst> {
     })
 }
 
-/// Where two means leave the least squares behind.
+/// Return the cut at which two means have the least squared error.
 fn best_cut(rates: &[Rate]) -> Option<usize> {
     let last = rates.len().checked_sub(LEAST_POINTS)?;
     let left = |cut: usize| {
@@ -85,7 +98,7 @@ fn squares(part: &[Rate]) -> f64 {
     part.iter().map(|rate| (rate.ios_per_second - middle).powi(2)).sum()
 }
 
-/// The same around the straight line that fits best.
+/// Return the squared error of the straight line that fits best.
 fn squares_around_line(rates: &[Rate]) -> f64 {
     let center = rates.iter().map(|rate| rate.until_seconds).sum::<f64>() / rates.len() as f64;
     let middle = mean(rates);

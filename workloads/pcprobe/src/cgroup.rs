@@ -1,69 +1,108 @@
-//! The limits of the cgroup that the program runs in, v1 or v2, seen from the host or from inside a container.
+//! The limits of the program's cgroup, v1 or v2, on the host or inside a container.
 //!
-//! A limit anywhere above counts, so the least of all levels is told. In a container the path of the own cgroup may not
-//! exist in what is mounted there; its root is then the container's own.
+//! A limit of any ancestor applies, so the least of all levels is reported. In a container the path
+//! of the cgroup may be missing in the mounted file system. Its root is then the container's
+//! cgroup.
 
-use serde_json::{json, Value};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// cgroup v1 says "no limit" with the largest number of pages, which is a little below 2^63.
+/// cgroup v1 expresses "no limit" by the largest number of pages, which is a little below 2^63.
 const NONE_FROM: u64 = 1 << 62;
-/// io.max's keys, and the files of v1 that mean the same.
-const IO_KEYS: [(&str, &str); 4] = [
-    ("rbps", "blkio.throttle.read_bps_device"),
-    ("wbps", "blkio.throttle.write_bps_device"),
-    ("riops", "blkio.throttle.read_iops_device"),
-    ("wiops", "blkio.throttle.write_iops_device"),
-];
 
-/// The limits as they stand in the JSON; `disk` is the number (`8:0`) of the whole disk that is measured.
-#[must_use]
-pub fn limits(disk: Option<&str>) -> Value {
+/// The limits; None if there is none.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum CgroupLimits {
+    /// The limits of a cgroup.
+    Found {
+        /// Version of the cgroup file system.
+        version: u32,
+        /// Hard limit of memory.
+        memory_max_bytes: Option<u64>,
+        /// Soft limit of memory.
+        memory_high_bytes: Option<u64>,
+        /// Limit of swap.
+        memory_swap_max_bytes: Option<u64>,
+        /// CPU time as a percentage of one CPU.
+        cpu_quota_percent: Option<f64>,
+        /// Limits of the disk.
+        io: IoLimits,
+    },
+    /// No cgroup file system is visible.
+    Missing {
+        /// Null.
+        version: Option<u32>,
+        /// The reason.
+        reason: &'static str,
+    },
+}
+
+/// The limits of a disk, named as in io.max.
+#[derive(Debug, Serialize)]
+pub struct IoLimits {
+    rbps: Option<u64>,
+    wbps: Option<u64>,
+    riops: Option<u64>,
+    wiops: Option<u64>,
+}
+
+/// Return the limits; `disk` is the number (`8:0`) of the whole disk that is measured.
+pub fn limits(disk: Option<&str>) -> CgroupLimits {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     limits_in(Path::new("/sys/fs/cgroup"), &own, disk)
 }
 
-fn limits_in(root: &Path, own: &str, disk: Option<&str>) -> Value {
+fn limits_in(root: &Path, own: &str, disk: Option<&str>) -> CgroupLimits {
     let unified = own.lines().find_map(|line| line.strip_prefix("0::"));
     match unified {
         Some(path) if root.join("cgroup.controllers").exists() => v2(&levels(root, path), disk),
         _ if own.lines().any(|line| !line.starts_with("0::")) => v1(root, own, disk),
-        _ => json!({"version": null, "reason": "no cgroup file system is to be seen here"}),
+        _ => CgroupLimits::Missing { version: None, reason: "no cgroup file system is to be seen here" },
     }
 }
 
-fn v2(levels: &[PathBuf], disk: Option<&str>) -> Value {
+fn v2(levels: &[PathBuf], disk: Option<&str>) -> CgroupLimits {
     let least_of = |file: &str| least(levels, file, |text| text.trim().parse().ok());
     let quota = least_float(levels, "cpu.max", |text| {
         let (quota, period) = text.trim().split_once(' ')?;
         Some(100.0 * quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?)
     });
     let io = |key: &str| least(levels, "io.max", |text| io_max(text, disk?, key));
-    json!({
-        "version": 2,
-        "memory_max_bytes": least_of("memory.max"),
-        "memory_high_bytes": least_of("memory.high"),
-        "memory_swap_max_bytes": least_of("memory.swap.max"),
-        "cpu_quota_percent": quota,
-        "io": IO_KEYS.iter().map(|(key, _)| ((*key).to_owned(), json!(io(key)))).collect::<serde_json::Map<_, _>>(),
-    })
+    CgroupLimits::Found {
+        version: 2,
+        memory_max_bytes: least_of("memory.max"),
+        memory_high_bytes: least_of("memory.high"),
+        memory_swap_max_bytes: least_of("memory.swap.max"),
+        cpu_quota_percent: quota,
+        io: IoLimits { rbps: io("rbps"), wbps: io("wbps"), riops: io("riops"), wiops: io("wiops") },
+    }
 }
 
-fn v1(root: &Path, own: &str, disk: Option<&str>) -> Value {
+fn v1(root: &Path, own: &str, disk: Option<&str>) -> CgroupLimits {
     let levels_of = |controller: &str| {
         let path = own.lines().find_map(|line| controller_path(line, controller)).unwrap_or("/");
         levels(&root.join(controller), path)
     };
     let bytes = |file: &str| least(&levels_of("memory"), file, below_none);
-    let io = |file: &str| least(&levels_of("blkio"), file, |text| throttle(text, disk?));
-    json!({
-        "version": 1,
-        "memory_max_bytes": bytes("memory.limit_in_bytes"),
-        "memory_high_bytes": null,
-        "memory_swap_max_bytes": swap_bytes(bytes("memory.memsw.limit_in_bytes"), bytes("memory.limit_in_bytes")),
-        "cpu_quota_percent": least_float_of_folders(&levels_of("cpu")),
-        "io": IO_KEYS.iter().map(|(key, file)| ((*key).to_owned(), json!(io(file)))).collect::<serde_json::Map<_, _>>(),
-    })
+    let io = |kind: &str| {
+        let file = format!("blkio.throttle.{kind}_device");
+        least(&levels_of("blkio"), &file, |text| throttle(text, disk?))
+    };
+    let memory_max_bytes = bytes("memory.limit_in_bytes");
+    CgroupLimits::Found {
+        version: 1,
+        memory_max_bytes,
+        memory_high_bytes: None,
+        memory_swap_max_bytes: swap_bytes(bytes("memory.memsw.limit_in_bytes"), memory_max_bytes),
+        cpu_quota_percent: least_float_of_folders(&levels_of("cpu")),
+        io: IoLimits {
+            rbps: io("read_bps"),
+            wbps: io("write_bps"),
+            riops: io("read_iops"),
+            wiops: io("write_iops"),
+        },
+    }
 }
 
 /// v1 limits memory and swap together.
@@ -71,14 +110,14 @@ fn swap_bytes(both: Option<u64>, memory: Option<u64>) -> Option<u64> {
     Some(both?.saturating_sub(memory?))
 }
 
-/// The own folder and all above it, as far as they are to be seen.
+/// Return the folder of the cgroup and its ancestors, as far as they are visible.
 fn levels(root: &Path, path: &str) -> Vec<PathBuf> {
     let own = root.join(path.trim_start_matches('/'));
     let own = if own.is_dir() && !path.contains("..") { own } else { root.to_owned() };
     own.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
 }
 
-/// The path of a controller in a line such as `4:cpu,cpuacct:/docker/...`.
+/// Return the path of a controller in a line such as `4:cpu,cpuacct:/docker/...`.
 fn controller_path<'a>(line: &'a str, controller: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(':')?;
     let (controllers, path) = rest.split_once(':')?;
@@ -109,13 +148,13 @@ fn below_none(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < NONE_FROM)
 }
 
-/// One key of the disk's line in io.max; none where it is `max`.
+/// Return one key of the disk's line in io.max; None if it is `max`.
 fn io_max(text: &str, disk: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(disk)?.strip_prefix(' '))?;
     line.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
 }
 
-/// The disk's line in a file of v1's blkio.
+/// Return the limit of the disk in a file of v1's blkio.
 fn throttle(text: &str, disk: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(disk)?.strip_prefix(' ')?.trim().parse().ok())
 }
@@ -123,6 +162,7 @@ fn throttle(text: &str, disk: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     struct Tree(PathBuf);
 
@@ -160,23 +200,23 @@ mod tests {
                 ("a.slice/b.scope/memory.swap.max", "0\n"),
             ],
         );
-        let found = limits_in(&tree.0, "0::/a.slice/b.scope\n", Some("8:1"));
+        let found = json!(limits_in(&tree.0, "0::/a.slice/b.scope\n", Some("8:1")));
         assert_eq!(found["version"], 2);
         assert_eq!(found["memory_max_bytes"], 1_073_741_824);
         assert_eq!(found["memory_swap_max_bytes"], 0);
         assert_eq!(found["cpu_quota_percent"], 150.0);
         assert_eq!(found["io"], json!({"rbps": 9, "wbps": null, "riops": 500, "wiops": null}));
-        assert!(limits_in(&tree.0, "0::/a.slice/b.scope\n", None)["io"]["rbps"].is_null());
+        assert!(json!(limits_in(&tree.0, "0::/a.slice/b.scope\n", None))["io"]["rbps"].is_null());
     }
 
     #[test]
     fn a_container_sees_its_own_limits_at_the_root() {
         let tree = Tree::new("inside", &[("cgroup.controllers", ""), ("memory.max", "5000\n")]);
         for own in ["0::/\n", "0::/../other\n", "0::/system.slice/docker-1.scope\n"] {
-            assert_eq!(limits_in(&tree.0, own, None)["memory_max_bytes"], 5000, "{own}");
+            assert_eq!(json!(limits_in(&tree.0, own, None))["memory_max_bytes"], 5000, "{own}");
         }
         let old = Tree::new("inside-v1", &[("memory/memory.limit_in_bytes", "7000\n")]);
-        assert_eq!(limits_in(&old.0, "4:memory:/docker/1\n", None)["memory_max_bytes"], 7000);
+        assert_eq!(json!(limits_in(&old.0, "4:memory:/docker/1\n", None))["memory_max_bytes"], 7000);
     }
 
     #[test]
@@ -194,18 +234,18 @@ mod tests {
             ],
         );
         let own = "4:memory:/docker/one\n2:cpu,cpuacct:/docker/one\n1:blkio:/docker/one\n0::/\n";
-        let found = limits_in(&tree.0, own, Some("8:1"));
+        let found = json!(limits_in(&tree.0, own, Some("8:1")));
         assert_eq!(found["version"], 1);
         assert_eq!(found["memory_max_bytes"], 2000);
         assert_eq!(found["memory_swap_max_bytes"], 3000);
         assert_eq!(found["cpu_quota_percent"], 50.0);
         assert_eq!(found["io"], json!({"rbps": null, "wbps": null, "riops": 500, "wiops": null}));
-        let unlimited = limits_in(&tree.0, "4:memory:/docker\n", None);
+        let unlimited = json!(limits_in(&tree.0, "4:memory:/docker\n", None));
         assert!(unlimited["memory_max_bytes"].is_null() && unlimited["cpu_quota_percent"].is_null());
     }
 
     #[test]
-    fn where_nothing_is_to_be_seen_it_says_so() {
-        assert!(limits_in(Path::new("/nowhere"), "", None)["reason"].is_string());
+    fn where_nothing_is_visible_there_is_a_reason() {
+        assert!(json!(limits_in(Path::new("/nowhere"), "", None))["reason"].is_string());
     }
 }

@@ -1,10 +1,11 @@
 //! The disk and the file system under a folder: their kinds, and no name or serial number.
 
-use serde_json::{json, Value};
+use rustix::fs::{major, minor};
+use serde::Serialize;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel calls disks of a kind, by how the name begins.
+/// Beginnings of the kernel's names of disks, and their kinds.
 const KINDS: &[(&str, &str)] = &[
     ("nvme", "nvme"),
     ("vd", "virtio"),
@@ -20,38 +21,44 @@ const KINDS: &[(&str, &str)] = &[
     ("drbd", "drbd"),
 ];
 
-/// What lies beneath a folder.
-#[derive(Debug, Clone)]
+/// The storage beneath a folder.
+#[derive(Debug, Clone, Serialize)]
 pub struct Storage {
     /// The file system's type, as the kernel spells it.
     pub filesystem: String,
-    /// The number of the whole disk, `8:0`; none where there is no single one.
+    /// The number of the whole disk, `8:0`; None without a single disk.
+    #[serde(skip)]
     pub disk: Option<String>,
-    device: Value,
+    device: Option<Device>,
+}
+
+/// A disk; None if a setting is unknown.
+#[derive(Debug, Clone, Serialize)]
+struct Device {
+    kind: &'static str,
+    rotational: Option<bool>,
+    logical_block_bytes: Option<u64>,
+    scheduler: Option<String>,
+    read_ahead_kb: Option<u64>,
+    max_sectors_kb: Option<u64>,
+    nr_requests: Option<u64>,
 }
 
 impl Storage {
-    /// Looks beneath the folder.
-    #[must_use]
+    /// Examine the storage beneath the folder.
     pub fn beneath(folder: &Path) -> Self {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let filesystem = filesystem(&mounts, &folder).unwrap_or_else(|| "unknown".to_owned());
         let disk = std::fs::metadata(&folder).ok().and_then(|found| disk_folder(found.dev()));
         let number = disk.as_ref().and_then(|path| text(path, "dev"));
-        Self { filesystem, disk: number, device: disk.as_deref().map_or(Value::Null, device) }
-    }
-
-    /// As it stands in the JSON.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        json!({"filesystem": self.filesystem, "device": self.device})
+        Self { filesystem, disk: number, device: disk.as_deref().map(device) }
     }
 }
 
-/// The folder in /sys of the whole disk that this device, or partition, belongs to.
+/// Return the folder in /sys of the whole disk that this device or partition belongs to.
 fn disk_folder(device: u64) -> Option<PathBuf> {
-    let number = format!("{}:{}", libc::major(device), libc::minor(device));
+    let number = format!("{}:{}", major(device), minor(device));
     let folder = Path::new("/sys/dev/block").join(number).canonicalize().ok()?;
     if folder.join("partition").exists() {
         return folder.parent().map(Path::to_owned);
@@ -59,32 +66,33 @@ fn disk_folder(device: u64) -> Option<PathBuf> {
     Some(folder)
 }
 
-fn device(folder: &Path) -> Value {
+fn device(folder: &Path) -> Device {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let kind = KINDS.iter().find(|(begins, _)| name.starts_with(begins)).map(|(_, kind)| *kind);
     let number = |file: &str| text(folder, file).and_then(|text| text.parse::<u64>().ok());
-    json!({
-        "kind": kind.unwrap_or("other"),
-        "rotational": number("queue/rotational").map(|found| found == 1),
-        "logical_block_bytes": number("queue/logical_block_size"),
-        "scheduler": text(folder, "queue/scheduler").map(|text| chosen(&text)),
-        "read_ahead_kb": number("queue/read_ahead_kb"),
-        "max_sectors_kb": number("queue/max_sectors_kb"),
-        "nr_requests": number("queue/nr_requests"),
-    })
+    Device {
+        kind: kind.unwrap_or("other"),
+        rotational: number("queue/rotational").map(|found| found == 1),
+        logical_block_bytes: number("queue/logical_block_size"),
+        scheduler: text(folder, "queue/scheduler").map(|text| chosen(&text)),
+        read_ahead_kb: number("queue/read_ahead_kb"),
+        max_sectors_kb: number("queue/max_sectors_kb"),
+        nr_requests: number("queue/nr_requests"),
+    }
 }
 
 fn text(folder: &Path, file: &str) -> Option<String> {
     Some(std::fs::read_to_string(folder.join(file)).ok()?.trim().to_owned())
 }
 
-/// The one in brackets: `none [mq-deadline] kyber`.
+/// Return the one in brackets: `none [mq-deadline] kyber`.
 fn chosen(schedulers: &str) -> String {
     let inside = schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(schedulers, |(name, _)| name).to_owned()
 }
 
-/// The type of the file system with the longest mount point above the folder, `proc_pid_mountinfo(5)`.
+/// Return the type of the file system with the longest mount point above the folder,
+/// `proc_pid_mountinfo(5)`.
 fn filesystem(mounts: &str, folder: &Path) -> Option<String> {
     let fitting = mounts.lines().filter_map(|line| {
         let point = line.split(' ').nth(4)?.replace("\\040", " ");
@@ -106,11 +114,11 @@ mod tests {
 ";
 
     #[test]
-    fn the_nearest_mount_tells_the_file_system() {
+    fn the_nearest_mount_determines_the_file_system() {
         let of = |folder: &str| filesystem(MOUNTS, Path::new(folder)).unwrap();
         assert_eq!([of("/"), of("/home"), of("/dev/shm/x"), of("/data/x")], ["ext4", "ext4", "tmpfs", "xfs"]);
         assert_eq!(of("/data/with space/x"), "btrfs");
-        assert_eq!(of("/database"), "ext4", "a name that only begins alike is another folder");
+        assert_eq!(of("/database"), "ext4", "a name with the same beginning is another folder");
         assert_eq!(filesystem("", Path::new("/")), None);
     }
 
@@ -120,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_told_by_kind_and_never_by_name() {
+    fn a_device_is_reported_by_kind_and_never_by_name() {
         let beneath = Storage::beneath(Path::new("/"));
-        let told = beneath.to_json();
-        assert_eq!(told.as_object().unwrap().keys().collect::<Vec<_>>(), ["filesystem", "device"]);
+        let reported = serde_json::json!(beneath);
+        assert_eq!(reported.as_object().unwrap().keys().collect::<Vec<_>>(), ["filesystem", "device"]);
         if let Some(folder) = std::fs::metadata("/").ok().and_then(|found| disk_folder(found.dev())) {
             let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-            assert!(!told.to_string().contains(&name), "{told}");
+            assert!(!reported.to_string().contains(&name), "{reported}");
         }
     }
 }

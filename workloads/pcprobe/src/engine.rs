@@ -1,104 +1,60 @@
-//! What drives the disk, and the work it is given.
+//! The engines that drive the disk.
 
-use crate::arguments::Wish;
 use crate::fio::Fio;
-use crate::phase::Phase;
 use crate::tally::Figures;
+use crate::work::PhaseWork;
 use crate::{ring, threads};
-use contract::mix::{mix, GOLDEN_GAMMA};
-use contract::permutation::Permutation;
+use clap::ValueEnum;
 use contract::Failure;
-use serde_json::{json, Value};
-use std::fs::File;
+use serde::Serialize;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// What drives the disk.
+/// The requested engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineChoice {
+    /// fio if it is installed, otherwise the program's own loop
+    Auto,
+    /// The program's own loop: `io_uring` if it is permitted, otherwise threads
+    Own,
+    /// fio
+    Fio,
+    /// The program's own loop on `io_uring`
+    #[value(name = "io_uring")]
+    IoUring,
+    /// The program's own loop of threads that call pread(2) and pwrite(2)
+    Threads,
+}
+
+/// Engine that drives the disk.
 #[derive(Debug)]
 pub enum Engine {
     /// The program's own loop on `io_uring`.
     IoUring,
-    /// The program's own loop of threads; why not `io_uring`.
+    /// The program's own loop of threads, and the reason for it.
     Threads(String),
     /// fio.
     Fio(Fio),
 }
 
-/// One phase on one file.
-#[derive(Debug)]
-pub struct Work<'a> {
-    /// What is to be done.
-    pub phase: &'a Phase,
-    /// On which file.
-    pub file: &'a File,
-    /// How much of the file there is.
-    pub area_bytes: u64,
-    /// Whether it was opened with `O_DIRECT`.
-    pub direct: bool,
-    /// Since when.
-    pub begun: Instant,
-    order: Option<Permutation>,
-}
-
-impl<'a> Work<'a> {
-    /// The phase, beginning now. Random blocks come in an order that visits each once before it visits any twice.
-    #[must_use]
-    pub fn new(phase: &'a Phase, file: &'a File, area_bytes: u64, direct: bool, seed: u64) -> Self {
-        let blocks = area_bytes / phase.block_bytes as u64;
-        let order = phase.random.then(|| Permutation::new(blocks, seed));
-        Self { phase, file, area_bytes, direct, begun: Instant::now(), order }
-    }
-
-    /// When nothing more is submitted.
-    #[must_use]
-    pub fn deadline(&self) -> Instant {
-        self.begun + self.phase.time
-    }
-
-    /// Where the block of this number lies.
-    #[must_use]
-    pub fn offset(&self, number: u64) -> u64 {
-        let blocks = self.area_bytes / self.phase.block_bytes as u64;
-        let block = number % blocks;
-        self.order.as_ref().map_or(block, |order| order.at(block)) * self.phase.block_bytes as u64
-    }
-
-    /// Content that no disk can compress.
-    pub fn fill(&self, memory: &mut [u8]) {
-        let mut word = self.phase.depth as u64;
-        for place in memory.chunks_exact_mut(8) {
-            word = word.wrapping_add(GOLDEN_GAMMA);
-            place.copy_from_slice(&mix(word).to_le_bytes());
-        }
-    }
-
-    /// Whether an I/O that returned this moved its whole block.
-    ///
-    /// # Errors
-    /// What the system says, or that it moved less.
-    pub fn whole(&self, result: i32) -> io::Result<()> {
-        match usize::try_from(result) {
-            Err(_) => Err(io::Error::from_raw_os_error(-result)),
-            Ok(moved) if moved == self.phase.block_bytes => Ok(()),
-            Ok(moved) => {
-                Err(io::Error::other(format!("{moved} of {} bytes were moved", self.phase.block_bytes)))
-            }
-        }
-    }
+/// An engine in the report.
+#[derive(Debug, Serialize)]
+pub struct EngineFigures {
+    name: &'static str,
+    version: Option<String>,
+    reason: Option<String>,
 }
 
 impl Engine {
-    /// The engine that was wished for, or the best one there is.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] when it was named and is not there.
-    pub fn choose(wish: Wish) -> Result<Self, Failure> {
-        let cannot = |why: String| Err(Failure::CannotHere(why));
-        match (wish, ring::is_allowed()) {
-            (Wish::Fio, _) => Fio::find().map(Self::Fio).or_else(cannot),
-            (Wish::Threads, _) => Ok(Self::Threads("asked for".to_owned())),
-            (Wish::IoUring, Err(why)) => cannot(format!("there is no io_uring here: {why}")),
-            (Wish::Auto, ring) => Ok(Fio::find().map_or_else(|_| Self::own(ring), Self::Fio)),
+    /// Return the requested engine, or the best one available. Fails with [`Failure::CannotHere`]
+    /// if it was named and is not available.
+    pub fn choose(choice: EngineChoice) -> Result<Self, Failure> {
+        let cannot = |reason: String| Err(Failure::CannotHere(reason));
+        match (choice, ring::is_allowed()) {
+            (EngineChoice::Fio, _) => Fio::find().map(Self::Fio).or_else(cannot),
+            (EngineChoice::Threads, _) => Ok(Self::Threads("asked for".to_owned())),
+            (EngineChoice::IoUring, Err(cause)) => cannot(format!("there is no io_uring here: {cause}")),
+            (EngineChoice::Auto, ring) => Ok(Fio::find().map_or_else(|_| Self::own(ring), Self::Fio)),
             (_, ring) => Ok(Self::own(ring)),
         }
     }
@@ -106,15 +62,13 @@ impl Engine {
     fn own(ring: io::Result<()>) -> Self {
         match ring {
             Ok(()) => Self::IoUring,
-            Err(why) => Self::Threads(format!("there is no io_uring here: {why}")),
+            Err(cause) => Self::Threads(format!("there is no io_uring here: {cause}")),
         }
     }
 
-    /// Does the work and counts it. The time is that during which I/Os were submitted.
-    ///
-    /// # Errors
-    /// What the system, or fio, says.
-    pub fn drive(&self, work: &Work<'_>) -> io::Result<Figures> {
+    /// Do the work and count it. The counted time is that during which I/Os were submitted. Fails
+    /// with the error of the system, or of fio.
+    pub fn drive(&self, work: &PhaseWork<'_>) -> io::Result<Figures> {
         let counted = match self {
             Self::Fio(fio) => return fio.drive(work),
             Self::IoUring => ring::drive(work)?,
@@ -124,19 +78,23 @@ impl Engine {
         Ok(counted.figures(elapsed.min(work.phase.time)))
     }
 
-    /// As it stands in the JSON.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
+    /// Return what the report says about the engine.
+    pub fn figures(&self) -> EngineFigures {
         match self {
-            Self::IoUring => json!({"name": "io_uring", "version": null, "reason": null}),
-            Self::Threads(why) => json!({"name": "threads", "version": null, "reason": why}),
-            Self::Fio(fio) => json!({"name": "fio", "version": fio.version, "reason": fio.ioengine}),
+            Self::IoUring => EngineFigures { name: "io_uring", version: None, reason: None },
+            Self::Threads(reason) => {
+                EngineFigures { name: "threads", version: None, reason: Some(reason.clone()) }
+            }
+            Self::Fio(fio) => EngineFigures {
+                name: "fio",
+                version: Some(fio.version.clone()),
+                reason: Some(fio.ioengine.to_owned()),
+            },
         }
     }
 
-    /// What is said of it before it begins.
-    #[must_use]
-    pub fn shown(&self) -> String {
+    /// Return a description for the announcement.
+    pub fn description(&self) -> String {
         match self {
             Self::IoUring => "its own io_uring loop".to_owned(),
             Self::Threads(_) => "its own threads".to_owned(),

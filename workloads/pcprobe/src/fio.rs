@@ -1,38 +1,40 @@
-//! fio as the engine: the same phases, one job each, its own JSON read several times a second.
+//! fio as the engine: the same phases as one job each. Its JSON is reported several times a second.
 
-use crate::engine::Work;
 use crate::interruption;
 use crate::ring;
 use crate::series::Rate;
 use crate::tally::Figures;
-use serde_json::{json, Deserializer, Value};
+use crate::work::PhaseWork;
+use contract::latency::LatencyFigures;
+use serde_json::{Deserializer, Value};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// fio reports so often at least, so that the first report ends the warm-up as the program's own loop has it. fio's own
-/// `ramp_time` leaves out what was under way when it ended, which is much of a short phase behind a slow cap.
+/// Least interval of fio's reports: the first report ends the same warm-up as in the program's own
+/// loop. fio's `ramp_time` excludes I/Os in flight at its end, which are a large part of a short
+/// phase behind a slow limit.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// And no more often than so many times.
+/// Largest number of reports.
 const MOST_REPORTS: u32 = 120;
-/// Less than this is no rate.
+/// A rate needs at least this time.
 const LEAST_SECONDS: f64 = 0.3;
 
-/// A fio that runs here.
+/// An installed fio.
 #[derive(Debug, Clone)]
 pub struct Fio {
-    /// As it says itself, `fio-3.39`.
+    /// Its version, such as `fio-3.39`.
     pub version: String,
-    /// Which of its I/O engines is used.
+    /// The I/O engine of fio that is used.
     pub ioengine: &'static str,
 }
 
 impl Fio {
-    /// Looks for fio on the PATH.
+    /// Find fio on the PATH.
     ///
     /// # Errors
-    /// A sentence when there is none that runs.
+    /// A sentence if there is none that runs.
     pub fn find() -> Result<Self, String> {
         let found = Command::new("fio").arg("--version").stderr(Stdio::null()).output();
         let output = found.map_err(|cause| format!("there is no fio here: {cause}"))?;
@@ -44,32 +46,30 @@ impl Fio {
         Ok(Self { version, ioengine })
     }
 
-    /// Runs the phase as one fio job.
-    ///
-    /// # Errors
-    /// What fio says, or that its report cannot be read.
-    pub fn drive(&self, work: &Work<'_>) -> io::Result<Figures> {
+    /// Run the phase as one fio job. Fails with the error of fio, or that its report cannot be
+    /// read.
+    pub fn drive(&self, work: &PhaseWork<'_>) -> io::Result<Figures> {
         if self.ioengine == "libaio" && !work.direct {
             return Err(io::Error::other(
                 "without io_uring and O_DIRECT fio would wait for each I/O: try --engine own",
             ));
         }
         let output = Command::new("fio").args(self.arguments(work)).stdin(Stdio::null()).output()?;
-        if !output.status.success() && !interruption::asked() {
-            let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() && !interruption::is_requested() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
             return Err(io::Error::other(format!(
                 "fio: {}",
-                said.lines().next().unwrap_or("it gave no reason")
+                stderr.lines().next().unwrap_or("it gave no reason")
             )));
         }
-        let way = if work.phase.writes { "write" } else { "read" };
-        figures(&String::from_utf8_lossy(&output.stdout), way, work.phase.time)
+        let direction = if work.phase.writes { "write" } else { "read" };
+        figures(&String::from_utf8_lossy(&output.stdout), direction, work.phase.time)
     }
 
-    fn arguments(&self, work: &Work<'_>) -> Vec<String> {
+    fn arguments(&self, work: &PhaseWork<'_>) -> Vec<String> {
         let phase = work.phase;
         let order = if phase.random { "rand" } else { "" };
-        let way = if phase.writes { "write" } else { "read" };
+        let direction = if phase.writes { "write" } else { "read" };
         let interval = INTERVAL.max(phase.time / MOST_REPORTS);
         let mut arguments: Vec<String> = "--name=probe --thread --time_based --fallocate=none --norandommap \
              --allow_file_create=0 --output-format=json"
@@ -77,9 +77,9 @@ impl Fio {
             .map(str::to_owned)
             .collect();
         arguments.extend([
-            // The file has no name; this is the way to it through us.
+            // The file has no name; fio opens it through this process.
             format!("--filename=/proc/{}/fd/{}", std::process::id(), work.file.as_raw_fd()),
-            format!("--rw={order}{way}"),
+            format!("--rw={order}{direction}"),
             format!("--bs={}", phase.block_bytes),
             format!("--size={}", work.area_bytes),
             format!("--ioengine={}", self.ioengine),
@@ -93,8 +93,9 @@ impl Fio {
     }
 }
 
-/// The figures of fio's reports: total and percentiles from the last, which is the whole job's, and rates from the others.
-fn figures(text: &str, way: &str, time: Duration) -> io::Result<Figures> {
+/// Return the figures of fio's reports: total and percentiles from the last, which covers the whole
+/// job, and rates from the others.
+fn figures(text: &str, direction: &str, time: Duration) -> io::Result<Figures> {
     let reports = reports(text);
     let last = reports
         .last()
@@ -103,21 +104,21 @@ fn figures(text: &str, way: &str, time: Duration) -> io::Result<Figures> {
     if let Some(code) = last["error"].as_i64().filter(|code| *code != 0) {
         return Err(io::Error::other(format!("fio: error {code}")));
     }
-    let ios = last[way]["total_ios"].as_u64().unwrap_or(0);
-    // Past its time fio waits for what is under way and counts it no more, while the runtime goes on.
-    let counts = reports.iter().filter_map(|report| count(report, way));
+    let ios = last[direction]["total_ios"].as_u64().unwrap_or(0);
+    // After its time fio waits for I/Os in flight without counting them, while the runtime goes on.
+    let counts = reports.iter().filter_map(|report| count(report, direction));
     let counts: Vec<Count> = counts.filter(|(seconds, _)| *seconds <= time.as_secs_f64()).collect();
     let (seconds, ios_per_second) = rate_after_warm_up(&counts);
     Ok(Figures {
         ios,
         seconds,
         ios_per_second,
-        latency_us: latency_us(&last[way]["clat_ns"], ios),
+        latency_us: Some(latency_us(&last[direction]["clat_ns"], ios)),
         rates: rates(&counts),
     })
 }
 
-/// One JSON a second, one after the other, and now and then a note between them.
+/// Return the consecutive JSON reports, without the notes that fio may print between them.
 fn reports(text: &str) -> Vec<Value> {
     let mut reports = Vec::new();
     let mut rest = text;
@@ -135,27 +136,27 @@ fn reports(text: &str) -> Vec<Value> {
     reports
 }
 
-fn latency_us(clat: &Value, count: u64) -> Value {
+fn latency_us(clat: &Value, count: u64) -> LatencyFigures {
     let us = |nanoseconds: &Value| nanoseconds.as_f64().filter(|_| count > 0).map(|ns| ns / 1000.0);
     let percentile = |name: &str| us(&clat["percentile"][name]);
-    json!({
-        "count": count,
-        "p50": percentile("50.000000"),
-        "p90": percentile("90.000000"),
-        "p99": percentile("99.000000"),
-        "max": us(&clat["max"]),
-    })
+    LatencyFigures {
+        count,
+        p50: percentile("50.000000"),
+        p90: percentile("90.000000"),
+        p99: percentile("99.000000"),
+        max: us(&clat["max"]),
+    }
 }
 
-/// What a report counted: seconds from the beginning, and I/Os.
+/// The counts of a report: seconds from the beginning, and I/Os.
 type Count = (f64, f64);
 
-fn count(report: &Value, way: &str) -> Option<Count> {
-    let job = &report["jobs"][0][way];
+fn count(report: &Value, direction: &str) -> Option<Count> {
+    let job = &report["jobs"][0][direction];
     Some((job["runtime"].as_f64()? / 1000.0, job["total_ios"].as_f64()?))
 }
 
-/// The rate from the end of the warm-up to the last count, and over how long it was taken.
+/// Return the time from the end of the warm-up to the last count, and the rate during that time.
 fn rate_after_warm_up(counts: &[Count]) -> (f64, Option<f64>) {
     let warm = counts.iter().find(|(seconds, _)| *seconds >= 0.9 * INTERVAL.as_secs_f64());
     let (Some((from, before)), Some((until, after))) = (warm, counts.last()) else { return (0.0, None) };
@@ -163,7 +164,8 @@ fn rate_after_warm_up(counts: &[Count]) -> (f64, Option<f64>) {
     (seconds, (seconds >= LEAST_SECONDS).then(|| (after - before) / seconds))
 }
 
-/// The rate between each two reports that lie half a second apart or more, after the warm-up.
+/// Return the rate between each two reports after the warm-up that are at least half a second
+/// apart.
 fn rates(counts: &[Count]) -> Vec<Rate> {
     let mut counts = counts.iter().skip_while(|(seconds, _)| *seconds < 0.9 * INTERVAL.as_secs_f64());
     let Some(mut before) = counts.next() else { return Vec::new() };
@@ -181,6 +183,7 @@ fn rates(counts: &[Count]) -> Vec<Rate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     const TIME: Duration = Duration::from_millis(3400);
 
@@ -200,13 +203,13 @@ mod tests {
             (1950, Some(500.0)),
             "the first 0.3 s count for nothing"
         );
-        assert_eq!(found.latency_us["p99"], 3.0);
+        assert_eq!(found.latency_us.unwrap().p99, Some(3.0));
         let rates: Vec<f64> = found.rates.iter().map(|rate| rate.ios_per_second.round()).collect();
         assert_eq!(rates, [500.0, 600.0, 400.0]);
     }
 
     #[test]
-    fn a_report_that_is_none_or_tells_an_error_is_a_failure() {
+    fn no_report_or_one_with_an_error_is_a_failure() {
         assert!(figures("", "read", TIME).is_err());
         assert!(figures("{\"jobs\": [{\"error\": 5}]}", "read", TIME).unwrap_err().to_string().contains('5'));
         let short = [report(300, 7), report(500, 8), report(3900, 9)].join("\n");

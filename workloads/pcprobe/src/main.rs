@@ -1,10 +1,10 @@
-//! `pcprobe`: measures what a disk gives under the limits that it stands under, and says so in one JSON.
+//! `pcprobe`: measures the performance of a disk under its limits and reports it in one JSON.
 
-use contract::{failure, Failure};
-use pcprobe::arguments;
+use contract::{cli, failure, Failure};
+use pcprobe::arguments::Arguments;
 use std::process::ExitCode;
 
-/// What a shell gives a program that SIGINT ended.
+/// The exit code of a program that SIGINT ended, as shells report it.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
@@ -16,8 +16,5 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<bool, Failure> {
-    match arguments::read(std::env::args_os())? {
-        None => Ok(true),
-        Some(plan) => pcprobe::measure(&plan),
-    }
+    cli::parse::<Arguments>(std::env::args_os())?.as_ref().map_or(Ok(true), pcprobe::measure)
 }

@@ -1,41 +1,39 @@
-//! What is measured, in which order, and for which share of the time.
+//! The phases of the measurement, their order, and their shares of the time.
 
 use std::time::Duration;
 
-/// The block of a random phase: what a database reads, and one I/O by every provider's count.
+/// The block of a random phase: the block of most databases, and one I/O for every provider.
 pub const SMALL_BYTES: usize = 4 << 10;
 /// The block of a sequential phase.
 pub const LARGE_BYTES: usize = 1 << 20;
-/// How many large blocks are under way at a time.
+/// Large blocks in flight.
 const SEQUENTIAL_DEPTH: usize = 8;
-/// The depth of the long random phases. Deep enough for any limit to bind: 32 I/Os that take 1 ms each are 32,000 a second.
+/// The depth of the long random phases. Deep enough for any limit to bind: 32 I/Os that take 1 ms
+/// each are 32,000 a second.
 const SUSTAINED_DEPTH: usize = 32;
 
 /// One phase of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phase {
-    /// What it is called in the JSON.
     pub name: &'static str,
     /// Whether it writes.
     pub writes: bool,
-    /// Whether its blocks come in no order.
+    /// Whether its blocks come in random order.
     pub random: bool,
-    /// How long a block is.
+    /// Length of a block.
     pub block_bytes: usize,
-    /// How many are under way at a time.
+    /// Blocks in flight.
     pub depth: usize,
-    /// How long it may take.
     pub time: Duration,
 }
 
-/// What every phase has its share of. Time beyond it goes to the two long phases of reading, which look for bursts: a
-/// bucket that lasts half an hour must not run dry while something else is measured.
+/// The time that all phases share. Time beyond it goes to the two long phases of reading, which
+/// detect bursts: a bucket that lasts half an hour must not run out during another phase.
 const SHARED: Duration = Duration::from_secs(60);
-/// Of the time beyond, the share of the random reads.
+/// The random reads' share of the time beyond.
 const RANDOM_SHARE: f64 = 0.7;
 
-/// All phases in order. The first one fills the file, so that the others find data.
-#[must_use]
+/// Return all phases in order. The first one fills the file for the others.
 pub fn phases(all: Duration) -> Vec<Phase> {
     let shared = all.min(SHARED);
     let beyond = all.saturating_sub(shared);
@@ -58,7 +56,7 @@ fn phase(name: &'static str, writes: bool, random: bool, depth: usize, time: Dur
     Phase { name, writes, random, block_bytes, depth, time }
 }
 
-/// As many depths as leave each of them more than a second.
+/// Return as many depths as leave each of them more than a second.
 fn depths(all: Duration) -> &'static [usize] {
     match all.as_secs() {
         ..30 => &[1, 32],
@@ -80,7 +78,7 @@ mod tests {
             assert!(sum <= all && sum > all.mul_f64(0.9), "{seconds}: {sum:?}");
             let longest = phases.iter().max_by_key(|phase| phase.time).unwrap();
             assert_eq!(longest.name, "random_read_sustained");
-            assert!(phases[0].writes && !phases[0].random, "nothing can be read before it was written");
+            assert!(phases[0].writes && !phases[0].random, "the file must be written before it is read");
         }
     }
 

@@ -1,35 +1,30 @@
-//! The program's own loop on `io_uring`: one thread, as many I/Os under way as the queue is deep.
+//! The program's own loop on `io_uring`: one thread, with a full queue of I/Os in flight.
 
-use crate::engine::Work;
 use crate::interruption;
 use crate::tally::Tally;
+use crate::work::PhaseWork;
 use io_uring::{opcode, squeue, types, IoUring};
 use memmap2::MmapMut;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-/// Whether this kernel, and what guards it, has `io_uring`: containers often forbid it.
-///
-/// # Errors
-/// What the system says when it does not.
+/// Check that this kernel has `io_uring` and permits it; containers often forbid it. Fails with the
+/// error of the system.
 pub fn is_allowed() -> io::Result<()> {
     IoUring::new(1).map(|_| ())
 }
 
-/// Does the work and counts it.
-///
-/// # Errors
-/// What the system says of an I/O; all others under way are waited for first.
-pub fn drive(work: &Work<'_>) -> io::Result<Tally> {
+/// Do the work and count it. Fails with the error of an I/O, after all others in flight have ended.
+pub fn drive(work: &PhaseWork<'_>) -> io::Result<Tally> {
     let depth = work.phase.depth;
     let mut queue = Queue::new(work)?;
     for slot in 0..depth {
         queue.submit(slot)?;
     }
-    while queue.under_way > 0 {
+    while queue.in_flight > 0 {
         if let Err(cause) = queue.wait() {
-            std::mem::forget(queue); // I/Os may still be under way, so their memory must stay
+            std::mem::forget(queue); // I/Os may still be in flight, so their memory must stay
             return Err(cause);
         }
         queue.collect();
@@ -41,17 +36,17 @@ struct Queue<'a> {
     // The ring is dropped before the memory that its I/Os use.
     ring: IoUring,
     memory: MmapMut,
-    work: &'a Work<'a>,
+    work: &'a PhaseWork<'a>,
     submitted: Vec<Instant>,
     next: u64,
-    under_way: usize,
+    in_flight: usize,
     failure: Option<io::Error>,
     tally: Tally,
 }
 
 impl<'a> Queue<'a> {
     #[allow(clippy::cast_possible_truncation)] // depths are small
-    fn new(work: &'a Work<'a>) -> io::Result<Self> {
+    fn new(work: &'a PhaseWork<'a>) -> io::Result<Self> {
         let depth = work.phase.depth;
         let mut memory = MmapMut::map_anon(depth * work.phase.block_bytes)?;
         work.fill(&mut memory);
@@ -61,7 +56,7 @@ impl<'a> Queue<'a> {
             work,
             submitted: vec![Instant::now(); depth],
             next: 0,
-            under_way: 0,
+            in_flight: 0,
             failure: None,
             tally: Tally::new(work.begun, work.phase.time),
         })
@@ -71,9 +66,9 @@ impl<'a> Queue<'a> {
         let entry = self.entry(slot).user_data(slot as u64);
         self.next += 1;
         self.submitted[slot] = Instant::now();
-        // SAFETY: the memory outlives every I/O under way, because `drive` waits for all of them.
+        // SAFETY: the memory outlives every I/O in flight, because `drive` waits for all of them.
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
-        self.under_way += 1;
+        self.in_flight += 1;
         Ok(())
     }
 
@@ -88,7 +83,8 @@ impl<'a> Queue<'a> {
         opcode::Read::new(file, place.as_mut_ptr(), block as u32).offset(offset).build()
     }
 
-    /// Waits for one I/O at least. A signal is no failure: the loop looks whether it meant the end.
+    /// Wait for at least one I/O. A signal is not an error: the loop checks whether it interrupts
+    /// the phase.
     fn wait(&self) -> io::Result<()> {
         match self.ring.submit_and_wait(1) {
             Err(cause) if cause.kind() != io::ErrorKind::Interrupted => Err(cause),
@@ -101,7 +97,7 @@ impl<'a> Queue<'a> {
             self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
         let now = Instant::now();
         for (slot, result) in ended {
-            self.under_way -= 1;
+            self.in_flight -= 1;
             self.take(usize::try_from(slot).unwrap_or_default(), result, now);
         }
     }
@@ -112,7 +108,7 @@ impl<'a> Queue<'a> {
             return;
         }
         self.tally.add(self.submitted[slot], now);
-        if self.failure.is_none() && now < self.work.deadline() && !interruption::asked() {
+        if self.failure.is_none() && now < self.work.deadline() && !interruption::is_requested() {
             if let Err(cause) = self.submit(slot) {
                 self.failure = Some(cause);
             }

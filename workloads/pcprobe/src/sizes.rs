@@ -1,4 +1,4 @@
-//! Sizes as people write them, with a unit that leaves nothing to guess.
+//! Sizes with an unambiguous unit.
 
 /// A unit as it is typed, and its bytes.
 const UNITS: &[(&str, u64)] = &[
@@ -10,13 +10,13 @@ const UNITS: &[(&str, u64)] = &[
     ("GB", 1_000_000_000),
 ];
 
-/// Less than this holds no queue of large blocks.
+/// A smaller file holds no queue of large blocks.
 const LEAST_BYTES: u64 = 16 << 20;
 
-/// The bytes of a size such as `256MiB`, in whole MiB.
+/// Parse a size such as `256MiB`. Returns bytes, rounded down to whole MiB.
 ///
 /// # Errors
-/// A sentence when it has no such unit or is too small.
+/// A sentence if it has no such unit or is too small.
 pub fn parse_size_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = UNITS
         .iter()
@@ -30,8 +30,7 @@ pub fn parse_size_bytes(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// A size for people.
-#[must_use]
+/// Format a size for humans.
 pub fn shown(bytes: u64) -> String {
     if bytes >= 1 << 30 {
         return format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64);

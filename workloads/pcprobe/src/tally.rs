@@ -1,18 +1,19 @@
-//! What one phase has counted: I/Os by the tenth of a second in which they ended, and how long they took.
+//! The counts of one phase: I/Os by the tenth of a second in which they ended, and their durations.
 
 use crate::series::Rate;
-use contract::latency::Histogram;
+use contract::latency::{Histogram, LatencyFigures};
 use std::time::{Duration, Instant};
 
 /// Windows in a second.
 const A_SECOND: f64 = 10.0;
-/// The grain in which I/Os are counted; blk-throttle gives out its tokens in the same.
+/// Length of a window, which is also the slice in which blk-throttle grants its tokens.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Left out of every figure: a cap lets its first slice pass at the disk's speed (block/blk-throttle.c), and a queue fills.
+/// Windows that no figure includes: a limit passes its first slice at the disk's speed
+/// (block/blk-throttle.c), and the queue fills.
 const WARM_UP_WINDOWS: usize = 3;
-/// Fewer windows than this are no rate.
+/// A rate needs at least this many windows.
 const LEAST_WINDOWS: usize = 3;
-/// How many points a series has at most.
+/// Largest number of points of a series.
 const MOST_POINTS: usize = 120;
 
 /// Counts of one phase, kept while it runs.
@@ -21,34 +22,32 @@ pub struct Tally {
     begun: Instant,
     windows: Vec<u32>,
     histogram: Histogram,
-    /// All I/Os, those of the warm-up and those that ended late included.
+    /// All I/Os, including those of the warm-up and those that ended late.
     pub ios: u64,
 }
 
-/// What the windows say once the phase has ended.
+/// The figures of an ended phase.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     /// All I/Os.
     pub ios: u64,
-    /// The time over which the rate was taken.
+    /// The time over which the rate was measured.
     pub seconds: f64,
-    /// I/Os a second after the warm-up; none when there was too little time for one.
+    /// I/Os a second after the warm-up; None if the time was too short.
     pub ios_per_second: Option<f64>,
-    /// Microseconds from submission to completion, as the report shows them.
-    pub latency_us: serde_json::Value,
-    /// The rate over time.
+    /// Time from submission to completion; None if nothing ran.
+    pub latency_us: Option<LatencyFigures>,
     pub rates: Vec<Rate>,
 }
 
 impl Tally {
-    /// Counting from now; `time` is how long the phase may take.
-    #[must_use]
+    /// Start to count; `time` is the duration of the phase.
     pub fn new(begun: Instant, time: Duration) -> Self {
         let windows = Vec::with_capacity(window_of(time) + 1);
         Self { begun, windows, histogram: Histogram::new(), ios: 0 }
     }
 
-    /// Counts one I/O that was submitted then and has ended now.
+    /// Count one I/O with the times of its submission and its end.
     pub fn add(&mut self, submitted: Instant, ended: Instant) {
         let window = window_of(ended - self.begun);
         if window >= self.windows.len() {
@@ -61,7 +60,7 @@ impl Tally {
         }
     }
 
-    /// Counts what another one has counted since the same moment.
+    /// Add the counts of another tally that began at the same moment.
     pub fn merge(&mut self, other: &Self) {
         self.windows.resize(self.windows.len().max(other.windows.len()), 0);
         self.windows.iter_mut().zip(&other.windows).for_each(|(count, more)| *count += more);
@@ -69,8 +68,8 @@ impl Tally {
         self.ios += other.ios;
     }
 
-    /// The figures of the first `elapsed` of it: whole windows alone, and none in which nothing was submitted any more.
-    #[must_use]
+    /// Return the figures of the first `elapsed` time: only whole windows, and none after the last
+    /// submission.
     pub fn figures(&self, elapsed: Duration) -> Figures {
         let mut windows = self.windows.clone();
         windows.resize(window_of(elapsed), 0);
@@ -82,7 +81,7 @@ impl Tally {
             ios: self.ios,
             seconds,
             ios_per_second: enough.then(|| count as f64 / seconds),
-            latency_us: self.histogram.to_json(),
+            latency_us: Some(self.histogram.figures()),
             rates: rates(steady),
         }
     }
@@ -97,7 +96,7 @@ fn seconds_of(windows: usize) -> f64 {
     windows as f64 / A_SECOND
 }
 
-/// The rate over time, in steps of half a second or, in a long phase, of more.
+/// Return the rate over time, in steps of half a second, or longer ones in a long phase.
 fn rates(windows: &[u32]) -> Vec<Rate> {
     let step = windows.len().div_ceil(MOST_POINTS).max(5);
     let point = |(number, part): (usize, &[u32])| Rate {
@@ -130,7 +129,7 @@ mod tests {
         assert_eq!(figures.ios_per_second, Some(100.0));
         assert_eq!(figures.ios, 280);
         assert!((figures.seconds - 1.7).abs() < 1e-9);
-        let p50 = figures.latency_us["p50"].as_f64().unwrap();
+        let p50 = figures.latency_us.unwrap().p50.unwrap();
         assert!((p50 / 2000.0 - 1.0).abs() < 0.07, "{p50}");
         assert!(
             figures.rates.iter().all(|rate| (rate.ios_per_second - 100.0).abs() < 1e-9),

@@ -1,8 +1,8 @@
-//! The program's own loop without `io_uring`: as many threads as the queue is deep, each with one call under way.
+//! The program's own loop without `io_uring`: one thread for each I/O in flight.
 
-use crate::engine::Work;
 use crate::interruption;
 use crate::tally::Tally;
+use crate::work::PhaseWork;
 use memmap2::MmapMut;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -10,14 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Builder};
 use std::time::Instant;
 
-/// A thread needs little, and the cage may be small.
+/// Small, because the cage may be small.
 const STACK_BYTES: usize = 128 << 10;
 
-/// Does the work and counts it.
-///
-/// # Errors
-/// What the system says of an I/O, or that there can be no more threads.
-pub fn drive(work: &Work<'_>) -> io::Result<Tally> {
+/// Do the work and count it. Fails with the error of an I/O, or that a thread cannot be started.
+pub fn drive(work: &PhaseWork<'_>) -> io::Result<Tally> {
     let next = AtomicU64::new(0);
     let mut all = Tally::new(work.begun, work.phase.time);
     thread::scope(|scope| {
@@ -31,11 +28,11 @@ pub fn drive(work: &Work<'_>) -> io::Result<Tally> {
     })
 }
 
-fn one(work: &Work<'_>, next: &AtomicU64) -> io::Result<Tally> {
+fn one(work: &PhaseWork<'_>, next: &AtomicU64) -> io::Result<Tally> {
     let mut memory = MmapMut::map_anon(work.phase.block_bytes)?;
     work.fill(&mut memory);
     let mut tally = Tally::new(work.begun, work.phase.time);
-    while Instant::now() < work.deadline() && !interruption::asked() {
+    while Instant::now() < work.deadline() && !interruption::is_requested() {
         let offset = work.offset(next.fetch_add(1, Ordering::Relaxed));
         let submitted = Instant::now();
         match transfer(work, &mut memory, offset) {
@@ -49,7 +46,7 @@ fn one(work: &Work<'_>, next: &AtomicU64) -> io::Result<Tally> {
     Ok(tally)
 }
 
-fn transfer(work: &Work<'_>, memory: &mut [u8], offset: u64) -> io::Result<usize> {
+fn transfer(work: &PhaseWork<'_>, memory: &mut [u8], offset: u64) -> io::Result<usize> {
     if work.phase.writes {
         work.file.write_at(memory, offset)
     } else {

@@ -1,4 +1,4 @@
-//! What `pcprobe` tells of a disk, and what it leaves there: nothing.
+//! Tests of `pcprobe`: its report, and that it leaves nothing on the disk.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -49,12 +49,12 @@ fn here(test: &str) -> Folder {
     Folder::new(env!("CARGO_TARGET_TMPDIR"), test)
 }
 
-fn told(output: &Output) -> Value {
+fn report_of(output: &Output) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|cause| panic!("{cause}: {stderr}"))
 }
 
-/// A phase has its rate or the reason why it has none, and nothing between.
+/// Check that every phase has either a rate or a reason.
 fn assert_honest(report: &Value) {
     let phases = report["phases"].as_array().unwrap();
     for phase in phases {
@@ -66,11 +66,12 @@ fn assert_honest(report: &Value) {
     assert_eq!(names, NAMES);
 }
 
-/// Measure with an engine for so long; the report as it was printed, after a look at every phase of it.
+/// Measure with an engine for this many seconds and check every phase. Returns the report as it was
+/// printed.
 fn measured_by(engine: &str, seconds: u32) -> (Folder, String) {
     let folder = here(engine);
     let output = folder.probe(&format!("--size 64MiB --seconds {seconds} --yes --engine {engine}"));
-    let report = told(&output);
+    let report = report_of(&output);
     assert_eq!(output.status.code(), Some(0));
     assert_honest(&report);
     assert_eq!(report["complete"], true);
@@ -91,7 +92,7 @@ fn host_name() -> String {
 fn its_own_loop_measures_every_phase_and_names_nobody() {
     let (folder, report) = measured_by("own", 15);
     let summary = serde_json::from_str::<Value>(&report).unwrap()["summary"].take();
-    // A depth's share of less time has too few windows for a rate, and a phase without a rate has no latency.
+    // In less time a depth has too few windows for a rate, and a phase without a rate has no latency.
     assert!(summary["read_latency_us"]["p99"].as_f64() > Some(1.0), "{summary}");
     assert!(!report.contains(&folder.0.display().to_string()), "{report}");
     assert!(!report.contains(&format!("\"{}\"", host_name())), "{report}");
@@ -105,7 +106,7 @@ fn its_threads_measure_every_phase() {
 #[test]
 fn what_memory_answered_is_no_figure() {
     let folder = Folder::new("/dev/shm", "pcprobe");
-    let report = told(&folder.probe("--size 16MiB --seconds 5 --yes --engine threads"));
+    let report = report_of(&folder.probe("--size 16MiB --seconds 5 --yes --engine threads"));
     assert_honest(&report);
     assert_eq!(report["storage"]["filesystem"], "tmpfs");
     for phase in report["phases"].as_array().unwrap() {
@@ -123,7 +124,7 @@ fn an_interruption_leaves_what_was_measured_and_no_file() {
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = child.wait_with_output().unwrap();
-    let report = told(&output);
+    let report = report_of(&output);
     assert_eq!(output.status.code(), Some(130));
     assert_honest(&report);
     assert_eq!(report["complete"], false);
@@ -135,7 +136,7 @@ fn an_interruption_leaves_what_was_measured_and_no_file() {
 #[test]
 fn it_names_host_and_folder_when_asked_to() {
     let folder = here("names");
-    let named = told(&folder.probe("--size 16MiB --seconds 5 --yes --engine own --name-host"));
+    let named = report_of(&folder.probe("--size 16MiB --seconds 5 --yes --engine own --name-host"));
     assert_eq!(named["host_name"], host_name());
     assert_eq!(named["asked"]["folder"], folder.0.display().to_string());
 }

@@ -1,97 +1,95 @@
-//! What the kernel is told about a mapping or an open file before it is read.
+//! Advice to the kernel about a mapping or an open file before it is read.
 
+use clap::ValueEnum;
+use contract::advice::{madvise, READ_AHEAD_BYTES};
+use contract::failure::OrFailure;
 use contract::Failure;
 use memmap2::Mmap;
+use rustix::fs::fadvise;
 use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
 
-/// A WILLNEED reaches no further than the device's readahead, so a whole file is asked for in pieces that the
-/// smallest usual readahead (128 KiB) still covers.
-const WILLNEED_BYTES: usize = 128 << 10;
-
-/// What the kernel is told about a mapping, madvise(2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Advice about a mapping, madvise(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Advice {
-    /// Nothing.
+    /// None
     Normal,
-    /// `MADV_RANDOM`: no readahead.
+    /// `MADV_RANDOM`: no readahead
     Random,
-    /// `MADV_SEQUENTIAL`: readahead that does not give up.
+    /// `MADV_SEQUENTIAL`: readahead that does not stop
     Sequential,
-    /// `MADV_WILLNEED`: begin to read all of it.
+    /// `MADV_WILLNEED`: start to read everything
+    #[value(name = "willneed")]
     WillNeed,
-    /// `MADV_RANDOM`, and while reading `MADV_WILLNEED` for blocks that will come soon.
+    /// `MADV_RANDOM`, and while reading `MADV_WILLNEED` for the next blocks
+    #[value(name = "willneed-batched")]
     WillNeedBatched,
-    /// `MADV_POPULATE_READ` (Linux 5.14): read all of it and map every page.
+    /// `MADV_POPULATE_READ` (Linux 5.14): read everything and map every page
     PopulateRead,
-    /// `MAP_POPULATE`: the same while it is being mapped, mmap(2).
+    /// `MAP_POPULATE`: the same during the call of mmap(2)
     MapPopulate,
-    /// `MADV_HUGEPAGE`: huge pages where there can be some.
+    /// `MADV_HUGEPAGE`: huge pages where possible
+    #[value(name = "hugepage")]
     HugePage,
-    /// `MADV_NOHUGEPAGE`: none.
+    /// `MADV_NOHUGEPAGE`: no huge pages
+    #[value(name = "nohugepage")]
     NoHugePage,
-    /// `MADV_COLLAPSE` (Linux 6.1): make huge pages of what is there now.
+    /// `MADV_COLLAPSE` (Linux 6.1): turn the present pages into huge pages
     Collapse,
-    /// `MADV_COLD` (Linux 5.4): to be reclaimed first.
+    /// `MADV_COLD` (Linux 5.4): reclaim these pages first
     Cold,
-    /// `MADV_PAGEOUT` (Linux 5.4): reclaim it now.
+    /// `MADV_PAGEOUT` (Linux 5.4): reclaim these pages now
+    #[value(name = "pageout")]
     PageOut,
-    /// `MADV_DONTNEED`: unmap it.
+    /// `MADV_DONTNEED`: unmap the pages
+    #[value(name = "dontneed")]
     DontNeed,
 }
 
-/// What the kernel is told about an open file, `posix_fadvise(2)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Advice about an open file, `posix_fadvise(2)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FileAdvice {
-    /// Nothing.
+    /// None
     Normal,
-    /// `POSIX_FADV_SEQUENTIAL`: twice the readahead.
+    /// `POSIX_FADV_SEQUENTIAL`: twice the readahead
     Sequential,
-    /// `POSIX_FADV_RANDOM`: no readahead.
+    /// `POSIX_FADV_RANDOM`: no readahead
     Random,
-    /// `POSIX_FADV_NOREUSE`: once only.
+    /// `POSIX_FADV_NOREUSE`: the file is read only once
+    #[value(name = "noreuse")]
     NoReuse,
-    /// `POSIX_FADV_WILLNEED`: begin to read all of it.
+    /// `POSIX_FADV_WILLNEED`: start to read everything
+    #[value(name = "willneed")]
     WillNeed,
-    /// `POSIX_FADV_DONTNEED`: drop what is clean, as `vmtouch -e` does.
+    /// `POSIX_FADV_DONTNEED`: drop clean pages, as `vmtouch -e` does
+    #[value(name = "dontneed")]
     DontNeed,
 }
 
-/// Gives the advice on the whole mapping.
-///
-/// # Errors
-/// [`Failure::CannotHere`] where this kernel does not know it.
+/// Give the advice about the whole mapping. Fails with [`Failure::CannotHere`] if this kernel does
+/// not support it.
 pub fn advise(mapped: &Mmap, advice: Advice) -> Result<(), Failure> {
     let given = match flag(advice) {
         None => Ok(()),
-        Some(libc::MADV_WILLNEED) => will_need(mapped),
+        Some(libc::MADV_WILLNEED) => {
+            mapped.chunks(READ_AHEAD_BYTES).try_for_each(|piece| madvise(piece, libc::MADV_WILLNEED))
+        }
         Some(flag) => madvise(mapped, flag),
     };
-    given.map_err(|cause| Failure::CannotHere(format!("madvise does not do {advice:?} here: {cause}")))
+    given.or_cannot_here(format!("madvise does not do {advice:?} here"))
 }
 
-/// Gives the advice on the whole file.
-///
-/// # Errors
-/// [`Failure::CannotHere`] where this kernel or file system does not know it.
+/// Give the advice about the whole file. Fails with [`Failure::CannotHere`] if this kernel or file
+/// system does not support it.
 pub fn advise_file(file: &File, advice: FileAdvice) -> Result<(), Failure> {
     let flag = match advice {
         FileAdvice::Normal => return Ok(()),
-        FileAdvice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
-        FileAdvice::Random => libc::POSIX_FADV_RANDOM,
-        FileAdvice::NoReuse => libc::POSIX_FADV_NOREUSE,
-        FileAdvice::WillNeed => libc::POSIX_FADV_WILLNEED,
-        FileAdvice::DontNeed => libc::POSIX_FADV_DONTNEED,
+        FileAdvice::Sequential => rustix::fs::Advice::Sequential,
+        FileAdvice::Random => rustix::fs::Advice::Random,
+        FileAdvice::NoReuse => rustix::fs::Advice::NoReuse,
+        FileAdvice::WillNeed => rustix::fs::Advice::WillNeed,
+        FileAdvice::DontNeed => rustix::fs::Advice::DontNeed,
     };
-    // SAFETY: the call only takes the descriptor, which is open; zero and zero mean the whole file.
-    match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, flag) } {
-        0 => Ok(()),
-        error => {
-            let cause = io::Error::from_raw_os_error(error);
-            Err(Failure::CannotHere(format!("posix_fadvise does not do {advice:?} here: {cause}")))
-        }
-    }
+    fadvise(file, 0, None, flag).or_cannot_here(format!("posix_fadvise does not do {advice:?} here"))
 }
 
 fn flag(advice: Advice) -> Option<libc::c_int> {
@@ -108,21 +106,4 @@ fn flag(advice: Advice) -> Option<libc::c_int> {
         Advice::PageOut => Some(libc::MADV_PAGEOUT),
         Advice::DontNeed => Some(libc::MADV_DONTNEED),
     }
-}
-
-/// madvise(2) for memory that is only read: no advice used here changes a byte of it.
-///
-/// # Errors
-/// What the kernel says.
-pub fn madvise(bytes: &[u8], flag: libc::c_int) -> io::Result<()> {
-    // SAFETY: the slice is a live mapping that begins at a page; a shared file mapping that is dropped comes back
-    // from the file, and anonymous memory is only ever given MADV_HUGEPAGE.
-    match unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), flag) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn will_need(mapped: &[u8]) -> io::Result<()> {
-    mapped.chunks(WILLNEED_BYTES).try_for_each(|piece| madvise(piece, libc::MADV_WILLNEED))
 }

@@ -1,177 +1,79 @@
 //! The command line of `pcread`.
 
-mod checks;
-mod options;
-
-use crate::advice::{Advice, FileAdvice};
-use crate::order::Pattern;
-use crate::route::Partition;
-use crate::source::Kind;
-use clap::ArgMatches;
-use contract::bytesum::{self, Sum};
-use contract::command_line::{optional, optional_path, parse, value};
-use contract::options::{handshake, length, named};
+use crate::block_sequence::SequenceOptions;
+use crate::expected::ExpectOptions;
+use crate::pass::PassOptions;
+use crate::positioned_read::DIRECT_BYTES;
+use crate::reader::ReaderOptions;
+use crate::source::{Kind, SourceOptions};
+use clap::Parser;
+use contract::cli::CommandLine;
 use contract::{Failure, Handshake};
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `pcread` is asked to do.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// The file that holds the working set.
-    pub file: PathBuf,
-    /// Where it is read from.
-    pub source: Kind,
-    /// Past the page cache.
-    pub direct: bool,
-    /// With so many blocks in flight, or announced ahead.
-    pub queue_depth: u32,
-    /// With a cache of its own of this size.
-    pub cache: CacheSize,
-    /// In which order.
-    pub pattern: Pattern,
-    /// In blocks of so many bytes.
-    pub block_bytes: usize,
-    /// By so many threads.
-    pub threads: usize,
-    /// Each reading which part.
-    pub partition: Partition,
-    /// After this hint to the kernel about the mapping.
-    pub advice: Advice,
-    /// After this hint to the kernel about the file.
-    pub fadvise: FileAdvice,
-    /// With this work on every block.
-    pub sum: SumKind,
-    /// Resting so long before every block.
-    pub pause: Option<Duration>,
-    /// So many times before anything is measured.
-    pub warm_passes: u64,
-    /// So many times.
-    pub passes: u64,
-    /// But no longer than this, all passes together.
-    pub max_duration: Option<Duration>,
-    /// Drawing every random choice from this.
-    pub seed: u64,
-    /// Only the first so many bytes of the file.
-    pub size_bytes: Option<u64>,
-    /// Comparing the sum of a full pass with this.
-    pub expected: Expected,
-    /// Timing one in so many blocks.
-    pub fault_every: u64,
-    /// Talking with whoever started it, or not.
+const EXAMPLES: &str = "\
+Examples:
+  pcread --file data.bin --pattern random --no-handshake         every block once, straight away
+  pcread --file data.bin --source heap --expect-sidecar data.bin.json --no-handshake
+  pcread --file data.bin --pattern random --max-seconds 15       wait for `go` on stdin, then read 15 s at most
+  pcread --file data.bin --source uring --direct --queue-depth 32 --pattern random --no-handshake
+  pcread --file data.bin --source direct-cache --cache-bytes 104857600 --passes 2 --no-handshake
+  pcread --file data.bin --pattern random --threads 4 --self-test
+
+Exit codes: 0 done, 1 failed or wrong checksum, 2 bad arguments, 77 cannot on this host.";
+
+/// Reads a working set in blocks, from memory, a mapped file or the file itself, and reports what
+/// it cost
+#[derive(Debug, Clone, Parser)]
+#[command(name = "pcread", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub source: SourceOptions,
+    #[command(flatten)]
+    pub reader: ReaderOptions,
+    #[command(flatten)]
+    pub sequence: SequenceOptions,
+    #[command(flatten)]
+    pub pass: PassOptions,
+    #[command(flatten)]
+    pub expect: ExpectOptions,
+    #[command(flatten)]
     pub handshake: Handshake,
-    /// Only proving that every block would be visited once.
+    /// Only prove that every byte would be visited exactly once
+    #[arg(long)]
     pub self_test: bool,
 }
 
-impl Plan {
-    /// Whether the file is opened with `O_DIRECT`.
-    #[must_use]
-    pub fn opens_direct(&self) -> bool {
-        self.direct || self.source == Kind::DirectCache
+impl CommandLine for Arguments {
+    fn validate(&self) -> Result<(), Failure> {
+        let Self { source, pass, expect, .. } = self;
+        let wrong = [
+            (source.source != Kind::Mmap && source.has_advice())
+                .then_some("--advice is about the mapped file: it needs --source mmap"),
+            (source.source.is_heap() && source.has_file_advice())
+                .then_some("--fadvise is about the file: it means nothing for the heap"),
+            (source.source.is_memory() && source.direct)
+                .then_some("--direct is about reading: it needs --source pread or uring"),
+            self.unaligned(),
+            (!pass.sum.sums_bytes() && expect.is_given())
+                .then_some("--sum touch adds nothing up, so nothing can be expected of it: use --sum simd"),
+            (pass.max_duration == Some(Duration::ZERO)).then_some("--max-seconds must be above zero"),
+        ];
+        let first = wrong.into_iter().flatten().next();
+        first.map_or(Ok(()), |reason| Err(Failure::BadArguments(reason.to_owned())))
     }
 }
 
-/// How large the process's own cache is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheSize {
-    /// So many bytes.
-    Bytes(u64),
-    /// As large as the memory limit of the process's cgroup allows.
-    Cage,
-}
-
-/// What is done with the bytes of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SumKind {
-    /// Added up one by one.
-    Byte,
-    /// Added up as fast as this CPU can.
-    Simd,
-    /// One byte of each page is looked at.
-    Touch,
-}
-
-/// What a full pass must add up to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expected {
-    /// Nobody knows.
-    Nothing,
-    /// This.
-    Sum(u64),
-    /// What this sidecar says.
-    Sidecar(PathBuf),
-}
-
-impl SumKind {
-    /// The function that does it.
-    #[must_use]
-    pub fn function(self) -> Sum {
-        match self {
-            Self::Byte => bytesum::plain,
-            Self::Simd => bytesum::fastest(),
-            Self::Touch => touch,
+impl Arguments {
+    /// Direct reads begin at whole units of the disk, and a block of the cache lies in one page of
+    /// it.
+    fn unaligned(&self) -> Option<&'static str> {
+        let block_bytes = self.sequence.block_bytes;
+        let is_whole = block_bytes % DIRECT_BYTES == 0;
+        let is_part = self.source.source == Kind::DirectCache && DIRECT_BYTES % block_bytes == 0;
+        if !self.source.opens_direct() || (self.sequence.pattern.visits_all() && (is_whole || is_part)) {
+            return None;
         }
+        Some("direct reads want whole blocks: --block-bytes a multiple of 4096 (of a cache, a divisor too), and no --pattern seed-overflow")
     }
-
-    /// Whether its result is the sum of all bytes.
-    #[must_use]
-    pub fn sums_bytes(self) -> bool {
-        self != Self::Touch
-    }
-}
-
-/// Pages are 4 KiB at least; where they are larger, a few are looked at more than once.
-#[inline(never)]
-fn touch(block: &[u8]) -> u64 {
-    let block = std::hint::black_box(block);
-    std::hint::black_box(block.iter().step_by(4096).map(|byte| u64::from(*byte)).sum())
-}
-
-/// Reads the arguments; `None` where only help was asked for.
-///
-/// # Errors
-/// [`Failure::BadArguments`] naming the argument at fault.
-pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Plan>, Failure> {
-    let Some(matches) = parse(options::command(), arguments)? else {
-        return Ok(None);
-    };
-    let plan = plan(&matches)?;
-    checks::check(&plan)?;
-    Ok(Some(plan))
-}
-
-fn plan(matches: &ArgMatches) -> Result<Plan, Failure> {
-    let name = |option: &str| value::<String>(matches, option);
-    Ok(Plan {
-        file: value(matches, "file"),
-        source: named(options::SOURCES, &name("source")),
-        direct: matches.get_flag("direct"),
-        queue_depth: u32::try_from(value::<u64>(matches, "queue-depth")).unwrap_or(u32::MAX),
-        cache: value(matches, "cache-bytes"),
-        pattern: named(options::PATTERNS, &name("pattern")),
-        block_bytes: length(value(matches, "block-bytes"))?,
-        threads: length(value(matches, "threads"))?,
-        partition: named(options::PARTITIONS, &name("partition")),
-        advice: named(options::ADVICES, &name("advice")),
-        fadvise: named(options::FILE_ADVICES, &name("fadvise")),
-        sum: named(options::SUMS, &name("sum")),
-        pause: optional(matches, "pause-us").filter(|us| *us > 0).map(Duration::from_micros),
-        warm_passes: value(matches, "warm-passes"),
-        passes: value(matches, "passes"),
-        max_duration: optional::<Duration>(matches, "max-seconds"),
-        seed: value(matches, "seed"),
-        size_bytes: optional(matches, "size-bytes"),
-        expected: expected(matches),
-        fault_every: value(matches, "fault-every"),
-        handshake: handshake(matches),
-        self_test: matches.get_flag("self-test"),
-    })
-}
-
-fn expected(matches: &ArgMatches) -> Expected {
-    let sidecar = optional_path(matches, "expect-sidecar").map(Expected::Sidecar);
-    let sum = optional(matches, "expect-checksum").map(Expected::Sum);
-    sidecar.or(sum).unwrap_or(Expected::Nothing)
 }

@@ -1,8 +1,9 @@
-//! Cutting a working set into one contiguous range a thread, and each range into blocks.
+//! The division of a working set into one contiguous range per thread, and of each range into
+//! blocks.
 
 use std::ops::Range;
 
-/// A thread's range of the working set, cut into blocks of which the last may be short.
+/// A thread's range of the working set, divided into blocks of which the last may be short.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocks {
     range: Range<usize>,
@@ -10,15 +11,13 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// How many blocks there are, a short last one included.
-    #[must_use]
+    /// Return the number of blocks, including a short last one.
     pub fn count(&self) -> u64 {
         self.range.len().div_ceil(self.block_bytes) as u64
     }
 
-    /// Where in the working set the block lies.
+    /// Return the position of a block in the working set.
     #[inline]
-    #[must_use]
     #[allow(clippy::cast_possible_truncation)] // an index below `count`, which came from a usize
     pub fn span(&self, index: u64) -> Range<usize> {
         let start = self.range.start + index as usize * self.block_bytes;
@@ -26,11 +25,10 @@ impl Blocks {
     }
 }
 
-/// Cuts `size_bytes` into disjoint contiguous ranges that together are the whole.
+/// Divide `size_bytes` into disjoint contiguous ranges that together are the whole.
 ///
-/// They begin at multiples of the page and of the block: no page belongs to two threads, and only the last block of
-/// all can be short. Threads beyond the number of such units get an empty range.
-#[must_use]
+/// Ranges begin at multiples of the page and of the block. No page belongs to two threads, and only
+/// the last block of all can be short. Threads beyond the number of such units get an empty range.
 pub fn split(size_bytes: usize, block_bytes: usize, page_bytes: usize, threads: usize) -> Vec<Blocks> {
     let unit_bytes = block_bytes / common_divisor(block_bytes, page_bytes) * page_bytes;
     let units = size_bytes.div_ceil(unit_bytes);

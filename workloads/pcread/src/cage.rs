@@ -1,38 +1,54 @@
-//! How much memory the process may use, and so how large a cache of its own may be.
+//! The memory that the process may use, and the size of a cache that fits.
 
-use crate::arguments::{CacheSize, Plan};
 use contract::Failure;
 use std::path::{Path, PathBuf};
 
-/// Left to everything that is not cache: the program itself, its stacks, and the kernel's own share of a cage.
+/// Fraction left for the program itself, its stacks, and the kernel's share of a cage.
 const SPARED_FRACTION: u64 = 8;
-/// The same, at least.
+/// The least that is left for these.
 const SPARED_BYTES: u64 = 768 << 10;
 
-/// How large the cache is to be, tables included, all threads together.
+/// Size of the process's own cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheSize {
+    /// This many bytes.
+    Bytes(u64),
+    /// As large as the memory limit of the process's cgroup permits.
+    Cage,
+}
+
+/// Parse a size on the command line.
 ///
 /// # Errors
-/// When it is to fit the cage and there is none.
-pub fn cache_bytes(plan: &Plan) -> Result<usize, Failure> {
-    let bytes = match plan.cache {
-        CacheSize::Bytes(bytes) => bytes,
-        CacheSize::Cage => {
-            let limit = memory_max_bytes().ok_or_else(|| {
-                Failure::CannotHere(
-                    "no memory.max to size the cache by: give --cache-bytes a number".to_owned(),
-                )
-            })?;
-            fitting(limit)
-        }
-    };
-    usize::try_from(bytes).map_err(|cause| Failure::CannotHere(cause.to_string()))
+/// A sentence if the text is neither a number nor `cage`.
+pub fn cache_size(text: &str) -> Result<CacheSize, String> {
+    if text == "cage" {
+        return Ok(CacheSize::Cage);
+    }
+    text.parse().map(CacheSize::Bytes).map_err(|_| "neither a number of bytes nor `cage`".to_owned())
+}
+
+impl CacheSize {
+    /// Return the size of the cache, including its tables, all threads together. Fails if it shall
+    /// fit the cage and there is none.
+    pub fn bytes(self) -> Result<usize, Failure> {
+        let bytes = match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Cage => memory_max_bytes().map(fitting).ok_or_else(|| {
+                let reason = "no memory.max to size the cache by: give --cache-bytes a number";
+                Failure::CannotHere(reason.to_owned())
+            })?,
+        };
+        usize::try_from(bytes).map_err(|cause| Failure::CannotHere(cause.to_string()))
+    }
 }
 
 fn fitting(limit_bytes: u64) -> u64 {
     limit_bytes.saturating_sub(SPARED_BYTES.max(limit_bytes / SPARED_FRACTION))
 }
 
-/// The least `memory.max` of the process's cgroup and all above it, cgroup v2; none where there is no limit.
+/// Return the least `memory.max` of the process's cgroup and its ancestors, cgroup v2; None without
+/// a limit.
 fn memory_max_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;

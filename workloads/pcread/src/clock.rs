@@ -1,51 +1,51 @@
-//! Stopping in time without asking for the time at every block.
+//! A deadline that does not read the clock at every block.
 
 use std::time::{Duration, Instant};
 
-/// Blocks between two looks at the clock while blocks are quick. Where reading the clock is a system call, or emulated,
-/// a look at every 4 KiB block would be a cost of its own.
+/// Blocks between two readings of the clock while blocks are quick. If reading the clock is a
+/// system call or emulated, a reading at every block of 4 KiB would be a cost of its own.
 const QUICK_BLOCKS: u32 = 16;
 
-/// Blocks that are shorter than this are taken for as much as this many bytes are.
+/// A shorter block counts as this many bytes.
 const SHORT_BYTES: usize = 64;
 
-/// When the blocks between two looks take longer than this, every block is worth a look.
+/// If the blocks between two readings take longer than this, the clock is read at every block.
 const SLOW: Duration = Duration::from_millis(1);
 
 /// The moment at which reading stops, if there is one.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     at: Option<Instant>,
-    looked: Instant,
+    read_at: Instant,
     quick_blocks: u32,
     step: u32,
     blocks_left: u32,
 }
 
 impl Deadline {
-    /// A deadline so long after `start`; never, where there is no limit.
-    #[must_use]
+    /// Create a deadline at this time after `start`; without a limit it never passes.
     #[allow(clippy::cast_possible_truncation)] // 64 at most
     pub fn after(start: Instant, limit: Option<Duration>, block_bytes: usize) -> Self {
         let quick_blocks = QUICK_BLOCKS * (SHORT_BYTES / block_bytes).max(1) as u32;
         let at = limit.and_then(|limit| start.checked_add(limit));
-        Self { at, looked: start, quick_blocks, step: 1, blocks_left: 1 }
+        Self { at, read_at: start, quick_blocks, step: 1, blocks_left: 1 }
     }
 
-    /// To be asked once before each block.
+    /// Return whether the deadline has passed; to be called once before each block.
     #[inline]
     pub fn has_passed(&mut self) -> bool {
         let Some(at) = self.at else { return false };
         self.blocks_left -= 1;
-        self.blocks_left == 0 && self.look(at)
+        self.blocks_left == 0 && self.read_clock(at)
     }
 
-    fn look(&mut self, at: Instant) -> bool {
+    fn read_clock(&mut self, at: Instant) -> bool {
         let now = Instant::now();
-        // The steps grow while blocks are quick: a thousand short blocks with a pause before each are minutes.
-        let is_slow = now.duration_since(self.looked) > SLOW;
+        // The steps grow while blocks are quick: a thousand short blocks with a pause before each
+        // take minutes.
+        let is_slow = now.duration_since(self.read_at) > SLOW;
         self.step = if is_slow { 1 } else { (2 * self.step).min(self.quick_blocks) };
-        (self.blocks_left, self.looked) = (self.step, now);
+        (self.blocks_left, self.read_at) = (self.step, now);
         now >= at
     }
 }

@@ -1,46 +1,52 @@
-//! Which bytes a plan visits, found by walking through its order without reading any.
+//! The bytes that a sequence visits, found by walking through it without reading any.
 
-use crate::arguments::Plan;
-use crate::route::{Map, Partition};
-use crate::source;
+use crate::block_sequence::{Partition, Partitioning, SequenceOptions};
+use crate::source::{self, SourceOptions};
 use contract::page::page_bytes;
-use contract::{line, Failure};
-use serde_json::json;
+use contract::{json_lines, Failure};
+use serde::Serialize;
 use std::ops::Range;
 
-/// Below this length of a block a bit for every byte takes less memory than a list of the blocks.
+/// For shorter blocks, one bit per byte takes less memory than a list of the blocks.
 const BITMAP_BLOCK_BYTES: usize = 64;
 
-/// Walks through the first pass of the plan and prints what it found.
-///
-/// # Errors
-/// When a byte would be visited twice or never, or the file is not there.
-pub fn self_test(plan: &Plan) -> Result<(), Failure> {
-    let size_bytes = source::size_of(&plan.file, plan.size_bytes)?;
-    let map = Map::new(plan, size_bytes, page_bytes());
-    let spans = || (0..plan.threads).flat_map(|thread| map.route(plan, thread, 0));
+/// The line of the self-test.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "self_test")]
+struct SelfTest {
+    blocks: u64,
+    bytes: u64,
+    distinct_bytes: u64,
+    ok: bool,
+}
+
+/// Walk through the first pass and print the result. Fails if a byte would be visited twice or
+/// never, or the file is missing.
+pub fn self_test(access: &SourceOptions, options: &SequenceOptions) -> Result<(), Failure> {
+    let size_bytes = source::size_of(access)?;
+    let partitioning = Partitioning::new(options, size_bytes, page_bytes());
+    let spans = || (0..options.threads).flat_map(|thread| partitioning.sequence(options, thread, 0));
     let (blocks, bytes) = spans().fold((0_u64, 0_u64), |(n, sum), span| (n + 1, sum + span.len() as u64));
-    let distinct = distinct_bytes(spans(), plan.block_bytes, size_bytes);
+    let distinct = distinct_bytes(spans(), options.block_bytes, size_bytes);
     let ok = distinct == size_bytes as u64 && bytes == distinct;
-    line::print(
-        &json!({"type": "self_test", "blocks": blocks, "bytes": bytes, "distinct_bytes": distinct, "ok": ok}),
-    )?;
+    json_lines::print(&SelfTest { blocks, bytes, distinct_bytes: distinct, ok })?;
     ok.then_some(())
         .ok_or_else(|| Failure::Failed(format!("only {distinct} of {size_bytes} bytes would be visited")))
 }
 
-/// Whether each byte is visited once at most, by construction.
-#[must_use]
-pub fn is_once_each(plan: &Plan) -> bool {
-    plan.pattern.visits_all() && (plan.partition == Partition::Disjoint || plan.threads == 1)
+/// Return whether each byte is visited at most once, by construction.
+pub fn is_once_each(options: &SequenceOptions) -> bool {
+    let is_disjoint = options.partition == Partition::Disjoint || options.threads == 1;
+    options.pattern.visits_all() && is_disjoint
 }
 
-/// How many bytes the first pass has visited, where thread n has done `blocks[n]` blocks of its route.
-#[must_use]
-pub fn distinct_of(plan: &Plan, map: &Map, blocks: &[u64]) -> u64 {
+/// Return how many bytes the first pass has visited, if thread n has done `blocks[n]` blocks of its
+/// sequence.
+pub fn distinct_of(options: &SequenceOptions, partitioning: &Partitioning, blocks: &[u64]) -> u64 {
     let done = |thread: usize| usize::try_from(blocks[thread]).unwrap_or(usize::MAX);
-    let spans = (0..blocks.len()).flat_map(|thread| map.route(plan, thread, 0).take(done(thread)));
-    distinct_bytes(spans, plan.block_bytes, map.size_bytes())
+    let spans =
+        (0..blocks.len()).flat_map(|thread| partitioning.sequence(options, thread, 0).take(done(thread)));
+    distinct_bytes(spans, options.block_bytes, partitioning.size_bytes())
 }
 
 fn distinct_bytes(spans: impl Iterator<Item = Range<usize>>, block_bytes: usize, size_bytes: usize) -> u64 {

@@ -1,11 +1,12 @@
-//! Which page of the file is in which frame of a cache, and which frame is given away next.
+//! The assignment of pages of the file to frames of a cache.
 //!
-//! Clock replacement: a hand goes round the frames; a frame that was used since it last came by is spared once.
+//! Replacement is by the clock algorithm: a hand goes round the frames, and spares each frame once
+//! that was used since the last round.
 
 /// No frame, or no page.
 const NONE: u32 = u32::MAX;
 
-/// The table of a cache. It holds no bytes itself.
+/// The table of a cache. The bytes are elsewhere.
 #[derive(Debug)]
 pub struct Frames {
     frame_of: Vec<u32>,
@@ -21,19 +22,18 @@ struct Frame {
 }
 
 impl Frames {
-    /// What a frame and a page of the file take in this table.
+    /// Bytes of this table per frame.
     pub const BYTES_A_FRAME: usize = size_of::<Frame>();
-    /// See above.
+    /// Bytes of this table per page of the file.
     pub const BYTES_A_PAGE: usize = size_of::<u32>();
 
-    /// An empty cache of so many frames for a file of so many pages.
-    #[must_use]
+    /// Create an empty cache for a file, given the numbers of frames and pages.
     pub fn new(frames: usize, pages: usize) -> Self {
         let empty = Frame { page: NONE, pins: 0, used: false };
         Self { frame_of: vec![NONE; pages], frames: vec![empty; frames], hand: 0 }
     }
 
-    /// The frame that holds the page, kept there until it is released.
+    /// Return the frame that holds the page, and pin it until it is released.
     pub fn find(&mut self, page: usize) -> Option<usize> {
         let frame = self.frame_of[page];
         if frame == NONE {
@@ -45,8 +45,8 @@ impl Frames {
         Some(frame as usize)
     }
 
-    /// A frame for the page, taken from the page that was used least lately, and kept until it is released; none
-    /// where every frame is kept.
+    /// Take a frame from the least recently used page, and pin it for this page until it is
+    /// released. None if every frame is pinned.
     #[allow(clippy::cast_possible_truncation)] // pages and frames are counted in 32 bits: 16 TiB of 4 KiB each
     pub fn replace(&mut self, page: usize) -> Option<usize> {
         let frame = self.victim()?;
@@ -59,13 +59,13 @@ impl Frames {
         Some(frame)
     }
 
-    /// The frame may be given away again.
+    /// Unpin the frame.
     pub fn release(&mut self, frame: usize) {
         self.frames[frame].pins -= 1;
     }
 
     fn victim(&mut self) -> Option<usize> {
-        // Twice round: the first time may only take away marks.
+        // Two rounds: the first one may only clear marks.
         for _ in 0..2 * self.frames.len() {
             let at = self.hand;
             self.hand = (self.hand + 1) % self.frames.len();
@@ -84,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    /// Looks a page up as a reader does; true where it was there.
+    /// Look a page up as a reader does; true if it was there.
     fn touch(frames: &mut Frames, page: usize) -> bool {
         let found = frames.find(page);
         let frame = found.or_else(|| frames.replace(page)).unwrap();

@@ -1,32 +1,45 @@
 //! Reads a working set in blocks and reports what it cost.
 //!
-//! One loop does the measured work, whatever the source: only where the bytes lie, how they are fetched, and in which
-//! order they are visited, differ between two treatments.
+//! One loop does the measured work for every source. Treatments differ only in where the bytes lie,
+//! how they are read, and in which order they are visited.
 
 mod advice;
-pub mod arguments;
+mod aligned_buffer;
+mod arguments;
+mod block_reader;
+mod block_sequence;
 mod blocks;
 mod cage;
 mod clock;
 mod coverage;
 mod events;
-mod fetch;
+mod expected;
 mod frames;
 mod measurement;
 mod order;
+mod overflowing_order;
 mod pass;
-mod pool;
+mod positioned_read;
 mod proc;
-mod product;
 mod reader;
 mod report;
 mod residency;
 mod response;
 mod ring;
-mod route;
 mod source;
 mod stride;
 mod team;
 
-pub use coverage::self_test;
-pub use measurement::measure;
+use arguments::Arguments;
+use contract::Failure;
+
+/// Do what the arguments say and print the lines.
+///
+/// # Errors
+/// If the source is not available, or a full pass does not have the expected sum.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.self_test {
+        return coverage::self_test(&arguments.source, &arguments.sequence);
+    }
+    measurement::measure(arguments)
+}

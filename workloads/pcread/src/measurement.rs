@@ -1,76 +1,88 @@
 //! One run from end to end: set up, wait for `go`, read, report.
 
-use crate::advice::{Advice, FileAdvice};
-use crate::arguments::{Expected, Plan};
+use crate::arguments::Arguments;
+use crate::block_sequence::Partitioning;
 use crate::coverage;
-use crate::proc;
+use crate::pass::Tally;
+use crate::proc::{self, MappedBytes};
 use crate::report::{Closing, Totals};
-use crate::residency::{Moments, Residency};
-use crate::route::Map;
+use crate::residency::{Residency, ResidencySamples};
 use crate::source::{self, Source};
-use crate::team::Team;
+use crate::team::Reading;
+use contract::expectation::require_expected_sum;
 use contract::page::page_bytes;
-use contract::{bus_error, expectation, line, Failure};
+use contract::threads::ThreadTeam;
+use contract::{bus_error, json_lines, Failure};
 
-/// Does what the plan says and prints its lines.
+/// Do what the arguments say and print the lines.
 ///
 /// # Errors
-/// When the source cannot be had, or a full pass did not add up to what was expected.
-pub fn measure(plan: &Plan) -> Result<(), Failure> {
+/// If the source is not available, or a full pass does not have the expected sum.
+pub fn measure(arguments: &Arguments) -> Result<(), Failure> {
     bus_error::explain("pcread");
-    let mut moments = Moments { open: look(plan)?, ..Moments::default() };
-    let (source, setup) = Source::open(plan)?;
-    let map = Map::new(plan, source.size_bytes, page_bytes());
-    let expected = expected_sum(plan, source.size_bytes as u64)?;
-    let mut totals = Totals::new(plan, source.size_bytes as u64, expected);
-    let (mut wanted, mut shootdowns) = (true, None);
-    let gathered = Team::new(plan, &source, &map).work(|team| {
-        warm(plan, team, &mut totals)?;
-        moments.ready = look(plan)?;
-        wanted = plan.handshake.wait_for_go_having_evicted(evicted_by_advice(plan, &moments))?;
+    let Arguments { source: access, reader, sequence, pass, handshake, .. } = arguments;
+    let mut residency = ResidencySamples { open: examine(arguments)?, ..ResidencySamples::default() };
+    let (source, setup) = Source::open(access)?;
+    let partitioning = &Partitioning::new(sequence, source.size_bytes, page_bytes());
+    let mut totals = totals(arguments, source.size_bytes as u64)?;
+    let (mut is_wanted, mut shootdowns) = (true, None);
+    let reading = Reading { access, reader, sequence, pass, source: &source, partitioning };
+    let results = reading.run(|team| {
+        warm(pass.warm_passes, team, &mut totals)?;
+        residency.ready = examine(arguments)?;
+        is_wanted = handshake.wait_for_go_having_evicted(evicted_by_advice(arguments, &residency))?;
         let before = proc::tlb_shootdowns();
-        if wanted {
-            passes(plan, team, &mut totals)?;
+        if is_wanted {
+            passes(pass.passes, team, &mut totals)?;
         }
-        moments.end = look(plan)?;
+        residency.end = examine(arguments)?;
         shootdowns = proc::tlb_shootdowns().zip(before).map(|(now, before)| now - before);
         Ok(())
     })?;
-    if !wanted {
+    if !is_wanted {
         return Ok(());
     }
-    let distinct_bytes = distinct(plan, &map, &totals);
-    let smaps = proc::smaps_rollup();
-    line::print(&totals.end(&Closing { setup, gathered, distinct_bytes, shootdowns, smaps, moments }))?;
-    plan.handshake.wait_for_close()?;
-    judge(plan, &totals)
+    let distinct_bytes = distinct(arguments, partitioning, &totals);
+    let mapped = MappedBytes::of_this_process();
+    let closing = Closing { setup, results, distinct_bytes, shootdowns, mapped, residency };
+    json_lines::print(&totals.end(&closing))?;
+    handshake.wait_for_close()?;
+    require_expected_sum(&access.file, totals.checksum_ok())
 }
 
-fn look(plan: &Plan) -> Result<Residency, Failure> {
-    let size_bytes = source::size_of(&plan.file, plan.size_bytes)?;
-    Ok(Residency::of(&plan.file, size_bytes as u64))
+fn examine(arguments: &Arguments) -> Result<Residency, Failure> {
+    let size_bytes = source::size_of(&arguments.source)?;
+    Ok(Residency::of(&arguments.source.file, size_bytes as u64))
 }
 
-/// What the set-up dropped from the page cache; nothing unless it was asked to, since another process may drop pages.
-fn evicted_by_advice(plan: &Plan, moments: &Moments) -> u64 {
-    let drops = plan.fadvise == FileAdvice::DontNeed || plan.advice == Advice::PageOut;
-    if drops {
-        moments.evicted_bytes().unwrap_or(0)
+/// Blocks that are only touched, or not each visited exactly once, have no expected sum.
+fn totals(arguments: &Arguments, size_bytes: u64) -> Result<Totals, Failure> {
+    let Arguments { sequence, pass, expect, .. } = arguments;
+    let has_sum = pass.sum.sums_bytes() && coverage::is_once_each(sequence);
+    let expected = expect.sum(size_bytes)?.filter(|_| has_sum);
+    Ok(Totals::new(size_bytes, pass, sequence.threads, expected))
+}
+
+/// Return the bytes that the set-up dropped from the page cache. Zero unless it was advised to:
+/// another process may drop pages too.
+fn evicted_by_advice(arguments: &Arguments, residency: &ResidencySamples) -> u64 {
+    if arguments.source.drops_pages() {
+        residency.evicted_bytes().unwrap_or(0)
     } else {
         0
     }
 }
 
-/// Runs the passes that nobody measures, before `ready`. What they add up to is checked all the same.
-fn warm(plan: &Plan, team: &Team<'_>, totals: &mut Totals) -> Result<(), Failure> {
-    (0..plan.warm_passes).try_for_each(|_| team.pass().map(|tallies| totals.check(&tallies)))
+/// Run the passes before `ready`, which are not measured. Their sums are checked.
+fn warm(count: u64, team: &ThreadTeam<Tally>, totals: &mut Totals) -> Result<(), Failure> {
+    (0..count).try_for_each(|_| team.pass().map(|tallies| totals.check(&tallies)))
 }
 
-/// Runs passes until all are done or the time is up.
-fn passes(plan: &Plan, team: &Team<'_>, totals: &mut Totals) -> Result<(), Failure> {
-    for _ in 0..plan.passes {
+/// Run passes until all are done or the time is up.
+fn passes(count: u64, team: &ThreadTeam<Tally>, totals: &mut Totals) -> Result<(), Failure> {
+    for _ in 0..count {
         let tallies = team.pass()?;
-        line::print(&totals.add(&tallies))?;
+        json_lines::print(&totals.add(&tallies))?;
         if tallies.iter().any(|tally| tally.stopped) {
             break;
         }
@@ -78,26 +90,11 @@ fn passes(plan: &Plan, team: &Team<'_>, totals: &mut Totals) -> Result<(), Failu
     Ok(())
 }
 
-/// Bytes of the first pass, each counted once: by construction, or by walking through its order again.
-fn distinct(plan: &Plan, map: &Map, totals: &Totals) -> u64 {
-    if coverage::is_once_each(plan) {
+/// Return the bytes of the first pass, each counted once: by construction, or by walking through
+/// its order again.
+fn distinct(arguments: &Arguments, partitioning: &Partitioning, totals: &Totals) -> u64 {
+    if coverage::is_once_each(&arguments.sequence) {
         return totals.first_bytes();
     }
-    coverage::distinct_of(plan, map, totals.first_blocks())
-}
-
-fn expected_sum(plan: &Plan, size_bytes: u64) -> Result<Option<u64>, Failure> {
-    match &plan.expected {
-        Expected::Nothing => Ok(None),
-        Expected::Sum(sum) => Ok(Some(*sum)),
-        Expected::Sidecar(path) => expectation::from_sidecar(path, size_bytes).map(Some),
-    }
-}
-
-fn judge(plan: &Plan, totals: &Totals) -> Result<(), Failure> {
-    if totals.checksum_ok() == Some(false) {
-        let shown = plan.file.display();
-        return Err(Failure::Failed(format!("the bytes of {shown} do not add up to what was expected")));
-    }
-    Ok(())
+    coverage::distinct_of(&arguments.sequence, partitioning, totals.first_blocks())
 }

@@ -1,16 +1,82 @@
 //! The measured loop, the same for every source.
 
+use crate::block_reader::BlockReader;
+use crate::block_sequence::BlockSequence;
 use crate::clock::Deadline;
 use crate::events::{Counters, Events};
-use crate::fetch::Fetch;
-use crate::route::Route;
-use contract::bytesum::Sum;
+use clap::{value_parser, ValueEnum};
+use contract::bytesum::{self, Sum};
+use contract::cli::seconds;
 use contract::latency::{Histogram, Sampler};
 use contract::usage::Usage;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What one thread read in one pass, and what it cost.
+/// The passes over the working set.
+#[derive(Debug, Clone, clap::Args)]
+pub struct PassOptions {
+    /// Work on the bytes of a block
+    #[arg(long, value_enum, default_value = "simd")]
+    pub sum: SumKind,
+    /// Pause before each block, in microseconds
+    #[arg(long, value_name = "N")]
+    pause_us: Option<u64>,
+    /// Number of passes before `ready`, which are not measured
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub warm_passes: u64,
+    /// Number of measured passes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u64).range(1..))]
+    pub passes: u64,
+    /// Stop after this time, at the end of a block
+    #[arg(long = "max-seconds", value_name = "S", allow_hyphen_values = true, value_parser = seconds)]
+    pub max_duration: Option<Duration>,
+    /// Time one in K blocks on average; 0 times none
+    #[arg(long, value_name = "K", default_value_t = 64)]
+    pub fault_every: u64,
+}
+
+/// The work on the bytes of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SumKind {
+    /// Add them up as fast as this CPU can
+    Simd,
+    /// Add them up one by one
+    Byte,
+    /// Look at one byte of each page
+    Touch,
+}
+
+impl PassOptions {
+    /// Return the pause before each block, if there is one.
+    pub fn pause(&self) -> Option<Duration> {
+        self.pause_us.filter(|us| *us > 0).map(Duration::from_micros)
+    }
+}
+
+impl SumKind {
+    /// Return the function that does the work.
+    pub fn function(self) -> Sum {
+        match self {
+            Self::Simd => bytesum::fastest(),
+            Self::Byte => bytesum::plain,
+            Self::Touch => touch,
+        }
+    }
+
+    /// Return whether its result is the sum of all bytes.
+    pub fn sums_bytes(self) -> bool {
+        self != Self::Touch
+    }
+}
+
+/// The smallest page has 4 KiB; of a larger one, several bytes are looked at.
+#[inline(never)]
+fn touch(block: &[u8]) -> u64 {
+    let block = std::hint::black_box(block);
+    std::hint::black_box(block.iter().step_by(4096).map(|byte| u64::from(*byte)).sum())
+}
+
+/// Blocks that one thread read in one pass, and their cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Tally {
     /// When the first block was begun.
@@ -27,31 +93,33 @@ pub struct Tally {
     pub stopped: bool,
     /// The thread's own counters over the pass.
     pub usage: Usage,
-    /// What the CPU counted, where it does.
+    /// Events that the CPU counted, if it counts.
     pub events: Option<Events>,
 }
 
-/// What is watched while reading.
+/// The deadline and the measurements while reading.
 #[derive(Debug)]
 pub struct Watch {
     /// When to stop.
     pub deadline: Deadline,
-    /// How long to rest before each block.
+    /// Pause before each block.
     pub pause: Option<Duration>,
-    /// Which blocks to time.
+    /// Blocks to time.
     pub sampler: Sampler,
-    /// How long those took.
     pub latency: Histogram,
-    /// The CPU's own counters of this thread.
+    /// The CPU's counters of this thread.
     pub counters: Option<Counters>,
 }
 
-/// Reads the blocks of the route, until done or out of time.
-///
-/// # Errors
-/// What the system says of a read.
-pub fn run<F: Fetch>(fetch: &mut F, route: &mut Route, sum: Sum, watch: &mut Watch) -> io::Result<Tally> {
-    let (before, counted) = (Usage::of_this_thread(), watch.counters.as_ref().and_then(Counters::read));
+/// Read the blocks of the sequence, until it ends or the deadline passes. Fails with the error of a
+/// read.
+pub fn run<R: BlockReader>(
+    reader: &mut R,
+    blocks: &mut BlockSequence,
+    sum: Sum,
+    watch: &mut Watch,
+) -> io::Result<Tally> {
+    let (before, counted) = (Usage::of_this_thread(), watch.counters.as_mut().and_then(Counters::read));
     let started = Instant::now();
     let mut tally = Tally {
         started,
@@ -63,26 +131,26 @@ pub fn run<F: Fetch>(fetch: &mut F, route: &mut Route, sum: Sum, watch: &mut Wat
         usage: before,
         events: None,
     };
-    read(fetch, route, sum, watch, &mut tally)?;
+    read(reader, blocks, sum, watch, &mut tally)?;
     tally.ended = Instant::now();
     tally.usage = Usage::of_this_thread() - before;
-    let now = watch.counters.as_ref().and_then(Counters::read);
+    let now = watch.counters.as_mut().and_then(Counters::read);
     tally.events = now.zip(counted).and_then(|(now, before)| now.since(before));
-    fetch.forget().map(|()| tally)
+    reader.discard().map(|()| tally)
 }
 
 #[inline(never)]
-fn read<F: Fetch>(
-    fetch: &mut F,
-    route: &mut Route,
+fn read<R: BlockReader>(
+    reader: &mut R,
+    blocks: &mut BlockSequence,
     sum: Sum,
     watch: &mut Watch,
     tally: &mut Tally,
 ) -> io::Result<()> {
     loop {
-        while fetch.has_room() {
-            let Some(span) = route.next() else { break };
-            fetch.ask(span)?;
+        while reader.has_room() {
+            let Some(span) = blocks.next() else { break };
+            reader.request(span)?;
         }
         if watch.deadline.has_passed() {
             tally.stopped = true;
@@ -92,7 +160,7 @@ fn read<F: Fetch>(
             std::thread::sleep(pause);
         }
         let began = watch.sampler.chooses().then(Instant::now);
-        let Some(block) = fetch.take()? else { return Ok(()) };
+        let Some(block) = reader.take()? else { return Ok(()) };
         tally.checksum = tally.checksum.wrapping_add(sum(block));
         tally.bytes += block.len() as u64;
         tally.blocks += 1;

@@ -1,28 +1,45 @@
-//! A thread's way to the bytes, as the plan names it.
+//! The choice of a thread's block reader.
 
-use crate::advice::Advice;
-use crate::arguments::Plan;
-use crate::cage;
-use crate::fetch::announced::Announced;
-use crate::fetch::direct_cache::DirectCache;
-use crate::fetch::memory::Memory;
-use crate::fetch::pread::Pread;
-use crate::fetch::queued::Queued;
-use crate::fetch::Fetch;
+use crate::block_reader::direct_cache::DirectCache;
+use crate::block_reader::memory::Memory;
+use crate::block_reader::pread::Pread;
+use crate::block_reader::queued::Queued;
+use crate::block_reader::will_need::WillNeedReader;
+use crate::block_reader::BlockReader;
+use crate::block_sequence::{BlockSequence, SequenceOptions};
+use crate::cage::{cache_size, CacheSize};
 use crate::pass::{self, Tally, Watch};
-use crate::route::Route;
-use crate::source::{Kind, Place, Source};
+use crate::source::{Kind, Source, SourceOptions, WorkingSet};
+use clap::builder::RangedU64ValueParser;
 use contract::bytesum::Sum;
+use contract::failure::OrFailure;
 use contract::Failure;
 use std::fs::File;
 use std::io;
 
-/// One of the ways. The loop is compiled once for each, so that a block of memory costs no call.
+/// Limit of one `process_madvise(2)` call, and more than any disk's queue.
+const DEEPEST_QUEUE: u64 = 1024;
+
+/// The queue and the cache.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ReaderOptions {
+    /// uring, direct-cache: reads in flight; --advice willneed-batched: blocks advised ahead
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = RangedU64ValueParser::<u32>::new().range(1..=DEEPEST_QUEUE))]
+    queue_depth: u32,
+    /// direct-cache: size of the cache, all threads together; `cage`: as much as the cgroup's
+    /// memory.max permits
+    #[arg(long = "cache-bytes", value_name = "N|cage", default_value = "cage", value_parser = cache_size)]
+    cache: CacheSize,
+}
+
+/// One of the block readers. The loop is compiled once for each, so that a block of memory costs no
+/// call.
 pub enum Reader<'a> {
     /// The heap, or a mapped file.
     Memory(Memory<'a>),
-    /// A mapped file whose blocks are announced.
-    Announced(Announced<'a>),
+    /// A mapped file whose blocks are advised ahead.
+    WillNeed(WillNeedReader<'a>),
     /// pread(2).
     Pread(Pread<'a>),
     /// `io_uring`.
@@ -32,66 +49,66 @@ pub enum Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The way that the plan asks for.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] when this host does not have it.
-    pub fn new(plan: &Plan, source: &'a Source) -> Result<Self, Failure> {
-        match &source.place {
-            Place::Heap(heap) => Ok(Self::Memory(Memory::new(heap))),
-            Place::Mapped(mapped) if plan.advice == Advice::WillNeedBatched => {
-                let window = plan.queue_depth as usize;
-                Announced::new(mapped, window)
-                    .map(Self::Announced)
-                    .map_err(|cause| cannot("process_madvise", &cause))
+    /// Create the requested reader. Fails with [`Failure::CannotHere`] if this host does not
+    /// support it.
+    pub fn new(
+        options: &ReaderOptions,
+        access: &SourceOptions,
+        sequence: &SequenceOptions,
+        source: &'a Source,
+    ) -> Result<Self, Failure> {
+        match &source.working_set {
+            WorkingSet::Heap(heap) => Ok(Self::Memory(Memory::new(heap))),
+            WorkingSet::Mapped(mapped) if access.advises_blocks() => {
+                let reader = WillNeedReader::new(mapped, options.queue_depth as usize);
+                reader.map(Self::WillNeed).or_cannot_here("process_madvise cannot be had here")
             }
-            Place::Mapped(mapped) => Ok(Self::Memory(Memory::new(mapped))),
-            Place::File(file) => Self::of_file(plan, file, source.size_bytes),
+            WorkingSet::Mapped(mapped) => Ok(Self::Memory(Memory::new(mapped))),
+            WorkingSet::File(file) => Self::of_file(options, access, sequence, file, source.size_bytes),
         }
     }
 
-    fn of_file(plan: &Plan, file: &'a File, size_bytes: usize) -> Result<Self, Failure> {
-        let (depth, block_bytes) = (plan.queue_depth, plan.block_bytes);
-        match plan.source {
-            Kind::Uring => Queued::new(file, depth, block_bytes, plan.direct)
+    fn of_file(
+        options: &ReaderOptions,
+        access: &SourceOptions,
+        sequence: &SequenceOptions,
+        file: &'a File,
+        size_bytes: usize,
+    ) -> Result<Self, Failure> {
+        let (depth, block_bytes) = (options.queue_depth, sequence.block_bytes);
+        match access.source {
+            Kind::Uring => Queued::new(file, depth, block_bytes, access.direct)
                 .map(Self::Queued)
-                .map_err(|cause| cannot("io_uring", &cause)),
+                .or_cannot_here("io_uring cannot be had here"),
             Kind::DirectCache => {
-                let cache_bytes = cage::cache_bytes(plan)? / plan.threads;
+                let cache_bytes = options.cache.bytes()? / sequence.threads;
                 DirectCache::new(file, size_bytes, block_bytes, depth, cache_bytes)
                     .map(Self::DirectCache)
-                    .map_err(|cause| cannot("a cache over io_uring", &cause))
+                    .or_cannot_here("a cache over io_uring cannot be had here")
             }
-            _ => Pread::new(file, block_bytes, plan.direct)
+            _ => Pread::new(file, block_bytes, access.direct)
                 .map(Self::Pread)
-                .map_err(|cause| cannot("pread", &cause)),
+                .or_cannot_here("pread cannot be had here"),
         }
     }
 
-    /// One pass over a route.
-    ///
-    /// # Errors
-    /// What the system says of a read.
-    pub fn pass(&mut self, route: &mut Route, sum: Sum, watch: &mut Watch) -> io::Result<Tally> {
+    /// Do one pass over a sequence. Fails with the error of a read.
+    pub fn pass(&mut self, blocks: &mut BlockSequence, sum: Sum, watch: &mut Watch) -> io::Result<Tally> {
         match self {
-            Self::Memory(fetch) => pass::run(fetch, route, sum, watch),
-            Self::Announced(fetch) => pass::run(fetch, route, sum, watch),
-            Self::Pread(fetch) => pass::run(fetch, route, sum, watch),
-            Self::Queued(fetch) => pass::run(fetch, route, sum, watch),
-            Self::DirectCache(fetch) => pass::run(fetch, route, sum, watch),
+            Self::Memory(reader) => pass::run(reader, blocks, sum, watch),
+            Self::WillNeed(reader) => pass::run(reader, blocks, sum, watch),
+            Self::Pread(reader) => pass::run(reader, blocks, sum, watch),
+            Self::Queued(reader) => pass::run(reader, blocks, sum, watch),
+            Self::DirectCache(reader) => pass::run(reader, blocks, sum, watch),
         }
     }
 
-    /// Blocks found in the process's own cache, and all that were asked for; none where it has none.
-    #[must_use]
+    /// Return the blocks found in the process's own cache, and all requested blocks; None without
+    /// such a cache.
     pub fn hits(&self) -> Option<(u64, u64)> {
         match self {
             Self::DirectCache(cache) => cache.hits(),
             _ => None,
         }
     }
-}
-
-fn cannot(what: &str, cause: &io::Error) -> Failure {
-    Failure::CannotHere(format!("{what} cannot be had here: {cause}"))
 }

@@ -1,19 +1,18 @@
-//! The lines of one run: a sample a pass, and the end.
+//! The lines of one run: one sample per pass, and the end.
 
-use crate::arguments::Plan;
-use crate::coverage;
 use crate::events::{Counters, Events};
-use crate::pass::Tally;
-use crate::residency::Moments;
-use crate::response::Basis;
+use crate::pass::{PassOptions, Tally};
+use crate::proc::MappedBytes;
+use crate::residency::ResidencySamples;
+use crate::response::{Basis, Response};
 use crate::source::Setup;
-use crate::team::Gathered;
-use contract::latency::Histogram;
-use contract::line::checksum;
+use crate::team::ThreadResults;
+use contract::json_lines::{Checksum, End, Sample, ThreadLine};
+use contract::latency::{Histogram, LatencyFigures};
 use contract::usage::Usage;
-use serde_json::{json, Value};
+use serde::Serialize;
 
-/// Everything that the passes of a run have read.
+/// The results of all passes of a run.
 #[derive(Debug)]
 pub struct Totals {
     size_bytes: u64,
@@ -26,35 +25,45 @@ pub struct Totals {
     first: Option<Pass>,
     first_blocks: Vec<u64>,
     pass_seconds: Vec<f64>,
-    threads: Vec<ThreadTotals>,
+    threads: Vec<ThreadLine>,
 }
 
-/// What is known only when the passes are over.
+/// The results that are known only after the last pass.
 #[derive(Debug)]
 pub struct Closing {
-    /// How long the parts of the set-up took.
+    /// Durations of the set-up.
     pub setup: Setup,
-    /// What the threads gathered.
-    pub gathered: Gathered,
-    /// Bytes of the first pass, each once.
+    /// Results of the threads.
+    pub results: ThreadResults,
+    /// Bytes of the first pass, each counted once.
     pub distinct_bytes: u64,
     /// TLB shootdowns of the whole machine during the passes.
     pub shootdowns: Option<u64>,
-    /// This process's mappings, bytes by kind.
-    pub smaps: Value,
-    /// What of the file was in the page cache when.
-    pub moments: Moments,
+    /// This process's mappings.
+    pub mapped: MappedBytes,
+    /// The file's bytes in the page cache at three moments.
+    pub residency: ResidencySamples,
 }
 
+/// The keys of `end` that other workloads do not have.
+#[derive(Debug, Serialize)]
+pub struct More {
+    block_latency_us: LatencyFigures,
+    smaps_rollup: MappedBytes,
+    perf: Perf,
+    response: Response,
+}
+
+/// Events that the CPUs counted in all passes, or the reason why they counted nothing.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Perf {
+    Counted { cache_references: f64, cache_misses: f64, dtlb_load_misses: f64 },
+    Missing { reason: String },
+}
+
+/// The sum of all threads' tallies of one pass, or of several passes.
 #[derive(Debug, Clone, Copy, Default)]
-struct ThreadTotals {
-    seconds: f64,
-    blocks: u64,
-    usage: Usage,
-}
-
-/// All threads' tallies of one pass in one, or those of several passes.
-#[derive(Debug, Clone, Copy)]
 struct Pass {
     seconds: f64,
     bytes: u64,
@@ -65,26 +74,24 @@ struct Pass {
 }
 
 impl Totals {
-    /// Nothing read yet. Where blocks are only touched, or not each exactly once, nothing can be expected.
-    #[must_use]
-    pub fn new(plan: &Plan, size_bytes: u64, expected: Option<u64>) -> Self {
-        let judged = plan.sum.sums_bytes() && coverage::is_once_each(plan);
+    /// Start with nothing.
+    pub fn new(size_bytes: u64, options: &PassOptions, threads: usize, expected: Option<u64>) -> Self {
         Self {
             size_bytes,
-            sums_bytes: plan.sum.sums_bytes(),
-            expected: expected.filter(|_| judged),
+            sums_bytes: options.sum.sums_bytes(),
+            expected,
             as_expected: None,
-            has_passes: plan.passes > 1,
-            all: Pass::NOTHING,
+            has_passes: options.passes > 1,
+            all: Pass::default(),
             passes: 0,
             first: None,
             first_blocks: Vec::new(),
             pass_seconds: Vec::new(),
-            threads: vec![ThreadTotals::default(); plan.threads],
+            threads: vec![ThreadLine::default(); threads],
         }
     }
 
-    /// Holds a pass that is not reported against what was expected.
+    /// Compare a pass that is not reported with the expected sum.
     pub fn check(&mut self, tallies: &[Tally]) {
         let pass = Pass::of(tallies);
         if let Some(expected) = self.expected.filter(|_| self.is_full(&pass)) {
@@ -93,8 +100,8 @@ impl Totals {
         }
     }
 
-    /// Adds one pass and gives its line.
-    pub fn add(&mut self, tallies: &[Tally]) -> Value {
+    /// Add one pass and return its line.
+    pub fn add(&mut self, tallies: &[Tally]) -> Sample {
         self.check(tallies);
         let pass = Pass::of(tallies);
         let line = self.sample(&pass);
@@ -107,55 +114,50 @@ impl Totals {
         }
         self.all = if self.passes == 0 { pass } else { self.all.with(&pass) };
         self.passes += 1;
-        self.threads.iter_mut().zip(tallies).for_each(|(thread, tally)| thread.add(tally));
+        self.threads.iter_mut().zip(tallies).for_each(|(thread, tally)| add(thread, tally));
         line
     }
 
-    /// Whether every full pass added up to what was expected; none where there was nothing to compare.
-    #[must_use]
+    /// Return whether every full pass had the expected sum; None if there was nothing to compare.
     pub fn checksum_ok(&self) -> Option<bool> {
         self.as_expected
     }
 
-    /// Bytes of the first pass, each as often as it was read.
-    #[must_use]
+    /// Return the bytes of the first pass, each counted as often as it was read.
     pub fn first_bytes(&self) -> u64 {
         self.first.map_or(0, |pass| pass.bytes)
     }
 
-    /// Blocks of the first pass, by thread.
-    #[must_use]
+    /// Return the blocks of the first pass by thread.
     pub fn first_blocks(&self) -> &[u64] {
         &self.first_blocks
     }
 
-    /// The closing line. Its checksum, distinct bytes and coverage are those of the first pass, which every later one
-    /// repeats.
-    #[must_use]
-    pub fn end(&self, closing: &Closing) -> Value {
-        let sum = self.first.map_or(0, |pass| pass.checksum);
-        let threads: Vec<Value> = self.threads.iter().copied().map(ThreadTotals::to_json).collect();
+    /// Return the closing line. Its checksum, distinct bytes and coverage are those of the first
+    /// pass, which every later pass repeats.
+    pub fn end(&self, closing: &Closing) -> End<ThreadLine, Setup, More> {
         let latency =
-            closing.gathered.latency.as_ref().map_or_else(|| Histogram::new().to_json(), Histogram::to_json);
-        json!({
-            "type": "end",
-            "seconds": self.all.seconds,
-            "bytes": self.all.bytes,
-            "blocks": self.all.blocks,
-            "distinct_bytes": closing.distinct_bytes,
-            "covered_fraction": self.fraction(self.first_bytes()),
-            "checksum": checksum(self.sums_bytes.then_some(sum)),
-            "checksum_ok": self.checksum_ok(),
-            "threads": threads,
-            "setup": closing.setup.to_json(),
-            "block_latency_us": latency,
-            "smaps_rollup": closing.smaps,
-            "perf": self.perf(),
-            "response": self.basis(closing, &latency).to_json(),
-        })
+            closing.results.latency.as_ref().map_or_else(|| Histogram::new().figures(), Histogram::figures);
+        End {
+            seconds: self.all.seconds,
+            bytes: self.all.bytes,
+            blocks: self.all.blocks,
+            distinct_bytes: closing.distinct_bytes,
+            covered_fraction: Some(self.fraction(self.first_bytes())),
+            checksum: self.checksum(self.first.map_or(0, |pass| pass.checksum)),
+            checksum_ok: self.checksum_ok(),
+            threads: self.threads.clone(),
+            setup: closing.setup,
+            more: More {
+                block_latency_us: latency,
+                smaps_rollup: closing.mapped,
+                perf: self.perf(),
+                response: self.basis(closing, latency).response(closing.residency.figures(self.size_bytes)),
+            },
+        }
     }
 
-    fn basis<'a>(&'a self, closing: &'a Closing, latency: &'a Value) -> Basis<'a> {
+    fn basis(&self, closing: &Closing, latency: LatencyFigures) -> Basis<'_> {
         Basis {
             pass_seconds: &self.pass_seconds,
             has_passes: self.has_passes,
@@ -166,35 +168,40 @@ impl Totals {
             minor_faults: self.all.usage.minor_faults,
             events: self.all.events,
             tlb_shootdowns: closing.shootdowns,
-            hits: closing.gathered.hits,
+            hits: closing.results.hits,
             latency,
-            smaps: &closing.smaps,
-            residency: closing.moments.to_json(self.size_bytes),
+            mapped: closing.mapped,
         }
     }
 
-    /// What the CPUs counted in all passes, or why they counted nothing.
-    fn perf(&self) -> Value {
-        let Some(events) = self.all.events else {
-            let reason =
-                Counters::open().err().unwrap_or_else(|| "a counter had no turn on the CPU".to_owned());
-            return json!({"reason": reason});
-        };
-        Events::names().zip(events.0).map(|(name, count)| (name.to_owned(), json!(count))).collect()
+    fn perf(&self) -> Perf {
+        match self.all.events {
+            Some(Events([cache_references, cache_misses, dtlb_load_misses])) => {
+                Perf::Counted { cache_references, cache_misses, dtlb_load_misses }
+            }
+            None => Perf::Missing {
+                reason: Counters::open()
+                    .err()
+                    .unwrap_or_else(|| "a counter had no turn on the CPU".to_owned()),
+            },
+        }
     }
 
-    fn sample(&self, pass: &Pass) -> Value {
-        json!({
-            "type": "sample",
-            "iteration": self.passes,
-            "seconds": pass.seconds,
-            "bytes": pass.bytes,
-            "blocks": pass.blocks,
-            "covered_fraction": self.fraction(pass.bytes),
-            "checksum": checksum(self.sums_bytes.then_some(pass.checksum)),
-            "major_faults": pass.usage.major_faults,
-            "minor_faults": pass.usage.minor_faults,
-        })
+    fn sample(&self, pass: &Pass) -> Sample {
+        Sample {
+            iteration: self.passes,
+            seconds: pass.seconds,
+            bytes: pass.bytes,
+            blocks: pass.blocks,
+            covered_fraction: Some(self.fraction(pass.bytes)),
+            checksum: self.checksum(pass.checksum),
+            major_faults: pass.usage.major_faults,
+            minor_faults: pass.usage.minor_faults,
+        }
+    }
+
+    fn checksum(&self, sum: u64) -> Option<Checksum> {
+        self.sums_bytes.then_some(Checksum(sum))
     }
 
     fn is_full(&self, pass: &Pass) -> bool {
@@ -207,16 +214,8 @@ impl Totals {
 }
 
 impl Pass {
-    const NOTHING: Self = Self {
-        seconds: 0.0,
-        bytes: 0,
-        blocks: 0,
-        checksum: 0,
-        usage: Usage { major_faults: 0, minor_faults: 0, voluntary_switches: 0, involuntary_switches: 0 },
-        events: None,
-    };
-
-    /// A pass lasts from the first thread's first block to the last thread's last.
+    /// Add up the tallies. A pass lasts from the first thread's first block to the last thread's
+    /// last.
     fn of(tallies: &[Tally]) -> Self {
         let started = tallies.iter().map(|tally| tally.started).min();
         let ended = tallies.iter().map(|tally| tally.ended).max();
@@ -226,7 +225,7 @@ impl Pass {
             bytes: tallies.iter().map(|tally| tally.bytes).sum(),
             blocks: tallies.iter().map(|tally| tally.blocks).sum(),
             checksum: tallies.iter().map(|tally| tally.checksum).fold(0, u64::wrapping_add),
-            usage: tallies.iter().fold(Usage::default(), |sum, tally| sum + tally.usage),
+            usage: tallies.iter().map(|tally| tally.usage).sum(),
             events: tallies.iter().map(|tally| tally.events).reduce(Events::both).flatten(),
         }
     }
@@ -243,29 +242,16 @@ impl Pass {
     }
 }
 
-impl ThreadTotals {
-    fn add(&mut self, tally: &Tally) {
-        self.seconds += tally.ended.duration_since(tally.started).as_secs_f64();
-        self.blocks += tally.blocks;
-        self.usage = self.usage + tally.usage;
-    }
-
-    fn to_json(self) -> Value {
-        json!({
-            "seconds": self.seconds,
-            "blocks": self.blocks,
-            "major_faults": self.usage.major_faults,
-            "minor_faults": self.usage.minor_faults,
-            "voluntary_switches": self.usage.voluntary_switches,
-            "involuntary_switches": self.usage.involuntary_switches,
-        })
-    }
+fn add(thread: &mut ThreadLine, tally: &Tally) {
+    thread.seconds += tally.ended.duration_since(tally.started).as_secs_f64();
+    thread.blocks += tally.blocks;
+    thread.usage = thread.usage + tally.usage;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments;
+    use contract::cli::options_from;
     use std::time::Instant;
 
     fn tally(bytes: u64, checksum: u64) -> Tally {
@@ -276,11 +262,10 @@ mod tests {
 
     #[test]
     fn one_wrong_pass_is_not_made_good_by_the_next() {
-        let plan = arguments::read(["pcread", "--file", "data"].map(Into::into)).unwrap().unwrap();
-        let mut totals = Totals::new(&plan, 10, Some(7));
+        let mut totals = Totals::new(10, &options_from("").unwrap(), 1, Some(7));
         assert_eq!(totals.checksum_ok(), None);
         totals.check(&[tally(4, 1)]);
-        assert_eq!(totals.checksum_ok(), None, "a part cannot be judged");
+        assert_eq!(totals.checksum_ok(), None, "a part has no expected sum");
         totals.check(&[tally(10, 7)]);
         assert_eq!(totals.checksum_ok(), Some(true));
         totals.check(&[tally(10, 8)]);

@@ -1,18 +1,18 @@
-//! How much of the file is in the page cache before and after, and how much page cache the machine has.
+//! The file's bytes in the page cache before and after, and the page cache of the machine.
 
 use contract::page::page_bytes;
 use contract::page_cache::{cachestat_of_part, resident_bytes};
-use serde_json::{json, Map, Value};
+use serde::Serialize;
 use std::fs::File;
 use std::path::Path;
 
-/// As many as vmtouch's bar has signs.
+/// The number of characters in the bar that vmtouch prints.
 const BUCKETS: u64 = 60;
 
-/// Names of `/proc/meminfo` that free(1) adds up as buff/cache.
+/// The lines of `/proc/meminfo` that free(1) adds up as buff/cache.
 const BUFF_CACHE: [&str; 3] = ["Buffers:", "Cached:", "SReclaimable:"];
 
-/// What was there at one moment; none where the kernel does not tell.
+/// The state at one moment; None if the kernel does not tell.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Residency {
     file_bytes: Option<u64>,
@@ -20,20 +20,31 @@ pub struct Residency {
     buff_cache_bytes: Option<u64>,
 }
 
-/// The moments that a run is looked at.
+/// The state at three moments of a run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Moments {
-    /// Before anything was done.
+pub struct ResidencySamples {
+    /// Before the set-up.
     pub open: Residency,
-    /// When the set-up was done.
+    /// After the set-up.
     pub ready: Residency,
-    /// When the last pass was.
+    /// After the last pass.
     pub end: Residency,
 }
 
+/// Figures of the closing line.
+#[derive(Debug, Default, Serialize)]
+pub struct ResidencyFigures {
+    resident_open_bytes: Option<u64>,
+    resident_ready_bytes: Option<u64>,
+    resident_end_bytes: Option<u64>,
+    resident_end_fraction: Option<f64>,
+    resident_end_buckets: Option<u64>,
+    setup_evicted_bytes: Option<u64>,
+    buff_cache_growth_bytes: Option<i64>,
+}
+
 impl Residency {
-    /// The first `size_bytes` of the file, and the machine, now.
-    #[must_use]
+    /// Examine the first `size_bytes` of the file, and the machine.
     pub fn of(path: &Path, size_bytes: u64) -> Self {
         let parts = File::open(path).ok().and_then(|file| in_buckets(&file, size_bytes));
         Self {
@@ -49,39 +60,30 @@ impl Residency {
     }
 }
 
-impl Moments {
-    /// What of the file the set-up dropped from the page cache; none where the kernel does not tell.
-    #[must_use]
+impl ResidencySamples {
+    /// Return the file's bytes that the set-up dropped from the page cache; None if the kernel does
+    /// not tell.
     pub fn evicted_bytes(&self) -> Option<u64> {
         self.open.file_bytes.zip(self.ready.file_bytes).map(|(open, ready)| open.saturating_sub(ready))
     }
 
-    /// The figures, by name.
-    #[must_use]
-    pub fn to_json(self, size_bytes: u64) -> Map<String, Value> {
-        let fraction = self.end.file_bytes.map(|bytes| bytes as f64 / size_bytes as f64);
-        let grown = self.end.buff_cache_bytes.zip(self.ready.buff_cache_bytes);
-        let figures = [
-            ("resident_open_bytes", json!(self.open.file_bytes)),
-            ("resident_ready_bytes", json!(self.ready.file_bytes)),
-            ("resident_end_bytes", json!(self.end.file_bytes)),
-            ("resident_end_fraction", json!(fraction)),
-            ("resident_end_buckets", json!(self.end.buckets)),
-            ("setup_evicted_bytes", json!(self.evicted_bytes())),
-            (
-                "buff_cache_growth_bytes",
-                json!(grown.map(|(end, ready)| i128::from(end) - i128::from(ready)).and_then(fitting)),
-            ),
-        ];
-        figures.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    /// Return the figures for a working set of this length.
+    pub fn figures(&self, size_bytes: u64) -> ResidencyFigures {
+        let caches = self.end.buff_cache_bytes.zip(self.ready.buff_cache_bytes);
+        let growth = caches.map(|(end, ready)| i128::from(end) - i128::from(ready));
+        ResidencyFigures {
+            resident_open_bytes: self.open.file_bytes,
+            resident_ready_bytes: self.ready.file_bytes,
+            resident_end_bytes: self.end.file_bytes,
+            resident_end_fraction: self.end.file_bytes.map(|bytes| bytes as f64 / size_bytes as f64),
+            resident_end_buckets: self.end.buckets,
+            setup_evicted_bytes: self.evicted_bytes(),
+            buff_cache_growth_bytes: growth.and_then(|bytes| i64::try_from(bytes).ok()),
+        }
     }
 }
 
-fn fitting(bytes: i128) -> Option<i64> {
-    i64::try_from(bytes).ok()
-}
-
-/// Bytes of each sixtieth of the file that are in the page cache, cachestat(2).
+/// Return the bytes of each sixtieth of the file that are in the page cache, cachestat(2).
 fn in_buckets(file: &File, size_bytes: u64) -> Option<Vec<u64>> {
     let pages = size_bytes.div_ceil(page_bytes() as u64);
     let bound = |bucket: u64| pages * bucket / BUCKETS * page_bytes() as u64;

@@ -1,103 +1,135 @@
-//! The figures that a run gives for itself: names with units, null where a thing was not counted.
+//! The figures of this workload: names with units, null if a thing was not counted.
 
 use crate::events::Events;
-use serde_json::{json, Map, Value};
+use crate::proc::MappedBytes;
+use crate::residency::ResidencyFigures;
+use contract::latency::LatencyFigures;
+use contract::median::median;
+use serde::Serialize;
 
-/// What the figures are made of.
-#[derive(Debug)]
+/// The figures that the response is derived from.
+#[derive(Debug, Clone)]
 pub struct Basis<'a> {
-    /// How long each whole pass took, in order.
+    /// Duration of each complete pass, in order.
     pub pass_seconds: &'a [f64],
-    /// Whether more than one pass was asked for.
+    /// Whether more than one pass was requested.
     pub has_passes: bool,
-    /// All passes together.
+    /// Duration of all passes.
     pub seconds: f64,
     /// Blocks of all passes.
     pub blocks: u64,
-    /// Bytes of the first pass, each as often as it was read.
+    /// Bytes of the first pass, each counted as often as it was read.
     pub first_bytes: u64,
-    /// Bytes of the first pass, each once.
+    /// Bytes of the first pass, each counted once.
     pub distinct_bytes: u64,
     /// Faults that found their page in memory.
     pub minor_faults: i64,
-    /// What the CPUs counted in all passes, where they did in each.
+    /// Events that the CPUs counted in all passes, if they counted in each.
     pub events: Option<Events>,
     /// TLB shootdowns of the whole machine during the passes.
     pub tlb_shootdowns: Option<u64>,
-    /// Blocks found in the process's own cache, and all that were asked for.
+    /// Blocks found in the process's own cache, and all requested blocks.
     pub hits: Option<(u64, u64)>,
-    /// The block latencies of the closing line.
-    pub latency: &'a Value,
-    /// The mappings of the closing line.
-    pub smaps: &'a Value,
-    /// What of the file was in the page cache when.
-    pub residency: Map<String, Value>,
+    /// Durations of the sampled blocks.
+    pub latency: LatencyFigures,
+    /// This process's mappings.
+    pub mapped: MappedBytes,
+}
+
+/// The object in the closing line.
+#[derive(Debug, Serialize)]
+pub struct Response {
+    blocks_per_second: Option<f64>,
+    distinct_fraction: Option<f64>,
+    minor_faults: i64,
+    tlb_shootdowns: Option<u64>,
+    block_p50_us: Option<f64>,
+    block_p99_us: Option<f64>,
+    block_max_us: Option<f64>,
+    anon_huge_pages_bytes: Option<u64>,
+    file_pmd_mapped_bytes: Option<u64>,
+    cache_references_per_block: Option<f64>,
+    cache_misses_per_block: Option<f64>,
+    dtlb_load_misses_per_block: Option<f64>,
+    #[serde(flatten)]
+    cache: Option<CacheFigures>,
+    #[serde(flatten)]
+    residency: ResidencyFigures,
+    #[serde(flatten)]
+    passes: Option<PassFigures>,
+}
+
+/// The figures of the process's own cache.
+#[derive(Debug, Serialize)]
+struct CacheFigures {
+    cache_hit_fraction: Option<f64>,
+}
+
+/// The first passes one by one, and a comparison of the last with the first.
+#[derive(Debug, Serialize)]
+struct PassFigures {
+    pass_1_seconds: Option<f64>,
+    pass_2_seconds: Option<f64>,
+    pass_3_seconds: Option<f64>,
+    pass_first_tenth_seconds: Option<f64>,
+    pass_last_tenth_seconds: Option<f64>,
+    pass_hike_seconds: Option<f64>,
 }
 
 impl Basis<'_> {
-    /// The object for the closing line.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        let mut found = Map::new();
-        let mut say = |name: &str, value: Value| found.insert(name.to_owned(), value);
-        say("blocks_per_second", json!((self.seconds > 0.0).then(|| self.blocks as f64 / self.seconds)));
-        say("distinct_fraction", json!(fraction(self.distinct_bytes, self.first_bytes)));
-        say("minor_faults", json!(self.minor_faults));
-        say("tlb_shootdowns", json!(self.tlb_shootdowns));
-        for (name, key) in [("block_p50_us", "p50"), ("block_p99_us", "p99"), ("block_max_us", "max")] {
-            say(name, self.latency[key].clone());
-        }
-        for name in ["anon_huge_pages_bytes", "file_pmd_mapped_bytes"] {
-            say(name, self.smaps[name].clone());
-        }
-        for (index, name) in Events::names().enumerate() {
+    /// Return the object for the closing line.
+    pub fn response(&self, residency: ResidencyFigures) -> Response {
+        let per_block = |index: usize| {
             let count = self.events.map(|events| events.0[index] / self.blocks as f64);
-            say(&format!("{name}_per_block"), json!(count.filter(|count| count.is_finite())));
+            count.filter(|count| count.is_finite())
+        };
+        Response {
+            blocks_per_second: (self.seconds > 0.0).then(|| self.blocks as f64 / self.seconds),
+            distinct_fraction: fraction(self.distinct_bytes, self.first_bytes),
+            minor_faults: self.minor_faults,
+            tlb_shootdowns: self.tlb_shootdowns,
+            block_p50_us: self.latency.p50,
+            block_p99_us: self.latency.p99,
+            block_max_us: self.latency.max,
+            anon_huge_pages_bytes: self.mapped.anon_huge_pages_bytes,
+            file_pmd_mapped_bytes: self.mapped.file_pmd_mapped_bytes,
+            cache_references_per_block: per_block(0),
+            cache_misses_per_block: per_block(1),
+            dtlb_load_misses_per_block: per_block(2),
+            cache: self.hits.map(|(hits, asked)| CacheFigures { cache_hit_fraction: fraction(hits, asked) }),
+            residency,
+            passes: self.has_passes.then(|| PassFigures::of(self.pass_seconds)),
         }
-        if let Some((hits, asked)) = self.hits {
-            say("cache_hit_fraction", json!(fraction(hits, asked)));
-        }
-        found.extend(self.residency.clone());
-        if self.has_passes {
-            found.extend(self.of_passes());
-        }
-        Value::Object(found)
-    }
-
-    /// The first passes one by one, and how the last compare with the first.
-    fn of_passes(&self) -> Map<String, Value> {
-        let single = |pass: usize| (format!("pass_{}_seconds", pass + 1), json!(self.pass_seconds.get(pass)));
-        let (first, last) = tenths(self.pass_seconds).unzip();
-        let ends = [
-            ("pass_first_tenth_seconds", json!(first)),
-            ("pass_last_tenth_seconds", json!(last)),
-            ("pass_hike_seconds", json!(hike(self.pass_seconds))),
-        ];
-        (0..3).map(single).chain(ends.map(|(name, value)| (name.to_owned(), value))).collect()
     }
 }
 
-/// The medians of the first and of the last tenth, at least one pass each; none where these would be the same one.
+impl PassFigures {
+    fn of(seconds: &[f64]) -> Self {
+        let (first, last) = tenths(seconds).unzip();
+        Self {
+            pass_1_seconds: seconds.first().copied(),
+            pass_2_seconds: seconds.get(1).copied(),
+            pass_3_seconds: seconds.get(2).copied(),
+            pass_first_tenth_seconds: first,
+            pass_last_tenth_seconds: last,
+            pass_hike_seconds: hike(seconds),
+        }
+    }
+}
+
+/// Return the medians of the first and of the last tenth, at least one pass each; None if these
+/// would be the same one.
 fn tenths(seconds: &[f64]) -> Option<(f64, f64)> {
     let count = (seconds.len() / 10).max(1);
-    (seconds.len() > 1).then(|| (median(&seconds[..count]), median(&seconds[seconds.len() - count..])))
+    let middle = |part: &[f64]| median(part.iter().copied());
+    let last = seconds.len().checked_sub(count).filter(|last| *last > 0)?;
+    middle(&seconds[..count]).zip(middle(&seconds[last..]))
 }
 
-/// The longest pass after the quickest: how far it went back.
+/// Return the longest pass after the fastest.
 fn hike(seconds: &[f64]) -> Option<f64> {
     let quickest = (0..seconds.len()).min_by(|one, other| seconds[*one].total_cmp(&seconds[*other]))?;
     seconds[quickest + 1..].iter().copied().max_by(f64::total_cmp)
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[middle]
-    } else {
-        f64::midpoint(sorted[middle - 1], sorted[middle])
-    }
 }
 
 fn fraction(part: u64, whole: u64) -> Option<f64> {
@@ -107,6 +139,8 @@ fn fraction(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::latency::Histogram;
+    use serde_json::json;
 
     #[test]
     fn the_last_tenth_is_held_against_the_first() {
@@ -124,7 +158,6 @@ mod tests {
 
     #[test]
     fn what_was_not_counted_is_null_and_not_zero() {
-        let nothing = Value::Null;
         let basis = Basis {
             pass_seconds: &[],
             has_passes: true,
@@ -136,11 +169,10 @@ mod tests {
             events: None,
             tlb_shootdowns: None,
             hits: None,
-            latency: &nothing,
-            smaps: &nothing,
-            residency: Map::new(),
+            latency: Histogram::new().figures(),
+            mapped: MappedBytes::default(),
         };
-        let found = basis.to_json();
+        let found = json!(basis.response(ResidencyFigures::default()));
         for name in
             ["blocks_per_second", "cache_misses_per_block", "pass_2_seconds", "pass_last_tenth_seconds"]
         {

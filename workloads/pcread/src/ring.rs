@@ -1,88 +1,92 @@
-//! `io_uring` for reads of one file into one pool of memory.
+//! `io_uring` for reads of one file into one buffer.
 
-use crate::fetch::pread::read_all;
-use crate::pool::Pool;
+use crate::aligned_buffer::AlignedBuffer;
+use crate::positioned_read::read_all;
 use io_uring::{opcode, squeue, types, IoUring};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// The kernel takes no longer piece of memory as one registered buffer, `io_uring_register(2)`.
+/// The longest memory that the kernel accepts as one registered buffer, `io_uring_register(2)`.
 const LARGEST_REGISTERED_BYTES: usize = 1 << 30;
 
-/// A queue is told about its reads in so many parts: one by one costs a call each, all at once lets the disk run dry.
+/// Reads of a full queue are submitted in this many parts: one by one costs a call each, all at
+/// once idles the disk.
 const BATCHES: usize = 8;
 
-/// A ring of one thread. Reads are told apart by the number that they are given.
+/// A ring of one thread. Each read has a number.
 pub struct Ring<'a> {
     // The ring is dropped before the memory that its reads write to.
     ring: IoUring,
-    pool: Pool,
+    buffer: AlignedBuffer,
     file: &'a File,
     registered_file: bool,
-    registered_pool: bool,
+    registered_buffer: bool,
     in_flight: usize,
-    /// Reads that the kernel has not been told about yet, and how many of them are worth a call.
-    unsaid: usize,
+    /// Reads that are not submitted yet, and the number of them that is worth a call.
+    unsubmitted: usize,
     batch: usize,
 }
 
-/// A read that is done.
+/// A completed read.
 #[derive(Debug, Clone, Copy)]
 pub struct Done {
-    /// The number that the read was given.
     pub tag: u64,
-    /// How many bytes it brought.
+    /// Number of bytes that were read.
     pub bytes: usize,
 }
 
 impl<'a> Ring<'a> {
-    /// A ring for `depth` reads at a time into a pool of so many bytes.
-    ///
-    /// # Errors
-    /// When this kernel, or what guards it, has no `io_uring`, or there is no memory.
-    pub fn new(file: &'a File, depth: u32, pool_bytes: usize) -> io::Result<Self> {
-        let ring = quietest(depth.next_power_of_two())?;
-        let mut pool = Pool::new(pool_bytes)?;
-        // Both spare work a read; where they are refused, reads name the file and the memory instead.
+    /// Create a ring for `depth` reads at a time into a buffer of this length. Fails without
+    /// `io_uring` or memory, or if a security policy forbids `io_uring`.
+    pub fn new(file: &'a File, depth: u32, buffer_bytes: usize) -> io::Result<Self> {
+        let ring = build_ring(depth.next_power_of_two())?;
+        let mut buffer = AlignedBuffer::new(buffer_bytes)?;
+        // Both save work per read. If the kernel refuses them, reads name the file and the memory
+        // instead.
         let registered_file = ring.submitter().register_files(&[file.as_raw_fd()]).is_ok();
-        let registered_pool = pool_bytes <= LARGEST_REGISTERED_BYTES && register(&ring, &mut pool);
+        let registered_buffer = buffer_bytes <= LARGEST_REGISTERED_BYTES && register(&ring, &mut buffer);
         let batch = (depth as usize).div_ceil(BATCHES);
-        Ok(Self { ring, pool, file, registered_file, registered_pool, in_flight: 0, unsaid: 0, batch })
+        Ok(Self {
+            ring,
+            buffer,
+            file,
+            registered_file,
+            registered_buffer,
+            in_flight: 0,
+            unsubmitted: 0,
+            batch,
+        })
     }
 
-    /// The pool, to be looked at where no read is writing.
-    #[must_use]
-    pub fn bytes(&self, place: Range<usize>) -> &[u8] {
-        &self.pool.bytes()[place]
+    /// Return part of the buffer, to which no read is writing.
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer.bytes()[range]
     }
 
-    /// Prepares a read from an offset of the file to a place of the pool.
-    ///
-    /// # Errors
-    /// When more are asked for than the ring was made for and the kernel takes none.
-    pub fn push(&mut self, offset: u64, place: Range<usize>, tag: u64) -> io::Result<()> {
-        let entry = self.entry(offset, place).user_data(tag);
-        // SAFETY: the pool outlives every read in flight (see `drop`), and the place lies within it.
+    /// Prepare a read from an offset of the file into part of the buffer. Fails if there are more
+    /// reads than the ring was made for and the kernel accepts none.
+    pub fn push(&mut self, offset: u64, range: Range<usize>, tag: u64) -> io::Result<()> {
+        let entry = self.entry(offset, range).user_data(tag);
+        // SAFETY: the buffer outlives every read in flight (see `drop`), and the range lies within
+        // it.
         if unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.ring.submit()?;
             // SAFETY: as above.
             unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         }
         self.in_flight += 1;
-        self.unsaid += 1;
-        if self.unsaid >= self.batch {
+        self.unsubmitted += 1;
+        if self.unsubmitted >= self.batch {
             self.ring.submit()?;
-            self.unsaid = 0;
+            self.unsubmitted = 0;
         }
         Ok(())
     }
 
-    /// The next read that is done, waited for where none is; none where none is in flight.
-    ///
-    /// # Errors
-    /// What the system says of the read.
+    /// Wait for the next completed read; None if none is in flight. Fails with the error of the
+    /// read.
     pub fn next_done(&mut self) -> io::Result<Option<Done>> {
         while self.in_flight > 0 {
             if let Some(entry) = self.ring.completion().next() {
@@ -91,7 +95,7 @@ impl<'a> Ring<'a> {
                     .map_err(|_| io::Error::from_raw_os_error(-entry.result()))?;
                 return Ok(Some(Done { tag: entry.user_data(), bytes }));
             }
-            self.unsaid = 0;
+            self.unsubmitted = 0;
             match self.ring.submit_and_wait(1) {
                 Err(cause) if cause.kind() != io::ErrorKind::Interrupted => return Err(cause),
                 _ => {}
@@ -100,18 +104,16 @@ impl<'a> Ring<'a> {
         Ok(None)
     }
 
-    /// Reads again, waiting, what the kernel brought only a part of: `wanted` bytes at least.
-    ///
-    /// # Errors
-    /// What the system says, or that the file ends before.
-    pub fn read_again(&mut self, offset: u64, place: Range<usize>, wanted: usize) -> io::Result<()> {
-        read_all(self.file, &mut self.pool.bytes_mut()[place], offset, wanted)
+    /// Repeat, waiting, a read that was incomplete: at least `wanted` bytes. Fails if the read
+    /// fails, or the file ends before.
+    pub fn read_again(&mut self, offset: u64, range: Range<usize>, wanted: usize) -> io::Result<()> {
+        read_all(self.file, &mut self.buffer.bytes_mut()[range], offset, wanted)
     }
 
     #[allow(clippy::cast_possible_truncation)] // no block is as long as 4 GiB
-    fn entry(&mut self, offset: u64, place: Range<usize>) -> squeue::Entry {
-        let (address, length) = (self.pool.address(place.start), place.len() as u32);
-        match (self.registered_file, self.registered_pool) {
+    fn entry(&mut self, offset: u64, range: Range<usize>) -> squeue::Entry {
+        let (address, length) = (self.buffer.address(range.start), range.len() as u32);
+        match (self.registered_file, self.registered_buffer) {
             (true, true) => {
                 opcode::ReadFixed::new(types::Fixed(0), address, length, 0).offset(offset).build()
             }
@@ -127,10 +129,10 @@ impl<'a> Ring<'a> {
 }
 
 impl Drop for Ring<'_> {
-    /// Memory must not go while the kernel writes to it.
+    /// The memory must stay while the kernel writes to it.
     fn drop(&mut self) {
         let mut before = usize::MAX;
-        // A failed read is done too; a ring that gives nothing more at all is left to the kernel.
+        // A failed read is completed too. A ring that returns nothing more is left to the kernel.
         while self.in_flight > 0 && self.in_flight < before {
             before = self.in_flight;
             let _ = self.next_done();
@@ -138,17 +140,17 @@ impl Drop for Ring<'_> {
     }
 }
 
-/// The ring with the flags that save the most work, as far as this kernel knows them, `io_uring_setup(2)`: Linux 6.1
-/// runs completions when asked for them, Linux 5.19 without interrupting.
-fn quietest(entries: u32) -> io::Result<IoUring> {
+/// Build a ring with the flags that save the most work and that this kernel supports,
+/// `io_uring_setup(2)`: Linux 6.1 runs completions on request, Linux 5.19 without interrupting.
+fn build_ring(entries: u32) -> io::Result<IoUring> {
     let deferred = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
     deferred
         .or_else(|_| IoUring::builder().setup_coop_taskrun().build(entries))
         .or_else(|_| IoUring::builder().build(entries))
 }
 
-fn register(ring: &IoUring, pool: &mut Pool) -> bool {
-    let buffer = libc::iovec { iov_base: pool.address(0).cast(), iov_len: pool.bytes().len() };
-    // SAFETY: the pool is dropped after the ring, and nothing moves it.
-    unsafe { ring.submitter().register_buffers(&[buffer]) }.is_ok()
+fn register(ring: &IoUring, buffer: &mut AlignedBuffer) -> bool {
+    let memory = libc::iovec { iov_base: buffer.address(0).cast(), iov_len: buffer.bytes().len() };
+    // SAFETY: the buffer is dropped after the ring, and nothing moves it.
+    unsafe { ring.submitter().register_buffers(&[memory]) }.is_ok()
 }

@@ -1,38 +1,93 @@
-//! Where the bytes lie: in the heap, in the file mapped, or in the file itself.
+//! The working set: in the heap, in a mapped file, or in the file itself.
 
-use crate::advice::{advise, advise_file, madvise, Advice};
-use crate::arguments::Plan;
-use contract::Failure;
+use crate::advice::{advise, advise_file, Advice, FileAdvice};
+use clap::{value_parser, ValueEnum};
+use contract::advice::madvise;
+use contract::failure::OrFailure;
+use contract::timing::timed;
+use contract::{data_files, Failure};
 use memmap2::{Mmap, MmapMut, MmapOptions};
-use serde_json::{json, Value};
-use std::fs::{File, OpenOptions};
+use serde::Serialize;
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
-use std::time::Instant;
+use std::path::PathBuf;
 
 const THP_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// The name of a source, as the arguments have it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The file and how it is accessed.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SourceOptions {
+    /// The file that holds the working set
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Data source
+    #[arg(long, value_enum, default_value = "mmap")]
+    pub source: Kind,
+    /// pread, uring: bypass the page cache, `O_DIRECT`
+    #[arg(long)]
+    pub direct: bool,
+    /// Only the first N bytes of the file
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    size_bytes: Option<u64>,
+    /// Advice to the kernel about the mapping before reading, madvise(2)
+    #[arg(long, value_enum, default_value = "normal")]
+    advice: Advice,
+    /// Advice about the open file, `posix_fadvise(2)`
+    #[arg(long, value_enum, default_value = "normal")]
+    fadvise: FileAdvice,
+}
+
+/// Data source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// Anonymous memory.
-    Heap,
-    /// Anonymous memory in huge pages, as far as the kernel finds any.
-    HeapThp,
-    /// The file, mapped shared and read-only.
+    /// The file, mapped shared and read-only
     Mmap,
-    /// pread(2), a block at a time.
+    /// Anonymous memory, filled from the file
+    Heap,
+    /// Anonymous memory in huge pages, as far as the kernel finds any
+    HeapThp,
+    /// The file by pread(2), one block at a time
     Pread,
-    /// `io_uring`, many blocks at a time.
+    /// The file by `io_uring`, many blocks at a time
     Uring,
-    /// `io_uring` and `O_DIRECT`, with a cache of pages in the process.
+    /// The file by `io_uring` and `O_DIRECT`, with a cache of pages in the process
     DirectCache,
 }
 
+impl SourceOptions {
+    /// Return whether the file is opened with `O_DIRECT`.
+    pub fn opens_direct(&self) -> bool {
+        self.direct || self.source == Kind::DirectCache
+    }
+
+    /// Return whether there is advice about the mapping.
+    pub fn has_advice(&self) -> bool {
+        self.advice != Advice::Normal
+    }
+
+    /// Return whether there is advice about the file.
+    pub fn has_file_advice(&self) -> bool {
+        self.fadvise != FileAdvice::Normal
+    }
+
+    /// Return whether blocks are advised while reading.
+    pub fn advises_blocks(&self) -> bool {
+        self.advice == Advice::WillNeedBatched
+    }
+
+    /// Return whether the advice drops pages from the page cache.
+    pub fn drops_pages(&self) -> bool {
+        self.fadvise == FileAdvice::DontNeed || self.advice == Advice::PageOut
+    }
+}
+
 impl Kind {
-    /// Whether the whole working set can be looked at as memory.
-    #[must_use]
+    /// Return whether this is anonymous memory.
+    pub fn is_heap(self) -> bool {
+        matches!(self, Self::Heap | Self::HeapThp)
+    }
+
+    /// Return whether the whole working set can be accessed as memory.
     pub fn is_memory(self) -> bool {
         matches!(self, Self::Heap | Self::HeapThp | Self::Mmap)
     }
@@ -41,25 +96,23 @@ impl Kind {
 /// A working set ready to be read.
 #[derive(Debug)]
 pub struct Source {
-    /// Its length.
     pub size_bytes: usize,
-    /// Where it is.
-    pub place: Place,
+    pub working_set: WorkingSet,
 }
 
-/// Where a working set is.
+/// The bytes of a working set.
 #[derive(Debug)]
-pub enum Place {
+pub enum WorkingSet {
     /// Anonymous memory, every page of it written.
     Heap(MmapMut),
-    /// A mapped file, which keeps the open file, and so its readahead, alive.
+    /// A mapped file. The mapping keeps the open file, and so its readahead, alive.
     Mapped(Mmap),
     /// An open file.
     File(File),
 }
 
-/// How long each part of the set-up took, outside the measured part.
-#[derive(Debug, Clone, Copy, Default)]
+/// Durations of the set-up, outside the measured part.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Setup {
     open_seconds: f64,
     map_seconds: f64,
@@ -67,104 +120,77 @@ pub struct Setup {
     advise_seconds: f64,
 }
 
-impl Setup {
-    /// The figures of the closing line.
-    #[must_use]
-    pub fn to_json(self) -> Value {
-        json!({
-            "open_seconds": self.open_seconds,
-            "map_seconds": self.map_seconds,
-            "fill_seconds": self.fill_seconds,
-            "advise_seconds": self.advise_seconds,
-        })
-    }
-}
-
 impl Source {
-    /// Opens the file and makes its first bytes (the whole, where no number is named) readable as the plan asks.
-    ///
-    /// # Errors
-    /// When the file is missing, empty or too short, or this host has no such way ([`Failure::CannotHere`]).
-    pub fn open(plan: &Plan) -> Result<(Self, Setup), Failure> {
+    /// Open the file and make the working set readable as requested. Fails if the file is missing,
+    /// empty or too short, or this host does not support the access ([`Failure::CannotHere`]).
+    pub fn open(options: &SourceOptions) -> Result<(Self, Setup), Failure> {
         let mut setup = Setup::default();
-        let (file, size_bytes) =
-            timed(&mut setup.open_seconds, || open(&plan.file, plan.size_bytes, plan.opens_direct()))?;
-        timed(&mut setup.advise_seconds, || advise_file(&file, plan.fadvise))?;
-        let place = match plan.source {
-            Kind::Heap | Kind::HeapThp => heap(plan, file, size_bytes, &mut setup)?,
-            Kind::Mmap => mapped(plan, &file, size_bytes, &mut setup)?,
-            Kind::Pread | Kind::Uring | Kind::DirectCache => Place::File(file),
+        let (file, size_bytes) = timed(&mut setup.open_seconds, || open(options, options.opens_direct()))?;
+        timed(&mut setup.advise_seconds, || advise_file(&file, options.fadvise))?;
+        let working_set = match options.source {
+            Kind::Heap | Kind::HeapThp => heap(options, file, size_bytes, &mut setup)?,
+            Kind::Mmap => mapped(options, &file, size_bytes, &mut setup)?,
+            Kind::Pread | Kind::Uring | Kind::DirectCache => WorkingSet::File(file),
         };
-        Ok((Self { size_bytes, place }, setup))
+        Ok((Self { size_bytes, working_set }, setup))
     }
 }
 
-/// The length to work on: what was asked for, or the file's own.
-///
-/// # Errors
-/// When the file is missing, empty or shorter than asked.
-pub fn size_of(path: &Path, size_bytes: Option<u64>) -> Result<usize, Failure> {
-    open(path, size_bytes, false).map(|(_, length)| length)
+/// Return the length of the working set: the requested one, or the file's. Fails if the file is
+/// missing, empty or shorter than requested.
+pub fn size_of(options: &SourceOptions) -> Result<usize, Failure> {
+    open(options, false).map(|(_, length)| length)
 }
 
-fn timed<T>(seconds: &mut f64, work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    let start = Instant::now();
-    let outcome = work();
-    *seconds += start.elapsed().as_secs_f64();
-    outcome
-}
-
-fn open(path: &Path, size_bytes: Option<u64>, direct: bool) -> Result<(File, usize), Failure> {
-    let shown = path.display();
-    let flags = if direct { libc::O_DIRECT } else { 0 };
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|cause| {
-        // What open(2) says where a file system has no direct I/O.
-        if direct && cause.raw_os_error() == Some(libc::EINVAL) {
-            return Failure::CannotHere(format!("{shown} lies on a file system without O_DIRECT: {cause}"));
-        }
-        Failure::of(format!("cannot open {shown}"), cause)
-    })?;
-    let status = file.metadata().map_err(|cause| Failure::of(format!("cannot examine {shown}"), cause))?;
-    if !status.is_file() || status.len() == 0 {
-        return Err(Failure::Failed(format!("{shown} is empty or not a regular file")));
-    }
-    let length = size_bytes.unwrap_or(status.len());
-    if length > status.len() {
-        let found = status.len();
+fn open(options: &SourceOptions, direct: bool) -> Result<(File, usize), Failure> {
+    let (file, found) = data_files::open(&options.file, direct)?;
+    let length = options.size_bytes.unwrap_or(found as u64);
+    if length > found as u64 {
+        let shown = options.file.display();
         return Err(Failure::Failed(format!("{shown} is only {found} bytes long, {length} were asked for")));
     }
     let length = usize::try_from(length).map_err(|cause| Failure::CannotHere(cause.to_string()))?;
     Ok((file, length))
 }
 
-fn mapped(plan: &Plan, file: &File, size_bytes: usize, setup: &mut Setup) -> Result<Place, Failure> {
-    let mut options = MmapOptions::new();
-    options.len(size_bytes);
-    if plan.advice == Advice::MapPopulate {
-        options.populate();
+fn mapped(
+    options: &SourceOptions,
+    file: &File,
+    size_bytes: usize,
+    setup: &mut Setup,
+) -> Result<WorkingSet, Failure> {
+    let mut mapping = MmapOptions::new();
+    mapping.len(size_bytes);
+    if options.advice == Advice::MapPopulate {
+        mapping.populate();
     }
     let map = timed(&mut setup.map_seconds, || {
-        // SAFETY: a file that others change while it is read gives other bytes, which the checksum shows, and one
-        // that they truncate gives SIGBUS, which `contract::bus_error` explains.
-        unsafe { options.map(file) }.map_err(|cause| cannot_map(size_bytes, &cause))
+        // SAFETY: a file that another process changes meanwhile has other bytes, which the checksum
+        // shows. A truncated one causes SIGBUS, which `contract::bus_error` reports.
+        unsafe { mapping.map(file) }.or_cannot_here(format!("cannot map {size_bytes} bytes"))
     })?;
-    timed(&mut setup.advise_seconds, || advise(&map, plan.advice))?;
-    Ok(Place::Mapped(map))
+    timed(&mut setup.advise_seconds, || advise(&map, options.advice))?;
+    Ok(WorkingSet::Mapped(map))
 }
 
-/// Reading into the memory writes every page of it. Memory that was only asked for would all be the one zero page.
-fn heap(plan: &Plan, mut file: File, size_bytes: usize, setup: &mut Setup) -> Result<Place, Failure> {
+/// Read the file into memory, which writes every page. Untouched memory would all be the one zero
+/// page.
+fn heap(
+    options: &SourceOptions,
+    mut file: File,
+    size_bytes: usize,
+    setup: &mut Setup,
+) -> Result<WorkingSet, Failure> {
     let mut heap = timed(&mut setup.map_seconds, || {
-        MmapMut::map_anon(size_bytes).map_err(|cause| cannot_map(size_bytes, &cause))
+        MmapMut::map_anon(size_bytes).or_cannot_here(format!("cannot map {size_bytes} bytes"))
     })?;
-    if plan.source == Kind::HeapThp {
+    if options.source == Kind::HeapThp {
         timed(&mut setup.advise_seconds, || huge_pages(&heap))?;
     }
     timed(&mut setup.fill_seconds, || {
-        file.read_exact(&mut heap)
-            .map_err(|cause| Failure::of(format!("cannot read {}", plan.file.display()), cause))
+        file.read_exact(&mut heap).or_failed(format!("cannot read {}", options.file.display()))
     })?;
-    Ok(Place::Heap(heap))
+    Ok(WorkingSet::Heap(heap))
 }
 
 fn huge_pages(heap: &[u8]) -> Result<(), Failure> {
@@ -172,10 +198,5 @@ fn huge_pages(heap: &[u8]) -> Result<(), Failure> {
     if setting.is_empty() || setting.contains("[never]") {
         return Err(Failure::CannotHere(format!("transparent huge pages are switched off in {THP_SETTING}")));
     }
-    madvise(heap, libc::MADV_HUGEPAGE)
-        .map_err(|cause| Failure::CannotHere(format!("madvise does not do HugePage here: {cause}")))
-}
-
-fn cannot_map(size_bytes: usize, cause: &std::io::Error) -> Failure {
-    Failure::CannotHere(format!("cannot map {size_bytes} bytes: {cause}"))
+    madvise(heap, libc::MADV_HUGEPAGE).or_cannot_here("madvise does not do HugePage here")
 }

@@ -1,4 +1,4 @@
-//! In which order the bytes are visited, how often, and what is said about it.
+//! Tests of the orders in which `pcread` visits the bytes, and of their report.
 
 mod common;
 
@@ -7,8 +7,8 @@ use common::{Dataset, SIZE_BYTES};
 #[test]
 fn the_articles_order_is_counted_as_it_is() {
     let data = Dataset::new("article");
-    // Five times a power of two, as the article's file is: what is lost of a product would be a multiple of any power
-    // of two, and modulo that no loss at all.
+    // Five times a power of two, like the article's file: an overflow loses a multiple of any power
+    // of two, which changes nothing modulo a power of two.
     let end = data.read("--pattern seed-overflow-scaled --block-bytes 1 --size-bytes 2621440").end().clone();
     assert_eq!((end["bytes"].as_u64(), end["covered_fraction"].as_f64()), (Some(2_621_440), Some(1.0)));
     let distinct = end["response"]["distinct_fraction"].as_f64().unwrap();

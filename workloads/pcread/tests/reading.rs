@@ -1,4 +1,4 @@
-//! What `pcread` reads, and that it tells the truth about it.
+//! Tests of `pcread`: what it reads, and its report.
 
 mod common;
 
@@ -96,7 +96,7 @@ fn one_flipped_byte_is_noticed() {
 #[test]
 fn a_limit_of_time_gives_a_partial_pass_that_is_not_judged() {
     let data = Dataset::new("limit");
-    // Bytes one by one, a billion times over: this cannot be done in 50 ms.
+    // A billion single bytes cannot be read in 50 ms.
     let run = data.read(
         "--block-bytes 64 --sum byte --passes 300 --max-seconds 0.05 --expect-checksum 1 --source heap",
     );

@@ -1,4 +1,4 @@
-//! What `pcread` says when it cannot do as it is told: one sentence, and an exit code that says whose fault it is.
+//! Refusals of `pcread`: one sentence each, and an exit code for the kind of failure.
 
 mod common;
 

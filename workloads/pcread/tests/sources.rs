@@ -1,10 +1,10 @@
-//! Each way to the bytes, held against the sidecar: what does not add up was not read.
+//! Tests of each source of `pcread`: the sum must be that of the sidecar.
 
 mod common;
 
 use common::{Dataset, SIZE_BYTES};
 
-/// Every source, with what it needs to be told.
+/// Every source, with the options it needs.
 const SOURCES: [&str; 11] = [
     "--source heap",
     "--source mmap",
@@ -79,7 +79,8 @@ fn a_cache_that_holds_all_reads_all_once() {
     assert!(fraction(8 << 20, 1).abs() < 1e-9, "nothing is asked for twice in one pass");
     assert!((fraction(8 << 20, 2) - 0.5).abs() < 1e-9, "the second pass finds all of the first");
     let third = fraction(1 << 20, 2);
-    // A third of the pages is there when the second pass begins, and pushed out by it as it goes: a sixth of a third.
+    // A third of the pages is cached when the second pass begins, and evicted during it: a sixth of
+    // a third is found.
     assert!((0.01..0.1).contains(&third), "{third}");
     assert!(fraction(400_000, 2) < third);
 }

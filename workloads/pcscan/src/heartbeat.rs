@@ -1,35 +1,58 @@
-//! Something that wants to run every millisecond beside the scan, and how late it came to run.
+//! A heartbeat: a task that should run at fixed times beside the scan, and the delays with which it
+//! ran.
 //!
-//! Times are intended ones: a beat that could not be heard because the one before it was still waiting counts with all
-//! of its delay, so that a stall of a second is a thousand late beats and not a single one.
+//! Delays count from the intended times. A beat that had to wait for the previous one counts with
+//! its whole delay, so a stall of a second is a thousand late beats and not a single one.
 //!
-//! In the async arms the heartbeat is a task on the executor that scans, and hears its timer through the executor's
-//! reactor. In the arms of threads it is a thread of its own, since there is no executor: it then shows what the
-//! machine does to any other thread meanwhile.
+//! On an executor the heartbeat is one of its tasks, woken by the executor's reactor. Without an
+//! executor it is a thread of its own. It then shows how the machine delays any other thread
+//! meanwhile.
 
-use crate::base64;
-use crate::reactor::{broken, watch};
+use crate::reactor::{readable, watch};
 use crate::timer::{self, Timer};
+use base64::engine::general_purpose::STANDARD;
+use base64::Engine;
+use contract::failure::OrFailure;
 use contract::Failure;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use hdrhistogram::Histogram;
-use serde_json::{Map, Value};
+use serde::Serialize;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The latest that a beat can be told apart from a later one: ten minutes, in microseconds.
+/// The largest delay that is recorded exactly: ten minutes, in microseconds.
 const LATEST_US: u64 = 600_000_000;
 
-/// Quantiles that the closing line has, in percent.
-const QUANTILES: [(&str, f64); 5] = [
-    ("heartbeat_p50_us", 50.0),
-    ("heartbeat_p90_us", 90.0),
-    ("heartbeat_p99_us", 99.0),
-    ("heartbeat_p999_us", 99.9),
-    ("heartbeat_p9999_us", 99.99),
-];
+/// The heartbeat beside the scan.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct HeartbeatOptions {
+    /// Period of the heartbeat beside the scan; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    heartbeat_us: u64,
+}
+
+/// Figures of the closing line: the delay of beats in microseconds, None if no beat was due.
+#[derive(Debug, Serialize)]
+pub struct HeartbeatFigures {
+    heartbeat_p50_us: Option<u64>,
+    heartbeat_p90_us: Option<u64>,
+    heartbeat_p99_us: Option<u64>,
+    heartbeat_p999_us: Option<u64>,
+    heartbeat_p9999_us: Option<u64>,
+    heartbeat_max_us: Option<u64>,
+    gap_max_us: Option<u64>,
+    heartbeat_count: u64,
+}
+
+impl HeartbeatOptions {
+    /// Create the heartbeat, if there is one. Fails if there is no timer left.
+    pub fn create(self) -> Result<Option<Heartbeat>, Failure> {
+        let period = Duration::from_micros(self.heartbeat_us);
+        (period > Duration::ZERO).then(|| Heartbeat::new(period)).transpose()
+    }
+}
 
 /// The heartbeat of one run.
 #[derive(Debug)]
@@ -47,37 +70,29 @@ struct Beats {
 }
 
 impl Heartbeat {
-    /// A heart that does not beat yet.
-    ///
-    /// # Errors
-    /// When there is no timer to be had.
-    pub fn new(period: Duration) -> Result<Self, Failure> {
-        let lateness_us = Histogram::new_with_bounds(1, LATEST_US, 3)
-            .map_err(|cause| Failure::of("cannot make a histogram", cause))?;
+    fn new(period: Duration) -> Result<Self, Failure> {
+        let lateness_us = Histogram::new_with_bounds(1, LATEST_US, 3).or_failed("cannot make a histogram")?;
         let beats = Mutex::new(Beats { next: Duration::ZERO, lateness_us });
         Ok(Self { period, timer: Timer::new()?, beats, stopped: AtomicBool::new(false) })
     }
 
-    /// Begins to beat, one period from now.
-    ///
-    /// # Errors
-    /// When the kernel refuses the period.
+    /// Begin to beat, one period from now. Fails if the kernel rejects the period.
     pub fn start(&self) -> Result<(), Failure> {
         let now = timer::now();
-        self.beats.lock().unwrap_or_else(PoisonError::into_inner).next = now + self.period;
+        self.lock().next = now + self.period;
         self.stopped.store(false, Ordering::SeqCst);
         self.timer.set(now, self.period)
     }
 
-    /// Ends it; beats that were due by now and not heard yet are counted.
+    /// Stop; beats that were due by now and not counted yet are counted.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.hear();
+        self.count_beats();
     }
 
-    /// Counts the beats that are due, each with its own delay.
-    pub fn hear(&self) {
-        let mut beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Count the beats that are due, each with its own delay.
+    fn count_beats(&self) {
+        let mut beats = self.lock();
         let due = self.timer.ticks();
         let now = timer::now();
         for _ in 0..due {
@@ -87,51 +102,52 @@ impl Heartbeat {
         }
     }
 
-    /// Beats in the calling thread until stopped.
+    /// Beat in the calling thread until stopped.
     pub fn beat_here(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
             self.timer.wait();
-            self.hear();
+            self.count_beats();
         }
     }
 
-    /// Beats as a task until stopped or aborted.
-    ///
-    /// # Errors
-    /// When the executor cannot watch the timer.
+    /// Beat as a task until stopped or aborted. Fails if the executor cannot watch the timer.
     pub async fn beat(&self) -> Result<(), Failure> {
         let watched = watch(self.timer.as_fd())?;
         while !self.stopped.load(Ordering::SeqCst) {
-            let mut ready = watched.readable().await.map_err(broken)?;
-            self.hear();
+            let mut ready = readable(&watched).await?;
+            self.count_beats();
             ready.clear_ready();
         }
         Ok(())
     }
 
-    /// The figures for the closing line's `response`: microseconds, and null where no beat was due.
-    #[must_use]
-    pub fn response(&self) -> Map<String, Value> {
-        let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Return the figures of the closing line.
+    pub fn figures(&self) -> HeartbeatFigures {
+        let beats = self.lock();
         let lateness = &beats.lateness_us;
-        let known = |us: u64| if lateness.is_empty() { Value::Null } else { us.into() };
-        let quantile = |(name, percent): (&str, f64)| {
-            (name.to_owned(), known(lateness.value_at_percentile(percent).min(lateness.max())))
-        };
-        let mut figures: Map<String, Value> = QUANTILES.into_iter().map(quantile).collect();
-        figures.insert("heartbeat_max_us".into(), known(lateness.max()));
-        figures.insert("gap_max_us".into(), known(lateness.max()));
-        figures.insert("heartbeat_count".into(), lateness.len().into());
-        figures
+        let known = |us: u64| (!lateness.is_empty()).then_some(us);
+        let quantile = |percent: f64| known(lateness.value_at_percentile(percent).min(lateness.max()));
+        HeartbeatFigures {
+            heartbeat_p50_us: quantile(50.0),
+            heartbeat_p90_us: quantile(90.0),
+            heartbeat_p99_us: quantile(99.0),
+            heartbeat_p999_us: quantile(99.9),
+            heartbeat_p9999_us: quantile(99.99),
+            heartbeat_max_us: known(lateness.max()),
+            gap_max_us: known(lateness.max()),
+            heartbeat_count: lateness.len(),
+        }
     }
 
-    /// The whole distribution, as `HdrHistogram`'s second format has it.
-    #[must_use]
-    pub fn histogram(&self) -> Value {
-        let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Return the whole distribution in version 2 of `HdrHistogram`'s format, as Base64.
+    pub fn histogram(&self) -> Option<String> {
         let mut bytes = Vec::new();
-        let written = V2DeflateSerializer::new().serialize(&beats.lateness_us, &mut bytes);
-        written.map_or(Value::Null, |_| base64::encode(&bytes).into())
+        let written = V2DeflateSerializer::new().serialize(&self.lock().lateness_us, &mut bytes);
+        written.ok().map(|_| STANDARD.encode(&bytes))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Beats> {
+        self.beats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -145,20 +161,21 @@ mod tests {
         heart.start().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         heart.stop();
-        let figures = heart.response();
-        let us = |name: &str| figures[name].as_f64().unwrap();
+        let figures = heart.figures();
+        let (max, p50) = (figures.heartbeat_max_us.unwrap() as f64, figures.heartbeat_p50_us.unwrap() as f64);
         // The first of them is the latest, and one was due each millisecond since.
-        assert!(us("heartbeat_max_us") >= 48_500.0, "{figures:?}");
-        assert!((us("heartbeat_max_us") / 1000.0 - us("heartbeat_count")).abs() < 3.0, "{figures:?}");
-        // Beats one period apart that all are heard at the end: half of them are later than half of the stall.
-        assert!((0.4..0.6).contains(&(us("heartbeat_p50_us") / us("heartbeat_max_us"))), "{figures:?}");
+        assert!(max >= 48_500.0, "{figures:?}");
+        assert!((max / 1000.0 - figures.heartbeat_count as f64).abs() < 3.0, "{figures:?}");
+        // Beats one period apart that all are heard at the end: half of them are later than half of
+        // the stall.
+        assert!((0.4..0.6).contains(&(p50 / max)), "{figures:?}");
     }
 
     #[test]
-    fn a_heart_that_never_beat_says_null_and_not_zero() {
-        let figures = Heartbeat::new(Duration::from_millis(1)).unwrap().response();
-        assert!(figures["heartbeat_p999_us"].is_null() && figures["gap_max_us"].is_null());
-        assert_eq!(figures["heartbeat_count"], 0);
+    fn a_heart_that_never_beat_has_null_and_not_zero() {
+        let figures = Heartbeat::new(Duration::from_millis(1)).unwrap().figures();
+        assert_eq!((figures.heartbeat_p999_us, figures.gap_max_us), (None, None));
+        assert_eq!(figures.heartbeat_count, 0);
     }
 
     #[test]
@@ -170,9 +187,9 @@ mod tests {
             std::thread::sleep(Duration::from_millis(200));
             heart.stop();
         });
-        let figures = heart.response();
-        assert!(figures["heartbeat_count"].as_u64().unwrap() >= 190, "{figures:?}");
-        assert!(figures["heartbeat_max_us"].as_u64() >= figures["heartbeat_p9999_us"].as_u64());
-        assert!(heart.histogram().as_str().unwrap().starts_with("HISTF"), "{:?}", heart.histogram());
+        let figures = heart.figures();
+        assert!(figures.heartbeat_count >= 190, "{figures:?}");
+        assert!(figures.heartbeat_max_us >= figures.heartbeat_p9999_us);
+        assert!(heart.histogram().unwrap().starts_with("HISTF"), "{:?}", heart.histogram());
     }
 }

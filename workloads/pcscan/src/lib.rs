@@ -1,14 +1,13 @@
-//! Scans several files at once, by threads or by tasks on an async executor, and reports what it cost.
+//! Scans several files at once, by threads or by tasks on an async executor, and reports what it
+//! cost.
 //!
-//! One function looks at the bytes in every arm: how the bytes come to be in memory, and who waits for them
-//! meanwhile, is all that differs between two treatments. A heartbeat beside the scan shows who waited.
+//! One function reads the bytes in every treatment. Treatments differ only in how the bytes come
+//! into memory, and in who waits for them meanwhile. A heartbeat beside the scan shows who waited.
 
-pub mod arguments;
-mod base64;
+mod arguments;
 mod buffer;
-mod cachestat;
-mod crew;
 mod dataset;
+mod exec;
 mod fixes;
 mod heartbeat;
 mod hints;
@@ -20,6 +19,8 @@ mod reads;
 mod report;
 mod ring;
 mod scan;
+mod scan_team;
+mod sizes;
 mod tasks;
 mod timer;
 mod touch;

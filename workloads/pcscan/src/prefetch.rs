@@ -1,16 +1,37 @@
-//! The CPU's own prefetch instruction. It never causes a page fault, so on a page that is not mapped it does nothing
-//! (Intel and AMD say so in their manuals); this module lets one see it.
+//! The CPU's prefetch instruction. It never causes a page fault, so it does nothing on an unmapped
+//! page, according to the manuals of Intel and AMD. This module makes that visible.
 
-/// Which caches the instruction names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+use crate::sizes::size;
+use clap::ValueEnum;
+
+/// Use of the prefetch instruction.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct PrefetchOptions {
+    /// Before each page, prefetch the page at this distance with the CPU's instruction; 0 for none
+    #[arg(long, value_name = "PAGES", default_value = "0", value_parser = size)]
+    prefetch_distance: usize,
+    /// Prefetch instruction
+    #[arg(long, value_enum, default_value = "t0")]
+    prefetch_hint: Hint,
+}
+
+impl PrefetchOptions {
+    /// Return the distance in pages and the instruction; None without prefetching.
+    pub fn distance(&self) -> Option<(usize, Hint)> {
+        (self.prefetch_distance > 0).then_some((self.prefetch_distance, self.prefetch_hint))
+    }
+}
+
+/// The instruction, which names the caches to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Hint {
-    /// `prefetcht0`: all levels.
+    /// `prefetcht0`: all levels
     T0,
-    /// `prefetchnta`: as little cache as possible.
+    /// `prefetchnta`: as little cache as possible
     Nta,
 }
 
-/// Asks the CPU for the cache line at `place` of these bytes; beyond their end nothing is asked for.
+/// Prefetch the cache line at `place` of these bytes; do nothing beyond their end.
 #[inline]
 pub fn prefetch(bytes: &[u8], place: usize, hint: Hint) {
     if let Some(byte) = bytes.get(place..).and_then(<[u8]>::first_chunk::<1>) {
@@ -21,7 +42,7 @@ pub fn prefetch(bytes: &[u8], place: usize, hint: Hint) {
 #[cfg(target_arch = "x86_64")]
 fn line(address: *const u8, hint: Hint) {
     use std::arch::x86_64::{_mm_prefetch, _MM_HINT_NTA, _MM_HINT_T0};
-    // SAFETY: the instruction has no effect but on caches, whatever the address; SSE belongs to every x86-64.
+    // SAFETY: the instruction only affects caches, at any address; every x86-64 has SSE.
     unsafe {
         match hint {
             Hint::T0 => _mm_prefetch::<_MM_HINT_T0>(address.cast()),
@@ -33,7 +54,7 @@ fn line(address: *const u8, hint: Hint) {
 #[cfg(target_arch = "aarch64")]
 fn line(address: *const u8, hint: Hint) {
     use std::arch::asm;
-    // SAFETY: the instruction has no effect but on caches, whatever the address.
+    // SAFETY: the instruction only affects caches, at any address.
     unsafe {
         match hint {
             Hint::T0 => asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags)),

@@ -1,22 +1,23 @@
-//! Descriptors that the executor's reactor watches for us.
+//! Descriptors that the executor's reactor watches.
 
+use contract::failure::OrFailure;
 use contract::Failure;
 use std::io::Error;
 use std::os::fd::BorrowedFd;
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::Interest;
 
-/// Has the reactor of the running executor watch a descriptor that becomes readable.
-///
-/// # Errors
-/// When it cannot be watched.
+/// Let the reactor of the running executor watch until a descriptor becomes readable. Fails if it
+/// cannot be watched.
 pub fn watch(descriptor: BorrowedFd<'_>) -> Result<AsyncFd<BorrowedFd<'_>>, Failure> {
     // SAFETY: a borrowed descriptor stays the same and open for as long as it is borrowed.
     let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
-    watched.map_err(|refused| Failure::of("the executor cannot watch a descriptor", Error::from(refused)))
+    watched.map_err(Error::from).or_failed("the executor cannot watch a descriptor")
 }
 
-/// The sentence for a reactor that has broken off.
-pub fn broken(cause: Error) -> Failure {
-    Failure::of("the executor watches no longer", cause)
+/// Wait until the descriptor is readable. Fails if the reactor has ended.
+pub async fn readable<'a, 'b>(
+    watched: &'a AsyncFd<BorrowedFd<'b>>,
+) -> Result<AsyncFdReadyGuard<'a, BorrowedFd<'b>>, Failure> {
+    watched.readable().await.or_failed("the executor watches no longer")
 }

@@ -1,22 +1,23 @@
-//! The device's read-ahead, which caps what one WILLNEED or readahead(2) starts to read.
+//! The device's read-ahead, which limits what one WILLNEED or readahead(2) starts to read.
 
+use rustix::fs::{major, minor};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Linux's default, for devices that do not say (tmpfs, network file systems).
+/// Linux's default, for devices without this setting (tmpfs, network file systems).
 const DEFAULT_BYTES: usize = 128 << 10;
 
-/// `read_ahead_kb` of the device behind the file, in bytes; for a partition that of its disk, sysfs(5). A device that
-/// reads nothing ahead counts as one with the kernel's default: pieces must have some length.
-#[must_use]
+/// Return `read_ahead_kb` of the device behind the file, in bytes; for a partition that of its
+/// disk, sysfs(5). For a device without read-ahead, return the kernel's default: pieces need a
+/// length above zero.
 pub fn of_device(file: &File) -> usize {
     let known = file.metadata().ok().and_then(|status| queue(status.dev()));
     known.filter(|bytes| *bytes > 0).unwrap_or(DEFAULT_BYTES)
 }
 
 fn queue(device: u64) -> Option<usize> {
-    let folder = format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device));
+    let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     let places = ["queue/read_ahead_kb", "../queue/read_ahead_kb"];
     places.iter().find_map(|place| kibibytes(&Path::new(&folder).join(place)))
 }

@@ -1,38 +1,77 @@
-//! Looking at the bytes of one file, in pieces of the same length whatever brought them into memory.
+//! The scan of one file, in pieces of the same length for every method of reading.
 
-use crate::prefetch::{self, Hint};
+use crate::prefetch::{self, Hint, PrefetchOptions};
+use crate::sizes::size;
 use crate::touch::{compute, touch, touch_as_published};
+use contract::cli::seconds;
+use contract::json_lines::ThreadLine;
 use std::ops::{AddAssign, Range};
 use std::time::{Duration, Instant};
 
-/// Every page is at least this large; prefetching goes by it.
+/// The smallest page, which prefetching uses.
 const PAGE_BYTES: usize = 4096;
 
-/// What is done with the bytes, and how long at most.
+/// The work on the bytes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct WorkOptions {
+    /// One byte in this many is looked at; a power of two
+    #[arg(long, value_name = "BYTES", default_value = "512", value_parser = size)]
+    pub stride: usize,
+    /// Compute this long for each page
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    compute_ns_per_page: u64,
+    /// Prefetching.
+    #[command(flatten)]
+    pub prefetch: PrefetchOptions,
+    /// Discard the sum, as the published code did: the compiler may remove the loop
+    #[arg(long)]
+    pub discard_sum: bool,
+    /// Number of times that all files are scanned
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub passes: u64,
+    /// Stop after this time, at the end of a piece
+    #[arg(long = "max-seconds", value_name = "S", allow_hyphen_values = true, value_parser = seconds)]
+    max_duration: Option<Duration>,
+}
+
+impl WorkOptions {
+    /// Return the work on pieces of this length, if the first pass starts at `start`.
+    pub fn starting_at(&self, start: Instant, piece_bytes: usize) -> Work {
+        Work {
+            stride: self.stride,
+            piece_bytes,
+            compute_for_page: Duration::from_nanos(self.compute_ns_per_page),
+            prefetch: self.prefetch.distance(),
+            discard_sum: self.discard_sum,
+            deadline: self.max_duration.and_then(|limit| start.checked_add(limit)),
+        }
+    }
+}
+
+/// The work on the bytes, and the deadline.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
-    /// One byte in so many, a power of two and no more than a page.
+    /// One byte in this many is looked at, a power of two and no more than a page.
     pub stride: usize,
-    /// Looked at in pieces of so many bytes, a multiple of the page.
+    /// Length of a piece, a multiple of the page.
     pub piece_bytes: usize,
-    /// Computing for each page, done piece by piece.
+    /// Calculation for each page, done piece by piece.
     pub compute_for_page: Duration,
-    /// So many pages ahead the CPU is asked to prefetch, in mapped files.
+    /// Distance in pages and instruction of prefetching, in mapped files.
     pub prefetch: Option<(usize, Hint)>,
-    /// The sum is thrown away, as in the published code.
+    /// Discard the sum, as in the published code.
     pub discard_sum: bool,
     /// When to stop.
     pub deadline: Option<Instant>,
 }
 
-/// What has been looked at.
+/// The result of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// So many bytes.
+pub struct ScanResult {
+    /// Bytes that were looked at.
     pub bytes: u64,
-    /// In so many pieces.
     pub pieces: u64,
-    /// Which add up to this, at the stride.
+    /// Their sum, at the stride.
     pub checksum: u64,
     /// The deadline passed before the end.
     pub stopped: bool,
@@ -45,13 +84,21 @@ pub struct Tally {
     pub started: Instant,
     /// When its last piece was done.
     pub ended: Instant,
-    /// How long telling the kernel about the file took, a part of the scan.
+    /// Time to advise the kernel, a part of the scan.
     pub advise: Duration,
-    /// What was looked at.
-    pub seen: Seen,
+    pub result: ScanResult,
 }
 
-impl AddAssign for Seen {
+/// Results of all scans of one pass.
+#[derive(Debug)]
+pub struct Pass {
+    /// One tally per file.
+    pub tallies: Vec<Tally>,
+    /// One entry per thread; a single one for an executor.
+    pub threads: Vec<ThreadLine>,
+}
+
+impl AddAssign for ScanResult {
     fn add_assign(&mut self, more: Self) {
         self.bytes += more.bytes;
         self.pieces += more.pieces;
@@ -61,45 +108,42 @@ impl AddAssign for Seen {
 }
 
 impl Work {
-    /// Whether the deadline has passed.
-    #[must_use]
+    /// Return whether the deadline has passed.
     pub fn is_out_of_time(&self) -> bool {
         self.deadline.is_some_and(|at| Instant::now() >= at)
     }
 
-    /// Looks at one piece.
-    #[must_use]
-    pub fn piece(&self, bytes: &[u8]) -> Seen {
+    /// Look at one piece.
+    pub fn piece(&self, bytes: &[u8]) -> ScanResult {
         let checksum = self.sum(bytes);
         self.compute_on(bytes.len());
-        Seen { bytes: bytes.len() as u64, pieces: 1, checksum, stopped: false }
+        ScanResult { bytes: bytes.len() as u64, pieces: 1, checksum, stopped: false }
     }
 
-    /// Looks at a range of a mapped file, piece by piece, until done or out of time.
-    #[must_use]
-    pub fn range(&self, map: &[u8], range: Range<usize>) -> Seen {
-        let mut seen = Seen::default();
+    /// Look at a range of a mapped file, piece by piece, until it ends or the deadline passes.
+    pub fn range(&self, map: &[u8], range: Range<usize>) -> ScanResult {
+        let mut result = ScanResult::default();
         for start in range.clone().step_by(self.piece_bytes) {
             if self.is_out_of_time() {
-                seen.stopped = true;
+                result.stopped = true;
                 break;
             }
-            seen += self.mapped_piece(map, start..(start + self.piece_bytes).min(range.end));
+            result += self.mapped_piece(map, start..(start + self.piece_bytes).min(range.end));
         }
-        seen
+        result
     }
 
-    fn mapped_piece(&self, map: &[u8], range: Range<usize>) -> Seen {
+    fn mapped_piece(&self, map: &[u8], range: Range<usize>) -> ScanResult {
         let Some((distance_pages, hint)) = self.prefetch else {
             return self.piece(&map[range]);
         };
-        let mut seen = Seen { bytes: range.len() as u64, pieces: 1, ..Seen::default() };
+        let mut result = ScanResult { bytes: range.len() as u64, pieces: 1, ..ScanResult::default() };
         for page in range.clone().step_by(PAGE_BYTES) {
             prefetch::prefetch(map, ahead_of(page, distance_pages), hint);
-            seen.checksum += self.sum(&map[page..(page + PAGE_BYTES).min(range.end)]);
+            result.checksum += self.sum(&map[page..(page + PAGE_BYTES).min(range.end)]);
         }
         self.compute_on(range.len());
-        seen
+        result
     }
 
     fn sum(&self, bytes: &[u8]) -> u64 {
@@ -117,7 +161,7 @@ impl Work {
     }
 }
 
-/// Where the page lies that is so many pages further on.
+/// Return the position of the page at this distance.
 fn ahead_of(page: usize, distance_pages: usize) -> usize {
     page.saturating_add(distance_pages.saturating_mul(PAGE_BYTES))
 }
@@ -145,7 +189,7 @@ mod tests {
             pages in 1_usize..5,
         ) {
             let whole = work().range(&bytes, 0..bytes.len());
-            let mut parts = Seen::default();
+            let mut parts = ScanResult::default();
             for start in (0..bytes.len()).step_by(pages * 4096) {
                 parts += work().range(&bytes, start..(start + pages * 4096).min(bytes.len()));
             }
@@ -164,12 +208,12 @@ mod tests {
     #[test]
     fn a_deadline_that_has_passed_stops_before_the_first_piece() {
         let late = Work { deadline: Some(Instant::now()), ..work() };
-        assert_eq!(late.range(&[1; 9000], 0..9000), Seen { stopped: true, ..Seen::default() });
+        assert_eq!(late.range(&[1; 9000], 0..9000), ScanResult { stopped: true, ..ScanResult::default() });
     }
 
     #[test]
     fn a_discarded_sum_is_zero_and_the_bytes_still_count() {
-        let seen = Work { discard_sum: true, ..work() }.range(&[1; 9000], 0..9000);
-        assert_eq!((seen.checksum, seen.bytes), (0, 9000));
+        let result = Work { discard_sum: true, ..work() }.range(&[1; 9000], 0..9000);
+        assert_eq!((result.checksum, result.bytes), (0, 9000));
     }
 }

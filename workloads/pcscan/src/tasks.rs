@@ -1,13 +1,15 @@
-//! The async arms: one task a file on one executor, and the heartbeat as one more task among them.
+//! Scans by tasks: one task per file on one executor, and the heartbeat as one more task.
 
-use crate::arguments::{Exec, Io, Plan};
-use crate::crew::{Pass, ThreadTally};
-use crate::dataset::Source;
-use crate::fixes::{Fix, Scan};
+use crate::dataset::{Io, Source};
+use crate::exec::{Exec, ExecOptions};
+use crate::fixes::{Fix, FixOptions, Scan};
 use crate::heartbeat::Heartbeat;
+use crate::hints::Hints;
 use crate::reads;
 use crate::ring::Ring;
-use crate::scan::{Seen, Tally, Work};
+use crate::scan::{Pass, ScanResult, Tally, Work};
+use contract::failure::OrFailure;
+use contract::json_lines::ThreadLine;
 use contract::usage::Usage;
 use contract::Failure;
 use io_uring::opcode;
@@ -17,7 +19,7 @@ use std::time::Instant;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// An executor, ready, and what its tasks share.
+/// An executor, and what its tasks share.
 #[derive(Debug)]
 pub struct Executor {
     runtime: Runtime,
@@ -26,40 +28,43 @@ pub struct Executor {
 
 #[derive(Debug)]
 struct Shared {
-    plan: Plan,
+    exec: Exec,
+    io: Io,
+    hints: Hints,
+    fix: FixOptions,
     ring: Option<Arc<Ring>>,
     heart: Option<Arc<Heartbeat>>,
 }
 
 impl Executor {
-    /// Starts the executor, and makes the ring where the plan needs one.
-    ///
-    /// # Errors
-    /// [`Failure::CannotHere`] where either cannot be had.
-    pub fn new(plan: &Plan, heart: Option<Arc<Heartbeat>>) -> Result<Self, Failure> {
-        let ring = ring_for(plan)?.map(Arc::new);
-        let mut builder = match plan.exec {
+    /// Start the executor, and the ring if one is needed. Fails with [`Failure::CannotHere`] if
+    /// either is not available.
+    pub fn new(
+        options: ExecOptions,
+        io: Io,
+        hints: Hints,
+        fix: FixOptions,
+        heart: Option<Arc<Heartbeat>>,
+    ) -> Result<Self, Failure> {
+        let ring = ring_for(io, fix.fix)?.map(Arc::new);
+        let exec = options.exec;
+        let mut builder = match exec {
             Exec::AsyncMt => Builder::new_multi_thread(),
             _ => Builder::new_current_thread(),
         };
-        builder.worker_threads(plan.workers).enable_all();
-        let runtime = builder
-            .build()
-            .map_err(|cause| Failure::CannotHere(format!("cannot start the executor: {cause}")))?;
-        Ok(Self { runtime, shared: Arc::new(Shared { plan: plan.clone(), ring, heart }) })
+        builder.worker_threads(options.workers).enable_all();
+        let runtime = builder.build().or_cannot_here("cannot start the executor")?;
+        Ok(Self { runtime, shared: Arc::new(Shared { exec, io, hints, fix, ring, heart }) })
     }
 
-    /// Scans every file once.
-    ///
-    /// # Errors
-    /// The first that any scan met.
+    /// Scan every file once. Fails with the first that any scan met.
     pub fn pass(&self, sources: &[Arc<Source>], work: Work) -> Result<Pass, Failure> {
         let before = Usage::of_this_process();
         let started = Instant::now();
         let tallies = self.runtime.block_on(self.shared.clone().scan_all(sources, work))?;
-        let pieces = tallies.iter().map(|tally| tally.seen.pieces).sum();
+        let blocks = tallies.iter().map(|tally| tally.result.pieces).sum();
         let usage = Usage::of_this_process() - before;
-        let whole = ThreadTally { seconds: started.elapsed().as_secs_f64(), pieces, usage };
+        let whole = ThreadLine { seconds: started.elapsed().as_secs_f64(), blocks, usage };
         Ok(Pass { tallies, threads: vec![whole] })
     }
 }
@@ -67,7 +72,7 @@ impl Executor {
 impl Shared {
     async fn scan_all(self: Arc<Self>, sources: &[Arc<Source>], work: Work) -> Result<Vec<Tally>, Failure> {
         let beside = self.beside()?;
-        let tallies = if self.plan.exec == Exec::AsyncSequential {
+        let tallies = if self.exec == Exec::AsyncSequential {
             self.one_after_another(sources, work).await?
         } else {
             self.together(sources, work).await?
@@ -101,7 +106,7 @@ impl Shared {
         Ok(tallies)
     }
 
-    /// What runs beside the scans: whoever wakes the ring's waiters, and the heartbeat.
+    /// Start the tasks beside the scans: delivery of the ring's results, and the heartbeat.
     fn beside(&self) -> Result<Vec<JoinHandle<Result<(), Failure>>>, Failure> {
         let mut tasks = Vec::new();
         if let Some(ring) = self.ring.clone() {
@@ -116,37 +121,41 @@ impl Shared {
 
     async fn scan(self: Arc<Self>, source: Arc<Source>, work: Work) -> Result<Tally, Failure> {
         let started = Instant::now();
-        let map = self.plan.hints.give(&source)?;
+        let map = self.hints.give(&source)?;
         let advise = started.elapsed();
-        let seen = self.read(source, map, work).await?;
-        Ok(Tally { started, ended: Instant::now(), advise, seen })
+        let result = self.read(source, map, work).await?;
+        Ok(Tally { started, ended: Instant::now(), advise, result })
     }
 
-    async fn read(&self, source: Arc<Source>, map: Option<Arc<Mmap>>, work: Work) -> Result<Seen, Failure> {
-        match (self.plan.io, map, &self.ring) {
+    async fn read(
+        &self,
+        source: Arc<Source>,
+        map: Option<Arc<Mmap>>,
+        work: Work,
+    ) -> Result<ScanResult, Failure> {
+        match (self.io, map, &self.ring) {
             (Io::Mmap, Some(map), ring) => self.fixed(source, map, work, ring.clone()).run().await,
-            (Io::TokioFs, _, _) => reads::through_tokio(&source, &work).await,
+            (Io::TokioFs | Io::Conventional, _, _) => reads::through_tokio(&source, &work).await,
             (Io::Uring | Io::UringDirect, _, Some(ring)) => reads::through_ring(&source, &work, ring).await,
             _ => reads::waiting(&source, &work),
         }
     }
 
     fn fixed(&self, source: Arc<Source>, map: Arc<Mmap>, work: Work, ring: Option<Arc<Ring>>) -> Scan {
-        let Plan { fix, window_bytes, ahead_bytes, .. } = self.plan;
-        Scan { fix, source, map, work, window_bytes, ahead_bytes, ring }
+        Scan { options: self.fix, source, map, work, ring }
     }
 }
 
-fn ring_for(plan: &Plan) -> Result<Option<Ring>, Failure> {
-    if plan.io.needs_buffers() {
+fn ring_for(io: Io, fix: Fix) -> Result<Option<Ring>, Failure> {
+    if io.needs_buffers() {
         return Ring::with(opcode::Read::CODE, "read").map(Some);
     }
-    if plan.fix == Fix::UringMadvise {
+    if fix == Fix::UringMadvise {
         return Ring::with(opcode::Madvise::CODE, "madvise").map(Some);
     }
     Ok(None)
 }
 
 async fn joined(scan: JoinHandle<Result<Tally, Failure>>) -> Result<Tally, Failure> {
-    scan.await.map_err(|cause| Failure::of("a scan was lost", cause))?
+    scan.await.or_failed("a scan was lost")?
 }

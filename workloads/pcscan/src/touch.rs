@@ -1,22 +1,22 @@
-//! The work on the bytes: the same function in every arm.
+//! The work on the bytes: the same function in every treatment.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Sum of every `stride`-th byte, from the first one on. Neither the loop nor its result can be dropped.
+/// Return the sum of every `stride`-th byte, beginning with the first. The compiler cannot remove
+/// the loop.
 #[inline(never)]
-#[must_use]
 pub fn touch(bytes: &[u8], stride: usize) -> u64 {
     black_box(black_box(bytes).iter().step_by(stride).map(|byte| u64::from(*byte)).sum())
 }
 
-/// The published loop: a sum in eight bits that nobody looks at, which the compiler may therefore leave out.
+/// Run the published loop: an unused sum in eight bits, which the compiler may therefore remove.
 #[inline(never)]
 pub fn touch_as_published(bytes: &[u8], stride: usize) {
     let _ = bytes.iter().step_by(stride).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
 }
 
-/// Keeps the CPU busy for so long: what a real program does with what it has read.
+/// Keep the CPU busy for this time, as a real program does with the bytes it has read.
 pub fn compute(duration: Duration) {
     let start = Instant::now();
     while start.elapsed() < duration {

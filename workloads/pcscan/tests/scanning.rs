@@ -1,4 +1,4 @@
-//! What `pcscan` scans, in every arm, and that it tells the truth about it.
+//! Tests of `pcscan`: what it scans in every treatment, and its report.
 
 use contract::Sidecar;
 use pcgen::{make, Fill, Request};
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Deliberately no multiple of a page or a window.
+/// Length of a file, which is no multiple of a page or a window.
 const SIZE_BYTES: u64 = (3 << 20) + 4096 + 77;
 const FILES: u64 = 3;
 
@@ -36,7 +36,7 @@ impl Dataset {
         command
     }
 
-    /// Exit code, lines and stderr of a run by hand.
+    /// Run it without a handshake. Returns exit code, lines and stderr.
     fn scan(&self, arguments: &str) -> (Option<i32>, Vec<Value>, String) {
         let output = self.command(arguments).arg("--no-handshake").stdin(Stdio::null()).output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
@@ -44,7 +44,8 @@ impl Dataset {
         (output.status.code(), lines, String::from_utf8(output.stderr).unwrap())
     }
 
-    /// The closing line of a run that must go well; none where this kernel cannot do it, which is said in a sentence.
+    /// Return the closing line of a run that must succeed; None if this kernel does not support it,
+    /// which must be reported in one sentence.
     fn end(&self, arguments: &str) -> Option<Value> {
         let (code, lines, stderr) = self.scan(arguments);
         if code == Some(77) {

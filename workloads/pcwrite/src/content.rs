@@ -1,10 +1,11 @@
-//! What is written into each page: incompressible, different in every page and pass, and known again from its place.
+//! The content of each page: incompressible, different in every page and pass, and a function of
+//! its position.
 
 use contract::bytesum;
-use contract::mix::{mix, GOLDEN_GAMMA};
+use contract::mixing_hash::{mix, GOLDEN_GAMMA};
 use contract::page::page_bytes;
 
-/// A page of noise that each page gets with a stamp of its own.
+/// A page of noise. Each page of the file gets it with its own stamp.
 #[derive(Debug, Clone)]
 pub struct Content {
     seed: u64,
@@ -15,8 +16,7 @@ pub struct Content {
 const STAMP_BYTES: usize = 8;
 
 impl Content {
-    /// Draws the noise.
-    #[must_use]
+    /// Create the noise for a seed.
     pub fn new(seed: u64) -> Self {
         let words = page_bytes() as u64 / 8;
         let word = |number: u64| mix(seed.wrapping_add(GOLDEN_GAMMA.wrapping_mul(number + 1)));
@@ -25,15 +25,14 @@ impl Content {
         Self { seed, page, noise_sum }
     }
 
-    /// The page with this number as this pass writes it.
+    /// Return the page with this number as this pass writes it.
     pub fn of(&mut self, number: u64, pass: u64) -> &[u8] {
         let stamp = self.stamp(number, pass);
         self.page[..STAMP_BYTES].copy_from_slice(&stamp);
         &self.page
     }
 
-    /// The sum of that page's bytes.
-    #[must_use]
+    /// Return the sum of that page's bytes.
     pub fn sum_of(&self, number: u64, pass: u64) -> u64 {
         self.noise_sum + bytesum::plain(&self.stamp(number, pass))
     }

@@ -1,12 +1,14 @@
-//! Writes a file of its own, through a shared mapping or by calls, and settles it with msync(2) or fdatasync(2), or not.
+//! Writes a file of its own, through a shared mapping or by calls, and optionally syncs it with
+//! msync(2) or fdatasync(2).
 //!
-//! A write through a mapping is a store to memory: the kernel learns of it only by the fault that makes a clean page
-//! writable (`page_mkwrite`), and nobody is told when, or whether, it reaches the disk. So what is on the disk is looked
-//! up there, beneath the file system, before anything else could write it back.
+//! A write through a mapping is a store to memory. The kernel notices it only by the fault that
+//! makes a clean page writable (`page_mkwrite`), and no process learns when, or whether, it
+//! reaches the disk. The program therefore reads the disk itself, beneath the file system, before
+//! anything else could write the pages back.
 
-pub mod arguments;
+mod arguments;
 mod content;
-mod medium;
+mod extents;
 mod readback;
 mod report;
 mod run;

@@ -1,61 +1,58 @@
-//! Proof of what was written: on the disk as it was left, and through the file after everything was written back.
+//! Proof of the written content: on the disk as it was left, and through the file after everything
+//! was written back.
 
-use crate::arguments::Plan;
 use crate::content::Content;
-use crate::medium;
-use crate::writer::{pages, Order};
+use crate::extents;
+use crate::writer::{PageOrder, WritePlan};
+use contract::failure::OrFailure;
 use contract::page::page_bytes;
 use contract::{bytesum, page_cache, Failure};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// For each page the pass that wrote it last; none where no pass came so far.
+/// For each page the pass that wrote it last; None if no pass has written it.
 #[derive(Debug)]
 pub struct Written(Vec<Option<u64>>);
 
 impl Written {
-    /// From how many pages each pass wrote.
-    #[must_use]
+    /// Derive it from the number of pages that each pass wrote.
     #[allow(clippy::cast_possible_truncation)] // a page number below a count that fits in memory
-    pub fn by(plan: &Plan, passes: &[u64]) -> Self {
-        let mut last = vec![None; pages(plan) as usize];
+    pub fn by(plan: &WritePlan, passes: &[u64]) -> Self {
+        let mut last = vec![None; plan.pages as usize];
         for (number, written) in (0..).zip(passes) {
-            let order = Order::new(plan, number);
-            (0..*written).for_each(|place| last[order.at(place) as usize] = Some(number));
+            let order = PageOrder::new(plan, number);
+            (0..*written).for_each(|position| last[order.at(position) as usize] = Some(number));
         }
         Self(last)
     }
 
-    /// How many different pages were written.
-    #[must_use]
+    /// Return how many different pages were written.
     pub fn count(&self) -> u64 {
         self.0.iter().flatten().count() as u64
     }
 
-    /// What all of them add up to.
-    #[must_use]
+    /// Return the sum of their bytes.
     pub fn sum(&self, content: &Content) -> u64 {
         self.numbered().map(|(number, pass)| content.sum_of(number, pass)).sum()
     }
 
-    /// How many pages the disk itself has, as they were written last; none where the disk cannot be read.
+    /// Return how many pages are on the disk as they were written last; None if the disk cannot be
+    /// read.
     pub fn on_disk(&self, file: &File, content: &mut Content) -> Option<u64> {
         let mut right = 0;
-        medium::each_page(file, |number, bytes| right += u64::from(self.is_right(number, bytes, content)))?;
+        extents::each_page(file, |number, bytes| right += u64::from(self.is_right(number, bytes, content)))?;
         Some(right)
     }
 
-    /// Writes back and drops the file, reads every page that was written, and gives how many are right and their sum.
-    ///
-    /// # Errors
-    /// When the disk fails.
+    /// Write back and drop the file, then read every written page. Returns how many are right, and
+    /// their sum. Fails if the disk fails.
     pub fn read_back(&self, file: &File, content: &mut Content) -> Result<(u64, u64), Failure> {
-        let failed = |cause| Failure::of("cannot read the file back", cause);
-        page_cache::write_back_and_drop(file).map_err(failed)?;
+        let action = "cannot read the file back";
+        page_cache::write_back_and_drop(file).or_failed(action)?;
         let mut page = vec![0; page_bytes()];
         let (mut right, mut sum) = (0, 0);
         for (number, _) in self.numbered() {
-            file.read_exact_at(&mut page, number * page_bytes() as u64).map_err(failed)?;
+            file.read_exact_at(&mut page, number * page_bytes() as u64).or_failed(action)?;
             right += u64::from(self.is_right(number, &page, content));
             sum += bytesum::fastest()(&page);
         }
@@ -75,14 +72,11 @@ impl Written {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::read;
+    use contract::cli::options_from;
     use proptest::prelude::*;
-    use std::ffi::OsString;
 
-    fn plan(pages: u64) -> Plan {
-        let bytes = pages * page_bytes() as u64;
-        let words = format!("pcwrite --dir /tmp --pattern random --bytes {bytes}");
-        read(words.split_whitespace().map(OsString::from)).unwrap().unwrap()
+    fn plan(pages: u64) -> WritePlan {
+        WritePlan::new(options_from("--pattern random").unwrap(), pages * page_bytes() as u64)
     }
 
     proptest! {
@@ -99,9 +93,9 @@ mod tests {
     #[test]
     fn other_bytes_another_pass_or_an_unwritten_page_are_not_right() {
         let plan = plan(4);
-        let mut content = Content::new(plan.seed);
+        let mut content = Content::new(plan.options.seed);
         let written = Written::by(&plan, &[4, 1]);
-        let number = Order::new(&plan, 1).at(0);
+        let number = PageOrder::new(&plan, 1).at(0);
         let (old, mut page) = (content.of(number, 0).to_vec(), content.of(number, 1).to_vec());
         assert!(written.is_right(number, &page, &mut content));
         assert!(!written.is_right(number, &old, &mut content));

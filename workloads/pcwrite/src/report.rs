@@ -1,113 +1,137 @@
 //! The lines of one run.
 
-use crate::arguments::{Method, Plan};
-use crate::writer::{pages, Pass};
-use contract::line::checksum;
+use crate::writer::{PassResult, WritePlan};
+use contract::json_lines::{Checksum, End, ThreadLine};
 use contract::page::page_bytes;
 use contract::usage::Usage;
-use serde_json::{json, Value};
+use serde::Serialize;
 use std::time::Duration;
 
-/// What one run did and what was found of it.
+/// Results of one run, and of the checks afterwards.
 #[derive(Debug)]
 pub struct Report {
-    /// What was asked.
-    pub plan: Plan,
-    /// Making the file, before `ready`.
+    /// Number of pages of the file.
+    pub pages: u64,
+    /// Whether the file was mapped.
+    pub is_mapped: bool,
+    /// Time to make the file, before `ready`.
     pub setup_seconds: f64,
-    /// Each pass.
-    pub passes: Vec<Pass>,
+    pub passes: Vec<PassResult>,
     /// The most bytes seen waiting to be written back.
     pub unwritten_peak: Option<u64>,
-    /// Those waiting at the end of the last pass.
+    /// Bytes waiting at the end of the last pass.
     pub unwritten_after: Option<u64>,
     /// Pages that were written, each counted once.
     pub distinct_pages: u64,
-    /// Those of them that the disk had at the end of the last pass.
+    /// Those of them that were on the disk at the end of the last pass.
     pub on_disk_pages: Option<u64>,
-    /// Those of them that came back right after the file was written back and dropped.
+    /// Those of them that had the right content after the file was written back and dropped.
     pub right_pages: u64,
-    /// The sum of the bytes that came back.
+    /// The sum of the bytes that were read back.
     pub sum: u64,
     /// The sum of the bytes that were written.
     pub expected_sum: u64,
 }
 
-impl Report {
-    /// The line of one pass. What is written is proven later, so that it has no sum yet.
-    #[must_use]
-    pub fn sample(plan: &Plan, number: u64, pass: &Pass) -> Value {
-        json!({
-            "type": "sample",
-            "iteration": number,
-            "seconds": (pass.write + pass.sync).as_secs_f64(),
-            "write_seconds": pass.write.as_secs_f64(),
-            "msync_seconds": pass.sync.as_secs_f64(),
-            "bytes": pass.pages * page_bytes() as u64,
-            "blocks": pass.pages,
-            "covered_fraction": pass.pages as f64 / pages(plan) as f64,
-            "checksum": null,
-            "major_faults": pass.usage.major_faults,
-            "minor_faults": pass.usage.minor_faults,
-        })
-    }
+/// The line of one pass. The content is proven later, so it has no sum yet.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename = "sample")]
+pub struct Sample {
+    iteration: u64,
+    seconds: f64,
+    write_seconds: f64,
+    msync_seconds: f64,
+    bytes: u64,
+    blocks: u64,
+    covered_fraction: f64,
+    checksum: Option<Checksum>,
+    major_faults: i64,
+    minor_faults: i64,
+}
 
-    /// Whether every page came back as it was written.
-    #[must_use]
+/// Durations of the set-up.
+#[derive(Debug, Serialize)]
+pub struct Setup {
+    make_seconds: f64,
+}
+
+/// The keys of `end` that other workloads do not have.
+#[derive(Debug, Serialize)]
+pub struct More {
+    response: Response,
+}
+
+#[derive(Debug, Serialize)]
+struct Response {
+    total_seconds: f64,
+    write_seconds: f64,
+    msync_seconds: f64,
+    mean_page_us: f64,
+    written_bytes_per_second: f64,
+    page_mkwrite_faults: Option<i64>,
+    unwritten_peak_bytes: Option<u64>,
+    unwritten_after_bytes: Option<u64>,
+    on_disk_fraction: Option<f64>,
+    read_back_fraction: f64,
+}
+
+impl Sample {
+    /// Create the line of a pass.
+    pub fn new(plan: &WritePlan, number: u64, pass: &PassResult) -> Self {
+        Self {
+            iteration: number,
+            seconds: (pass.write + pass.sync).as_secs_f64(),
+            write_seconds: pass.write.as_secs_f64(),
+            msync_seconds: pass.sync.as_secs_f64(),
+            bytes: pass.pages * page_bytes() as u64,
+            blocks: pass.pages,
+            covered_fraction: pass.pages as f64 / plan.pages as f64,
+            checksum: None,
+            major_faults: pass.usage.major_faults,
+            minor_faults: pass.usage.minor_faults,
+        }
+    }
+}
+
+impl Report {
+    /// Return whether every page was read back as it was written.
     pub fn is_right(&self) -> bool {
         self.right_pages == self.distinct_pages && self.sum == self.expected_sum
     }
 
-    /// The closing line.
-    #[must_use]
-    pub fn end(&self) -> Value {
-        let all: u64 = self.passes.iter().map(|pass| pass.pages).sum();
+    /// Return the closing line.
+    pub fn end(&self) -> End<ThreadLine, Setup, More> {
+        let blocks: u64 = self.passes.iter().map(|pass| pass.pages).sum();
         let seconds = (self.write_time() + self.sync_time()).as_secs_f64();
-        json!({
-            "type": "end",
-            "seconds": seconds,
-            "bytes": all * page_bytes() as u64,
-            "blocks": all,
-            "distinct_bytes": self.distinct_pages * page_bytes() as u64,
-            "covered_fraction": self.distinct_pages as f64 / pages(&self.plan) as f64,
-            "checksum": checksum(Some(self.sum)),
-            "checksum_ok": self.is_right(),
-            "threads": [self.thread(seconds, all)],
-            "setup": {"make_seconds": self.setup_seconds},
-            "response": self.response(),
-        })
+        let usage: Usage = self.passes.iter().map(|pass| pass.usage).sum();
+        End {
+            seconds,
+            bytes: blocks * page_bytes() as u64,
+            blocks,
+            distinct_bytes: self.distinct_pages * page_bytes() as u64,
+            covered_fraction: Some(self.distinct_pages as f64 / self.pages as f64),
+            checksum: Some(Checksum(self.sum)),
+            checksum_ok: Some(self.is_right()),
+            threads: vec![ThreadLine { seconds, blocks, usage }],
+            setup: Setup { make_seconds: self.setup_seconds },
+            more: More { response: self.response(seconds, blocks, usage) },
+        }
     }
 
-    fn thread(&self, seconds: f64, blocks: u64) -> Value {
-        let usage = self.usage();
-        json!({
-            "seconds": seconds,
-            "blocks": blocks,
-            "major_faults": usage.major_faults,
-            "minor_faults": usage.minor_faults,
-            "voluntary_switches": usage.voluntary_switches,
-            "involuntary_switches": usage.involuntary_switches,
-        })
-    }
-
-    fn response(&self) -> Value {
+    fn response(&self, seconds: f64, pages: u64, usage: Usage) -> Response {
         let fraction = |pages: u64| pages as f64 / self.distinct_pages as f64;
-        let faults = self.usage().major_faults + self.usage().minor_faults;
-        let seconds = self.write_time() + self.sync_time();
-        let pages: u64 = self.passes.iter().map(|pass| pass.pages).sum();
-        let bytes = pages * page_bytes() as u64;
-        json!({
-            "total_seconds": seconds.as_secs_f64(),
-            "write_seconds": self.write_time().as_secs_f64(),
-            "msync_seconds": self.sync_time().as_secs_f64(),
-            "mean_page_us": seconds.as_secs_f64() * 1e6 / pages as f64,
-            "written_bytes_per_second": bytes as f64 / seconds.as_secs_f64(),
-            "page_mkwrite_faults": (self.plan.method == Method::Mmap).then_some(faults),
-            "unwritten_peak_bytes": self.unwritten_peak,
-            "unwritten_after_bytes": self.unwritten_after,
-            "on_disk_fraction": self.on_disk_pages.map(fraction),
-            "read_back_fraction": fraction(self.right_pages),
-        })
+        Response {
+            total_seconds: seconds,
+            write_seconds: self.write_time().as_secs_f64(),
+            msync_seconds: self.sync_time().as_secs_f64(),
+            mean_page_us: seconds * 1e6 / pages as f64,
+            written_bytes_per_second: (pages * page_bytes() as u64) as f64 / seconds,
+            page_mkwrite_faults: self.is_mapped.then_some(usage.major_faults + usage.minor_faults),
+            unwritten_peak_bytes: self.unwritten_peak,
+            unwritten_after_bytes: self.unwritten_after,
+            on_disk_fraction: self.on_disk_pages.map(fraction),
+            read_back_fraction: fraction(self.right_pages),
+        }
     }
 
     fn write_time(&self) -> Duration {
@@ -116,9 +140,5 @@ impl Report {
 
     fn sync_time(&self) -> Duration {
         self.passes.iter().map(|pass| pass.sync).sum()
-    }
-
-    fn usage(&self) -> Usage {
-        self.passes.iter().fold(Usage::default(), |sum, pass| sum + pass.usage)
     }
 }

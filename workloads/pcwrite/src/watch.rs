@@ -1,4 +1,4 @@
-//! Watching, from the side, how much of the file waits to be written back.
+//! The number of the file's bytes that wait to be written back, watched by a thread.
 
 use contract::page::page_bytes;
 use contract::page_cache::cachestat;
@@ -9,13 +9,12 @@ use std::time::Duration;
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Bytes of the file that the disk does not have yet; none before kernel 6.5.
-#[must_use]
+/// Return the bytes of the file that are not on the disk yet; None before kernel 6.5.
 pub fn unwritten_bytes(file: &File) -> Option<u64> {
     cachestat(file).ok().map(|found| found.unwritten_pages() * page_bytes() as u64)
 }
 
-/// Does the work, and gives with its result the most bytes that were seen waiting meanwhile.
+/// Do the work. Returns its result, and the most bytes that were seen waiting meanwhile.
 pub fn peak_while<T>(file: &File, work: impl FnOnce() -> T) -> (T, Option<u64>) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,7 +1,7 @@
-//! What `pcwrite` writes, and that it tells the truth about it.
+//! Tests of `pcwrite`: what it writes, and its report.
 
 use std::path::{Path, PathBuf};
-use testbed::{Run, Talk};
+use testbed::{Run, WorkloadProcess};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_pcwrite");
 const PAGES: u64 = 512;
@@ -115,13 +115,13 @@ fn it_stops_in_time_and_says_how_far_it_came() {
 fn it_waits_for_go_and_leaves_nothing() {
     let folder = Folder::new("talk");
     let arguments = folder.arguments("--msync sync");
-    assert_eq!(Talk::through(PROGRAM, &arguments)["checksum_ok"], true);
-    Talk::given_up(PROGRAM, &arguments);
-    let mut talk = Talk::start(PROGRAM, &arguments);
-    talk.hear("ready");
+    assert_eq!(WorkloadProcess::through(PROGRAM, &arguments)["checksum_ok"], true);
+    WorkloadProcess::cancelled(PROGRAM, &arguments);
+    let mut process = WorkloadProcess::start(PROGRAM, &arguments);
+    process.read_line("ready");
     assert!(folder.is_empty(), "its file must have no name, so that even a kill leaves none");
-    talk.child.kill().unwrap();
-    talk.child.wait().unwrap();
+    process.child.kill().unwrap();
+    process.child.wait().unwrap();
 }
 
 #[test]

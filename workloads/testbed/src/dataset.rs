@@ -1,10 +1,10 @@
-//! A folder of its own for each test, with a dataset in it.
+//! A folder for each test, with a dataset in it.
 
 use contract::Sidecar;
 use pcgen::{make, Fill, Request};
 use std::path::{Path, PathBuf};
 
-/// Deliberately no multiple of a page, a block or a MiB.
+/// Length of the dataset, which is no multiple of a page, a block or a MiB.
 pub const SIZE_BYTES: u64 = (3 << 20) + 4096 + 77;
 
 /// A dataset in a folder of its own, removed when dropped.
@@ -14,12 +14,12 @@ pub struct Dataset {
     pub folder: PathBuf,
     /// The data.
     pub file: PathBuf,
-    /// What it holds.
+    /// Its sidecar.
     pub sidecar: Sidecar,
 }
 
 impl Dataset {
-    /// Makes one under `parent`, which is `env!("CARGO_TARGET_TMPDIR")` in an integration test.
+    /// Make one under `parent`, which is `env!("CARGO_TARGET_TMPDIR")` in an integration test.
     #[must_use]
     pub fn new(parent: &str, test: &str) -> Self {
         let folder = Path::new(parent).join(format!("{test}-{}", std::process::id()));
@@ -31,20 +31,20 @@ impl Dataset {
         Self { folder, file, sidecar }
     }
 
-    /// Where its sidecar lies.
+    /// Return the path of its sidecar.
     #[must_use]
     pub fn sidecar_path(&self) -> String {
         Sidecar::path_of(&self.file).display().to_string()
     }
 
-    /// Drops it from the page cache.
+    /// Drop it from the page cache.
     pub fn make_cold(&self) {
         let file = std::fs::File::open(&self.file).unwrap();
         contract::page_cache::write_back_and_drop(&file).unwrap();
         assert_eq!(self.resident_bytes(), 0, "it should be cold now");
     }
 
-    /// How much of it is in the page cache.
+    /// Return the bytes of it that are in the page cache.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         let file = std::fs::File::open(&self.file).unwrap();

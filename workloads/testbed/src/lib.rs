@@ -1,12 +1,13 @@
-//! What the workloads' own tests stand on: a dataset for each test, and the real program run and talked to.
+//! Support for the tests of the workloads: a dataset for each test, and the real program as a
+//! process.
 //!
-//! It is a test's support and panics where a test would.
+//! Its functions panic where a test would.
 #![allow(clippy::missing_panics_doc)]
 
 mod dataset;
 mod run;
-mod talk;
+mod workload_process;
 
 pub use dataset::{Dataset, SIZE_BYTES};
 pub use run::Run;
-pub use talk::Talk;
+pub use workload_process::WorkloadProcess;

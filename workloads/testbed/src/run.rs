@@ -1,23 +1,23 @@
-//! A program run by hand, to its end.
+//! A program that runs to its end without a handshake.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 
-/// What a finished program has left.
+/// The result of a finished program.
 #[derive(Debug)]
 pub struct Run {
-    /// Its name, which begins whatever it complains about.
+    /// Its name, with which its messages begin.
     pub program: String,
-    /// Its exit code; none where a signal ended it.
+    /// Its exit code; None if a signal ended it.
     pub code: Option<i32>,
     /// Its lines.
     pub lines: Vec<Value>,
-    /// What it complained about.
+    /// Its stderr.
     pub stderr: String,
 }
 
 impl Run {
-    /// Runs a program without a handshake; `arguments` are parted by blanks.
+    /// Run a program without a handshake; `arguments` are separated by blanks.
     #[must_use]
     pub fn by_hand(program: &str, arguments: &str) -> Self {
         let words = arguments.split_whitespace();
@@ -25,7 +25,7 @@ impl Run {
         Self::of(program, &output.unwrap())
     }
 
-    /// Reads what a program has left.
+    /// Read the result of a program.
     #[must_use]
     pub fn of(program: &str, output: &Output) -> Self {
         let stdout = String::from_utf8(output.stdout.clone()).unwrap();
@@ -37,13 +37,13 @@ impl Run {
         }
     }
 
-    /// The closing line of a run that went well.
+    /// Return the closing line of a successful run.
     #[must_use]
     pub fn end(&self) -> &Value {
         self.last("end")
     }
 
-    /// The last line of a run that went well, which must be of this type.
+    /// Return the last line of a successful run, which must be of this type.
     #[must_use]
     pub fn last(&self, kind: &str) -> &Value {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
@@ -52,7 +52,7 @@ impl Run {
         last
     }
 
-    /// One of its own figures; none where it is null.
+    /// Return a figure of the `response`; None if it is null.
     #[must_use]
     pub fn response(&self, name: &str) -> Option<f64> {
         let found = &self.end()["response"][name];
@@ -60,7 +60,7 @@ impl Run {
         found.as_f64()
     }
 
-    /// One sentence on stderr and this exit code.
+    /// Check that it printed one sentence on stderr and exited with this code.
     pub fn assert_refused(&self, code: i32, words: &str) {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
         assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);

@@ -1,4 +1,4 @@
-"""The block layer's histograms: of one disk, of one stretch of time, and what they say of it."""
+"""The block layer's histograms of one disk, and the quantiles of an interval."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MAPS = {
 
 
 def row(t: float, count: int, paused_ms: int = 0, us: int = 103) -> dict[str, Any]:
-    """A tick at which so many writes had taken `us`."""
+    """Return a tick with `count` writes of `us` microseconds."""
     counts = [{"us": us, "count": count}] if count else []
     return {"t": t, "bio_write_us": counts, "block_write_us": counts, "pauses": 1, "paused_ms": paused_ms}
 
 
-def test_one_disk_is_told_apart_and_empty_buckets_are_left_out() -> None:
+def test_one_disk_is_selected_without_empty_buckets() -> None:
     assert row_of(MAPS, "254:16") == {
         "bio_write_us": [{"us": 103, "count": 4}], "block_write_us": [{"us": 51, "count": 2}], "pauses": 3,
         "paused_ms": 250,
@@ -36,21 +36,21 @@ def test_one_disk_is_told_apart_and_empty_buckets_are_left_out() -> None:
     assert row_of({}, "254:16") == {"bio_write_us": [], "block_write_us": [], "pauses": 0, "paused_ms": 0}
 
 
-def test_what_came_before_and_after_the_measured_part_does_not_count() -> None:
+def test_only_writes_of_the_measured_part_count() -> None:
     rows = [row(0, 5), row(1, 7, 10), row(2, 17, 1010), row(3, 18, 1500), row(4, 99, 9000, us=5000)]
-    told = responses_of(rows, start=1.2, end=2.9)
-    assert told["throttled_seconds"] == pytest.approx(1.49)
-    assert told["bio_write_p99_us"] == told["block_write_p50_us"] == 103
+    responses = responses_of(rows, start=1.2, end=2.9)
+    assert responses["throttled_seconds"] == pytest.approx(1.49)
+    assert responses["bio_write_p99_us"] == responses["block_write_p50_us"] == 103
 
 
-def test_a_stretch_without_writes_has_no_latency_and_no_pauses() -> None:
-    told = responses_of([row(0, 5, 10), row(9, 5, 10)], 1, 2)
-    assert told["throttled_seconds"] == 0
-    assert {value for name, value in told.items() if name.endswith("_us")} == {None}
+def test_an_interval_without_writes_has_no_latency() -> None:
+    responses = responses_of([row(0, 5, 10), row(9, 5, 10)], 1, 2)
+    assert responses["throttled_seconds"] == 0
+    assert {value for name, value in responses.items() if name.endswith("_us")} == {None}
 
 
 @pytest.mark.parametrize("rows", [[], [row(5, 1)], [row(0, 1)]])
-def test_a_trace_that_does_not_span_the_stretch_says_nothing(rows: list[dict[str, Any]]) -> None:
+def test_a_trace_that_does_not_span_the_interval_has_no_figures(rows: list[dict[str, Any]]) -> None:
     assert responses_of(rows, 1, 2) == {}
 
 
@@ -64,7 +64,7 @@ def test_a_quantile_is_a_value_that_occurs_and_orders(counts: dict[float, int]) 
     assert low <= high <= max(counts)
 
 
-def test_of_nothing_there_is_no_quantile() -> None:
+def test_no_counts_have_no_quantile() -> None:
     assert quantile({}, 0.5) is None
     assert quantile({7.0: 0}, 0.5) is None
 

@@ -1,4 +1,4 @@
-"""bpftrace by its output: ticks, maps of one inode, lost events, and every way of not attaching."""
+"""bpftrace's output: ticks, maps of one inode, lost events, and failures to attach."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_waiting_for_a_tick_waits_for_a_later_one(directory: Path, tracer: Fault
         assert tracer._ticks[-1].boot_ns > now
 
 
-def test_lost_events_are_told(directory: Path, tracer: FaultTracer) -> None:
+def test_lost_events_are_reported(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory, each='printf \'{"type": "lost_events", "data": {"events": 5}}\\n\'')
     tracer.start()
     begin = time.monotonic()
@@ -105,8 +105,8 @@ def test_one_that_is_not_installed(directory: Path, tracer: FaultTracer, monkeyp
     "first",
     ["echo 'ERROR: Could not resolve symbol' >&2; exit 1", "echo 'ERROR: no BTF'; exec >&- 2>&-; sleep 1; exit 1"],
 )
-def test_one_that_cannot_attach_says_why_and_soon(directory: Path, tracer: FaultTracer, first: str) -> None:
-    """Its end is known by its output's end, before the process itself can be waited for."""
+def test_a_failure_to_attach_is_reported_at_once(directory: Path, tracer: FaultTracer, first: str) -> None:
+    """The end of the output is noticed before the process can be waited for."""
     write_bpftrace(directory, first)
     begin = time.monotonic()
     tracer.start()
@@ -117,7 +117,7 @@ def test_one_that_cannot_attach_says_why_and_soon(directory: Path, tracer: Fault
     assert (outcome.status, outcome.reason) == ("missing", tracer.reason)
 
 
-def test_one_that_dies_while_trials_run(directory: Path, tracer: FaultTracer) -> None:
+def test_a_tracer_that_dies_while_trials_run(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory, each='[ "$n" -lt 3 ] || exit 1')
     tracer.start()
     begin = time.monotonic()
@@ -127,7 +127,7 @@ def test_one_that_dies_while_trials_run(directory: Path, tracer: FaultTracer) ->
     assert (outcome.status, outcome.reason) == ("failed", "bpftrace died while trials ran")
 
 
-def test_stopping_leaves_no_note(directory: Path, tracer: FaultTracer) -> None:
+def test_stopping_removes_the_journal_entry(directory: Path, tracer: FaultTracer) -> None:
     write_bpftrace(directory)
     tracer.start()
     tracer.stop()
@@ -155,7 +155,7 @@ def test_only_the_files_inodes_count_and_together(faults: dict[tuple[int, ...], 
 
 
 @pytest.mark.parametrize("line", ["", "Attaching 2 probes...", "12", "[]", '"x"', "{", "Lost 5 events"])
-def test_what_is_no_record(line: str) -> None:
+def test_lines_that_are_not_records(line: str) -> None:
     assert parse_line(line) is None
 
 
@@ -164,6 +164,6 @@ def test_no_maps_are_no_counts() -> None:
 
 
 def test_the_program_counts_in_the_kernel() -> None:
-    """A printf for every fault costs 40 % of the speed, so there is one print and it is the tick's."""
+    """A printf per fault costs 40 %, so only the tick prints."""
     assert program().count("printf") == 1
     assert "interval:ms:250" in program()

@@ -1,4 +1,4 @@
-"""Collectors: proven to record before the workload goes, whole when they end, and honest when they are not."""
+"""Collectors: recording before the workload starts, complete at the end, or reported as partial."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pagecage.agent.session import run_trial
 from pagecage.agent.system import facts
 from pagecage.agent.system.child_processes import ToolProcesses
 from pagecage.model.record import read_records
-from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_bench, make_trial
+from tests.fake_host.machine import DATASET, LIGHT, MAJ_MIN, Machine, make_session, make_trial
 
 
 @pytest.fixture
@@ -105,14 +105,14 @@ def test_a_cgroup_that_goes_away_does_not_stop_the_sampler(around: CollectorCont
     assert sampler.stop().status == "ok"
 
 
-def test_a_sampler_that_dies_says_so(around: CollectorContext) -> None:
+def test_a_sampler_that_dies_reports_it(around: CollectorContext) -> None:
     (around.cgroup / "memory.current").write_text("not a number\n")
     outcome = collect(Sampler(around))
     assert outcome.status == "failed"
     assert "sampling ended early" in outcome.reason
 
 
-def test_a_gap_of_over_a_second_is_told(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gap_of_over_a_second_is_reported(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = Sampler(around)
     real, slept = sampler._sample, threading.Event()
 
@@ -160,7 +160,7 @@ def test_sar_is_read_back(around: CollectorContext) -> None:
 def test_sar_that_cannot_be_read_back(around: CollectorContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "sadf")
     outcome = collect(Sar(around))
-    assert (outcome.status, outcome.reason) == ("partial", "sadf cannot read it: Invalid system activity file")
+    assert (outcome.status, outcome.reason) == ("partial", "sadf cannot read sar.bin: Invalid system activity file")
     assert [path.name for path in outcome.files] == ["sar.bin"]
 
 
@@ -170,7 +170,7 @@ def test_sar_that_dies(around: CollectorContext, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", [Iostat, Sar, Vmtouch])
-def test_a_tool_that_is_not_there_is_missing(
+def test_a_tool_that_is_not_installed_is_missing(
     around: CollectorContext, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
@@ -195,7 +195,7 @@ def test_vmtouch_that_prints_no_bar(around: CollectorContext, monkeypatch: pytes
     assert (outcome.status, outcome.reason) == ("partial", "vmtouch printed no bar (exit status 1)")
 
 
-def test_without_a_dataset_there_is_nothing_to_look_at(around: CollectorContext) -> None:
+def test_without_a_dataset_vmtouch_does_not_run(around: CollectorContext) -> None:
     bare = CollectorContext(around.directory, around.disk, around.cgroup, (), around.children)
     assert collect(Vmtouch(bare)).reason == "the trial has no dataset"
     assert rows(collect(Sampler(bare)).files[0])[0]["resident_pages"] is None
@@ -208,12 +208,12 @@ def test_any_bar_is_read(bar: str, resident: int, total: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "vmtouch: FATAL\n", "[oO] 1/2\n", f"[{'x' * 60}] 1/2\n", f"[{'O' * 60}] a/b\n"])
-def test_what_is_no_bar(text: str) -> None:
+def test_output_without_a_bar(text: str) -> None:
     assert parse_vmtouch(text) is None
 
 
 @given(st.integers(0, 2**40))
-def test_flag_words_are_spelt_out_and_nothing_is_lost(word: int) -> None:
+def test_flags_are_named_and_none_is_lost(word: int) -> None:
     for table in (VM_FLAGS, FAULT_FLAGS):
         values = {name: bit for bit, name in table.items()}
         names = decode(word, table)
@@ -229,7 +229,7 @@ def test_flags_of_a_random_read_mapping() -> None:
 def test_a_collector_that_died_is_in_the_record(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DIES", "iostat sar")
     trial = make_trial(cage=LIGHT)
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "ok"
     assert {n: c["status"] for n, c in record.collectors.items()} == {

@@ -1,4 +1,4 @@
-"""Over-driving: a cap that held is held, one that leaked is not, and one that nothing reached is not proven."""
+"""Calibration: limits that hold, limits that leak, and limits that were not reached."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def test_each_cap_is_driven_by_itself_and_once(calibrator: Calibrator, machine: 
     assert len([line for line in machine.log_lines() if line == "fio"]) == 4
 
 
-def test_a_load_that_fails_is_told(calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_that_fails_is_reported(
+    calibrator: Calibrator, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_FAILS", "fio")
     found = calibrated(calibrator, machine, **READ)["IOReadIOPSMax"]
     assert found["held"] is None
@@ -88,21 +90,21 @@ def test_without_a_file_reads_are_not_driven(calibrator: Calibrator, machine: Ma
 
 
 def test_a_memory_limit_is_filled_past_and_must_kill(calibrator: Calibrator, machine: Machine) -> None:
-    """Here nothing enforces it, so the filling survives: that is a limit that leaks."""
+    """Nothing enforces the limit here, so the program survives: the limit leaks."""
     found = calibrated(calibrator, machine, MemoryMax=2**20)["MemoryMax"]
     assert found["held"] is False
     assert "oom_kill 0" in found["error"]
     assert machine.left() == []
 
 
-def test_a_quota_nobody_reached_is_not_proven(calibrator: Calibrator, machine: Machine) -> None:
-    """The fake slice counts 10 microseconds, whatever is spun."""
+def test_a_quota_that_is_not_reached_is_not_proven(calibrator: Calibrator, machine: Machine) -> None:
+    """The fake slice always counts 10 microseconds."""
     found = calibrated(calibrator, machine, CPUQuota=50)["CPUQuota"]
     assert found["held"] is None
     assert "the machine reached only 0% of the quota" in found["error"]
 
 
-def test_what_needs_no_proof_has_none(calibrator: Calibrator, machine: Machine) -> None:
+def test_properties_without_calibration(calibrator: Calibrator, machine: Machine) -> None:
     assert calibrated(calibrator, machine) == {}
     assert calibrated(calibrator, machine, MemorySwapMax=0) == {}
 
@@ -119,7 +121,7 @@ def test_scratch_is_removed_and_its_absence_no_error(machine: Machine) -> None:
     assert not (machine.data / "calibration-scratch.bin").exists()
 
 
-def test_scratch_that_cannot_be_removed_is_told(tmp_path: Path) -> None:
+def test_scratch_that_cannot_be_removed_is_reported(tmp_path: Path) -> None:
     (tmp_path / "calibration-scratch.bin").mkdir()
     with pytest.raises(PagecageError, match="cannot be removed"):
         remove_scratch(tmp_path)

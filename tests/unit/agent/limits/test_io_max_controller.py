@@ -1,4 +1,4 @@
-"""Burst credits played on a cgroup of files: what goes through is charged, and io.max follows."""
+"""Burst credits on a cgroup of plain files: I/O is charged, and io.max follows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cage(*, rate: int = 1000, held: int = 200, start: str = "full", **more: Any)
 
 
 class Disklike:
-    """A cgroup of files whose reader always takes all that io.max allows."""
+    """A cgroup of plain files whose reader always uses all that io.max allows."""
 
     def __init__(self, folder: Path) -> None:
         self.cgroup = folder / "slice"
@@ -59,31 +59,31 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 def test_the_burst_is_in_force_before_anything_runs(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
-    player = IoMaxController(disk.around, cage(held=18_000))
-    player.start()
+    controller = IoMaxController(disk.around, cage(held=18_000))
+    controller.start()
     try:
         assert disk.cap() == 1000
     finally:
-        assert player.stop().status == "ok"
+        assert controller.stop().status == "ok"
 
 
 def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: None) -> None:
     disk = Disklike(tmp_path)
-    player = IoMaxController(disk.around, cage(held=600))
-    player.start()
+    controller = IoMaxController(disk.around, cage(held=600))
+    controller.start()
     disk.read_until_drained()
     drained = disk.cap()
     deadline = time.monotonic() + 20
-    while disk.cap() == 100 and time.monotonic() < deadline:  # on a busy machine a late tick has left a debt
+    while disk.cap() == 100 and time.monotonic() < deadline:  # on a busy machine, a late tick leaves a debt
         time.sleep(0.02)
     refilled = disk.cap()
-    outcome = player.stop()
+    outcome = controller.stop()
     assert (drained, refilled > 100) == (100, True)
-    assert player.to_json()["buckets"][0] == {
+    assert controller.to_json()["buckets"][0] == {
         "kind": "iops", "properties": ["IOReadIOPSMax"], "base": 100, "rate": 1000, "capacity": 600,
         "credits_at_start": 600,
     }  # fmt: skip
-    caps = [change["IOReadIOPSMax"] for change in player.to_json()["changes"] if "IOReadIOPSMax" in change]
+    caps = [change["IOReadIOPSMax"] for change in controller.to_json()["changes"] if "IOReadIOPSMax" in change]
     assert (caps[0], min(caps)) == (1000, 100)
     series = rows(outcome.files[0])
     seconds = series[-1]["t"] - series[0]["t"]
@@ -92,7 +92,7 @@ def test_credits_drain_to_the_base_and_come_back(tmp_path: Path, whole_io_max: N
 
 @pytest.fixture
 def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file keeps only what was last written, where the kernel changes the keys that it is given."""
+    """Emulate io.max, where a write changes only the keys that it names."""
 
     def write(cgroup: Path, maj_min: str, caps: dict[str, int]) -> None:
         text = (cgroup / "io.max").read_text().split()[1:]
@@ -104,7 +104,7 @@ def whole_io_max(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pagecage.agent.limits.io_max_controller.write_io_max", write)
 
 
-def test_a_bucket_each_way_unless_the_provider_combines_them() -> None:
+def test_one_bucket_per_direction_unless_combined() -> None:
     apart = [meter.counters for meter in meters(cage())]
     assert apart == [{"IOReadIOPSMax": "rios"}, {"IOWriteIOPSMax": "wios"}]
     together = [meter.counters for meter in meters(cage(accounting=IoAccounting(combined=True)))]
@@ -119,16 +119,16 @@ def test_a_limit_at_the_burst_rate_has_no_bucket() -> None:
 def test_reads_and_writes_drain_a_common_bucket(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
     (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=0 wios=0\n")
-    player = IoMaxController(disk.around, cage(accounting=IoAccounting(combined=True)))
-    player.start()
+    controller = IoMaxController(disk.around, cage(accounting=IoAccounting(combined=True)))
+    controller.start()
     (disk.cgroup / "io.stat").write_text(f"{MAJ_MIN} rios=150 wios=150\n")
     time.sleep(0.35)
-    player.stop()
+    controller.stop()
     text = (disk.cgroup / "io.max").read_text()
-    assert "riops=25 wiops=25" in text  # of half of the base, since what went past it is owed
+    assert "riops=25 wiops=25" in text  # half of half the base: the excess is a debt
 
 
-def test_a_kernel_that_holds_something_else_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_differing_read_back_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disklike(tmp_path)
     monkeypatch.setattr("pagecage.agent.limits.io_max_controller.read_limits", lambda *_: {"io.max.riops": "100"})
     with pytest.raises(HostError, match="riops is 100, not 1000"):
@@ -136,7 +136,7 @@ def test_a_kernel_that_holds_something_else_is_told(tmp_path: Path, monkeypatch:
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:
-    """The kernel holds something else so many times, as when systemd writes between our writing and reading back."""
+    """Make the read-back differ `times` times, as if systemd wrote between write and read-back."""
     asked: list[dict[str, int]] = []
 
     def write(_: Path, __: str, caps: dict[str, int]) -> None:
@@ -148,62 +148,62 @@ def refuse(monkeypatch: pytest.MonkeyPatch, times: int) -> list[dict[str, int]]:
     return asked
 
 
-def test_what_is_overwritten_at_once_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_overwritten_at_once_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = refuse(monkeypatch, 2)
-    player = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
-    player.start()
+    controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
+    controller.start()
     time.sleep(0.6)
-    assert player.stop().status == "ok"
+    assert controller.stop().status == "ok"
     assert asked[:3] == [{"IOReadIOPSMax": 1000, "IOWriteIOPSMax": 1000}] * 3
-    assert player.to_json()["error"] is None
+    assert controller.to_json()["error"] is None
 
 
-def test_what_is_never_kept_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_is_never_kept_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = refuse(monkeypatch, 1000)
-    player = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
-    player.start()
+    controller = IoMaxController(Disklike(tmp_path).around, cage(held=18_000))
+    controller.start()
     time.sleep(1.0)
-    assert "riops is 100, not 1000" in (player.stop().reason or "")
+    assert "riops is 100, not 1000" in (controller.stop().reason or "")
     assert len(asked) == 5
 
 
-def test_what_came_back_before_it_began_does_not_count(tmp_path: Path, whole_io_max: None) -> None:
-    """A drained bucket refills while a scope is made; the program's own time begins with it drained."""
+def test_credits_regained_before_the_start_do_not_count(tmp_path: Path, whole_io_max: None) -> None:
+    """A drained bucket refills while a scope is made, and is drained again at the start."""
     disk = Disklike(tmp_path)
-    player = IoMaxController(disk.around, cage(held=18_000, start="drained"))
-    player.start()
+    controller = IoMaxController(disk.around, cage(held=18_000, start="drained"))
+    controller.start()
     deadline = time.monotonic() + 20
     while disk.cap() == 100 and time.monotonic() < deadline:
         time.sleep(0.02)
     refilled = disk.cap()
-    player.begin()
+    controller.begin()
     begun = disk.cap()
-    player.stop()
+    controller.stop()
     assert (refilled > 100, begun) == (True, 100)
 
 
-def test_a_slice_that_vanishes_ends_the_play_and_says_so(tmp_path: Path) -> None:
+def test_a_slice_that_vanishes_ends_the_controller(tmp_path: Path) -> None:
     disk = Disklike(tmp_path)
-    player = IoMaxController(disk.around, cage())
-    player.start()
+    controller = IoMaxController(disk.around, cage())
+    controller.start()
     (disk.cgroup / "io.stat").unlink()
     time.sleep(0.3)
-    outcome = player.stop()
+    outcome = controller.stop()
     assert outcome.status == "failed"
     assert "burst credits ended early" in (outcome.reason or "")
-    assert player.to_json()["error"] == outcome.reason
+    assert controller.to_json()["error"] == outcome.reason
 
 
-def test_what_somebody_else_writes_is_seen_and_written_over(tmp_path: Path, whole_io_max: None) -> None:
+def test_foreign_writes_are_noticed_and_overwritten(tmp_path: Path, whole_io_max: None) -> None:
     disk = Disklike(tmp_path)
-    player = IoMaxController(disk.around, cage(held=18_000))
-    player.start()
+    controller = IoMaxController(disk.around, cage(held=18_000))
+    controller.start()
     (disk.cgroup / "io.max").write_text(f"{MAJ_MIN} rbps=20000000 wbps=max riops=100 wiops=100\n")
     deadline = time.monotonic() + 10
     while disk.cap() == 100 and time.monotonic() < deadline:
         time.sleep(0.02)
-    player.stop()
-    told = player.to_json()
-    assert (disk.cap(), told["error"]) == (1000, None)
-    assert told["overwritten"] == 2  # a bucket each way
-    assert [change.get("IOReadIOPSMax") for change in told["changes"]] == [1000, 100, None, 1000]
+    controller.stop()
+    found = controller.to_json()
+    assert (disk.cap(), found["error"]) == (1000, None)
+    assert found["overwritten"] == 2  # one bucket per direction
+    assert [change.get("IOReadIOPSMax") for change in found["changes"]] == [1000, 100, None, 1000]

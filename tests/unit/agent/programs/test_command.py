@@ -1,4 +1,4 @@
-"""Programs that know no handshake: to their exit, until they serve, and every way in which they evade the cage."""
+"""Programs without a handshake: measured to their exit or until they serve, and escapes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pagecage.model.record import read_records
 from pagecage.model.trial import CommandSpec, Workload
 from pagecage.process import identify
 from tests.builders.command_trials import carry_out
-from tests.fake_host.machine import Machine, frames_of, make_bench, make_trial
+from tests.fake_host.machine import Machine, frames_of, make_session, make_trial
 
 SERVER = """
 import socket, sys, time
@@ -24,30 +24,32 @@ time.sleep(60)
 
 
 def test_it_is_measured_from_the_gate_to_its_exit(machine: Machine) -> None:
-    """What it read is counted even when it is over before anybody could look."""
+    """The reads of a program are counted even if it exits at once."""
     record = carry_out(machine, 'echo "$FAKE_MAJ_MIN rbytes=4096 rios=1" >"$FAKE_SLICE/io.stat"; sleep 0.3')
     assert record.outcome == "ok"
     assert record.response["device_read_bytes"] == 4096
     assert 0.3 <= (record.response["wall_seconds"] or 0) < 5
     assert "ready_seconds" not in record.response
-    assert (record.measured or {})["seconds"] == pytest.approx(record.response["wall_seconds"], abs=0.001)
-    assert record.workload["argv"] == ["sh", "-c", record.workload["argv"][2]]
-    assert len(record.workload["sha256"]) == 64
+    assert (record.measured.seconds if record.measured else 0.0) == pytest.approx(
+        record.response["wall_seconds"], abs=0.001
+    )
+    assert record.workload.argv == ("sh", "-c", record.workload.argv[2])
+    assert len(record.workload.sha256) == 64
 
 
 def test_making_the_scope_is_not_its_time(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SLOW", "scope")
     record = carry_out(machine, "true")
     assert (record.response["wall_seconds"] or 9) < 0.4
-    assert next(phase["seconds"] for phase in record.phases if phase["name"] == "run") > 0.5
+    assert next(phase.seconds for phase in record.phases if phase.name == "run") > 0.5
 
 
-def test_a_failure_is_its_own_with_status_and_last_words(machine: Machine) -> None:
+def test_a_failure_has_its_status_and_last_line(machine: Machine) -> None:
     record = carry_out(machine, "for n in 1 2 3; do echo line $n >&2; done; exit 3")
     assert (record.outcome, record.phase) == ("failed", "run")
     assert record.error == "it ended with status 3: line 3"
-    assert record.exit["status"] == 3
-    assert record.exit["stderr_tail"] == ["line 1", "line 2", "line 3"]
+    assert record.exit.status == 3
+    assert record.exit.stderr_tail == ("line 1", "line 2", "line 3")
     assert record.is_programs_own_failure
     assert record.is_final
 
@@ -56,7 +58,7 @@ def test_77_is_a_status_like_any_other(machine: Machine) -> None:
     assert carry_out(machine, "exit 77").outcome == "failed"
 
 
-def test_a_signal_is_told(machine: Machine) -> None:
+def test_a_signal_is_reported(machine: Machine) -> None:
     record = carry_out(machine, "kill -9 $$")
     assert (record.outcome, record.error) == ("failed", "it ended by signal 9")
 
@@ -74,7 +76,7 @@ def test_out_of_memory_is_an_answer(machine: Machine) -> None:
     assert (record.outcome, record.error) == ("oom_killed", None)
 
 
-def test_its_braces_are_its_own(machine: Machine) -> None:
+def test_literal_arguments_keep_their_braces(machine: Machine) -> None:
     assert carry_out(machine, 'test "{file} {data_dir}" = "$(printf %s%s {file\\} \\ {data_dir\\})"').outcome == "ok"
 
 
@@ -91,12 +93,12 @@ def test_it_finds_its_directory_and_environment(machine: Machine, monkeypatch: p
         machine, f'test "$PWD" = {machine.data} && test ${{#CUSTOMERS_SECRET}} = 7', directory=str(machine.data)
     )
     assert record.outcome == "ok", record.error
-    assert "CUSTOMERS_SECRET" in record.workload["environment"]
+    assert "CUSTOMERS_SECRET" in record.workload.environment
     assert "hunter2" not in machine.records.read_text()
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_a_line_of_its_output_tells_that_it_serves(machine: Machine, stream: str) -> None:
+def test_a_line_of_output_shows_that_it_serves(machine: Machine, stream: str) -> None:
     began = time.monotonic()
     record = carry_out(
         machine, f"sleep 0.3; echo listening on 80 >&{stream}; exec sleep 60", ready_when=r"listening on \d+$"
@@ -105,8 +107,8 @@ def test_a_line_of_its_output_tells_that_it_serves(machine: Machine, stream: str
     assert 0.3 <= (record.response["ready_seconds"] or 0) < 5
     assert "wall_seconds" not in record.response
     assert time.monotonic() - began < 15
-    assert record.exit["status"] == -15
-    assert not record.exit["ended_by_itself"]
+    assert record.exit.status == -15
+    assert not record.exit.ended_by_itself
     assert machine.left() == []
 
 
@@ -116,26 +118,26 @@ def test_half_a_line_does_not_serve_but_the_last_one_needs_no_end(machine: Machi
     assert carry_out(machine, "printf ready", ready_when="^ready$").outcome == "ok"
 
 
-@pytest.mark.parametrize(("script", "says"), [
+@pytest.mark.parametrize(("script", "reason"), [
     ("echo nearly; exit 0", "it ended with status 0 before it served"),
     ("echo cannot bind >&2; exit 4", "it ended with status 4: cannot bind"),
 ])  # fmt: skip
-def test_one_that_ends_before_it_serves_has_failed(machine: Machine, script: str, says: str) -> None:
-    record = carry_out(machine, script, ready_when="never said")
-    assert (record.outcome, record.error) == ("failed", says)
+def test_one_that_ends_before_it_serves_has_failed(machine: Machine, script: str, reason: str) -> None:
+    record = carry_out(machine, script, ready_when="never printed")
+    assert (record.outcome, record.error) == ("failed", reason)
     assert record.response == {}
     assert record.is_programs_own_failure
 
 
 def test_one_that_never_serves_is_timed_out(machine: Machine) -> None:
-    record = carry_out(machine, "exec sleep 60", ready_when="never said", timeout_seconds=0.5)
+    record = carry_out(machine, "exec sleep 60", ready_when="never printed", timeout_seconds=0.5)
     assert (record.outcome, record.error) == ("timed_out", "not serving after 0.5 s")
     assert record.response["ready_seconds"] is None
 
 
 @pytest.fixture
 def port() -> int:
-    """One that nobody listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 
@@ -148,8 +150,8 @@ def test_it_serves_when_it_listens(machine: Machine, port: int, tmp_path: Path) 
     assert machine.left() == []
 
 
-def test_one_that_daemonises_may_serve(machine: Machine, port: int, tmp_path: Path) -> None:
-    """Its own process ends at once; what it left in the cage listens later."""
+def test_a_daemon_may_serve(machine: Machine, port: int, tmp_path: Path) -> None:
+    """The main process ends at once; its child in the cage listens later."""
     (tmp_path / "server.py").write_text(SERVER)
     script = f'(sleep 0.4; exec python3 -S {tmp_path}/server.py {port}) & echo $! >>"$FAKE_SLICE/cgroup.procs"'
     record = carry_out(machine, script, ready_port=port)
@@ -162,25 +164,25 @@ def test_a_port_in_use_is_refused_before_anything_starts(machine: Machine) -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         record = carry_out(machine, "true", ready_port=taken.getsockname()[1])
     assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
-    assert record.missed_requirements[0]["requirement"] == "port"
-    assert "in use already" in record.missed_requirements[0]["reason"]
-    assert not any(line.startswith("scope") for line in machine.log_lines())
+    assert record.missed_requirements[0].requirement == "port"
+    assert "already in use" in record.missed_requirements[0].reason
+    assert not any(line.startswith("scope") for line in machine.told())
 
 
-def test_one_that_daemonises_is_told(machine: Machine) -> None:
+def test_a_daemon_is_reported(machine: Machine) -> None:
     record = carry_out(machine, 'sleep 60 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0')
     assert record.outcome == "failed"
     assert "it ended while sleep (process" in (record.error or "")
-    assert record.exit["left_behind"][0]["name"] == "sleep"
+    assert record.exit.left_behind[0]["name"] == "sleep"
     assert record.is_final
     assert machine.left() == []
 
 
-def test_children_that_go_a_moment_later_are_no_daemons(machine: Machine) -> None:
+def test_children_that_exit_soon_are_not_daemons(machine: Machine) -> None:
     assert carry_out(machine, 'sleep 0.1 & echo $! >>"$FAKE_SLICE/cgroup.procs"; exit 0').outcome == "ok"
 
 
-def test_one_that_leaves_the_cage_is_seen_and_ended(machine: Machine) -> None:
+def test_a_process_that_leaves_the_cage_is_detected_and_ended(machine: Machine) -> None:
     elsewhere = machine.cgroups / "system.slice/other.service"
     elsewhere.mkdir(parents=True)
     began = time.monotonic()
@@ -188,37 +190,37 @@ def test_one_that_leaves_the_cage_is_seen_and_ended(machine: Machine) -> None:
     assert time.monotonic() - began < 15
     assert record.outcome == "failed"
     assert f"left the cage for {elsewhere}" in (record.error or "")
-    assert record.exit["escaped"][0]["name"] == "sleep"
-    escaped = record.exit["escaped"][0]["pid"]
+    assert record.exit.escaped[0]["name"] == "sleep"
+    escaped = record.exit.escaped[0]["pid"]
     while identify(escaped) is not None and time.monotonic() - began < 15:
-        time.sleep(0.01)  # it was sent SIGKILL, and whoever adopts orphans here may be slow to reap it
+        time.sleep(0.01)  # after SIGKILL, the process that adopts orphans may reap it late
     assert identify(escaped) is None
 
 
-def test_its_output_is_handed_on_as_it_is(machine: Machine) -> None:
+def test_output_is_streamed_unchanged(machine: Machine) -> None:
     out = io.BytesIO()
     record = carry_out(machine, "printf 'a\\0b'; echo problem >&2", out, streams_output=True)
-    told = [frame for frame in frames_of(out.getvalue()) if frame["frame"] == "output"]
-    assert b"".join(f["body"] for f in told if f["stream"] == "stdout") == b"a\0b"
-    assert b"".join(f["body"] for f in told if f["stream"] == "stderr") == b"problem\n"
+    frames = [frame for frame in frames_of(out.getvalue()) if frame["frame"] == "output"]
+    assert b"".join(f["body"] for f in frames if f["stream"] == "stdout") == b"a\0b"
+    assert b"".join(f["body"] for f in frames if f["stream"] == "stderr") == b"problem\n"
     assert record.outcome == "ok"
 
 
-def test_without_being_asked_nothing_is_handed_on(machine: Machine) -> None:
+def test_output_is_not_streamed_by_default(machine: Machine) -> None:
     out = io.BytesIO()
     carry_out(machine, "echo much", out)
     assert not [frame for frame in frames_of(out.getvalue()) if frame["frame"] == "output"]
 
 
-def test_without_input_it_finds_the_end_of_it(machine: Machine) -> None:
+def test_without_input_it_reads_end_of_file(machine: Machine) -> None:
     assert carry_out(machine, 'test -z "$(cat)"').outcome == "ok"
 
 
-def test_a_program_that_is_not_there_names_what_brings_it(machine: Machine) -> None:
+def test_a_missing_program_names_its_package(machine: Machine) -> None:
     trial = make_trial(workload=Workload("no-such-program", (), "command", command=CommandSpec()), collectors=())
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert record.outcome == "requirement_missed"
     [missed] = record.missed_requirements
-    assert "no program 'no-such-program'" in missed["reason"]
-    assert missed["hint"]
+    assert "no program 'no-such-program'" in missed.reason
+    assert missed.hint

@@ -1,4 +1,4 @@
-"""Files that a command's user names are its dataset: brought to a state, measured; their disk is the one limited."""
+"""Files named by a command's user: their cache state, and their disk, which is limited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pagecage.agent.trial_run import TrialRun
 from pagecage.model.requirements import MissedRequirement
 from pagecage.model.trial import CommandSpec, Workload
 from tests.builders.command_trials import carry_out
-from tests.fake_host.machine import CAGE, Machine, make_bench, make_trial
+from tests.fake_host.machine import CAGE, Machine, make_session, make_trial
 
 
 @pytest.fixture
@@ -36,53 +36,53 @@ def files(machine: Machine) -> Path:
 def test_all_files_of_a_directory_are_cold(machine: Machine, files: Path) -> None:
     record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
     assert record.outcome == "ok", record.error
-    assert record.cache["requested"] == "cold"
-    assert record.cache["file_bytes"] == 600_000
-    assert record.cache["resident_bytes_before"] == 0
-    assert record.cache["resident_bytes_after"] == -(-300_000 // 4096) * 4096
+    assert record.cache.requested == "cold"
+    assert record.cache.file_bytes == 600_000
+    assert record.cache.resident_bytes_before == 0
+    assert record.cache.resident_bytes_after == -(-300_000 // 4096) * 4096
 
 
 def test_a_file_of_two_names_counts_once(machine: Machine, files: Path) -> None:
-    """Its pages are there once, and charged once."""
+    """Both names have the same pages."""
     os.link(files / "a", files / "below/a")
     record = carry_out(machine, f"cat {files}/a >/dev/null", data_paths=(str(files),), cache="cold")
-    assert (record.outcome, record.cache["file_bytes"]) == ("ok", 600_000)
+    assert (record.outcome, record.cache.file_bytes) == ("ok", 600_000)
 
 
-def test_as_they_are(machine: Machine, files: Path) -> None:
+def test_files_of_any_state_stay_unchanged(machine: Machine, files: Path) -> None:
     (files / "a").read_bytes()
     record = carry_out(machine, "true", data_paths=(str(files / "a"),), cache="any")
-    assert record.cache["resident_bytes_before"] > 0
+    assert record.cache.resident_bytes_before > 0
 
 
 def test_a_relative_path_is_below_its_directory(machine: Machine, files: Path) -> None:
     record = carry_out(machine, "test -e a", data_paths=("a",), directory=str(files), cache="cold")
-    assert (record.outcome, record.cache["file_bytes"]) == ("ok", 300_000)
+    assert (record.outcome, record.cache.file_bytes) == ("ok", 300_000)
 
 
-def test_a_place_in_a_path_is_filled_in_unless_it_is_the_users_own(machine: Machine, files: Path) -> None:
+def test_placeholders_in_paths_are_filled_in_unless_literal(machine: Machine, files: Path) -> None:
     assert carry_out(machine, "true", data_paths=("{data_dir}/own",), cache="any", is_literal=False).outcome == "ok"
     (machine.data / "{file}").write_text("x")
     named = carry_out(machine, "true", data_paths=(str(machine.data / "{file}"),), cache="any")
-    assert (named.outcome, named.cache["file_bytes"]) == ("ok", 1)
+    assert (named.outcome, named.cache.file_bytes) == ("ok", 1)
 
 
-@pytest.mark.parametrize(("path", "says"), [("nowhere", "there is no"), ("hollow", "there is no file in")])
-def test_no_files_is_refused(machine: Machine, path: str, says: str) -> None:
+@pytest.mark.parametrize(("path", "reason"), [("nowhere", "does not exist"), ("hollow", "no file in")])
+def test_no_files_is_refused(machine: Machine, path: str, reason: str) -> None:
     (machine.data / "hollow").mkdir()
     record = carry_out(machine, "true", data_paths=(str(machine.data / path),), cache="cold")
     assert record.outcome == "requirement_missed"
-    assert says in record.missed_requirements[0]["reason"]
+    assert reason in record.missed_requirements[0].reason
 
 
 def test_two_disks_are_refused_by_name(machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = make_bench(machine, io.BytesIO()).disk
+    one = make_session(machine, io.BytesIO()).disk
     other = replace(one, maj_min="8:0", node="/dev/other")
     monkeypatch.setattr(command_files, "resolve_disk", lambda path: other if "shm" in str(path) else one)
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as far:
         record = carry_out(machine, "true", data_paths=(str(files), far.name), cache="any")
     assert record.outcome == "requirement_missed"
-    reason = record.missed_requirements[0]["reason"]
+    reason = record.missed_requirements[0].reason
     assert one.node in reason
     assert other.node in reason
 
@@ -90,21 +90,21 @@ def test_two_disks_are_refused_by_name(machine: Machine, files: Path, monkeypatc
 def test_the_limit_goes_to_the_disk_behind_the_files(
     machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = replace(make_bench(machine, io.BytesIO()).disk, maj_min="8:0", node="/dev/other")
+    other = replace(make_session(machine, io.BytesIO()).disk, maj_min="8:0", node="/dev/other")
     monkeypatch.setattr(command_files, "resolve_disk", lambda _: other)
     monkeypatch.setenv("FAKE_NODE", other.node)
     monkeypatch.setenv("FAKE_MAJ_MIN", other.maj_min)
     record = carry_out(machine, "true", data_paths=(str(files),), cache="cold", cage=CAGE)
     assert record.outcome == "ok", record.error
-    assert record.device["maj_min"] == "8:0"
-    assert record.cage["read_back"]["io.max.rbps"] == "20000000"
+    assert record.device.maj_min == "8:0"
+    assert record.cage.read_back["io.max.rbps"] == "20000000"
 
 
 def run_on(machine: Machine, cache: str) -> TrialRun:
-    """A command's trial in a cage that limits I/O."""
+    """Return a command's trial in a cage that limits I/O."""
     workload = Workload("true", (), "command", command=CommandSpec())
     trial = make_trial(cage=CAGE, cache=cache, dataset=None, workload=workload)
-    return TrialRun(make_bench(machine, io.BytesIO(), trial), trial, 1, machine.root)
+    return TrialRun(make_session(machine, io.BytesIO(), trial), trial, 1, machine.root)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def run_on(machine: Machine, cache: str) -> TrialRun:
 def test_what_calibration_reads(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, size: int, cache: str, elsewhere: bool, reads: str | None
 ) -> None:
-    """Never a customer's file that is to stay cached, and nothing is written to a disk that is not ours."""
+    """Calibration reads no file that must stay cached, and writes only to pagecage's disk."""
     own = machine.data / "own.db"
     with own.open("wb") as file:
         file.truncate(size)
@@ -128,21 +128,21 @@ def test_what_calibration_reads(
 
 
 def test_another_disk_has_a_calibrator_of_its_own_that_writes_nothing(machine: Machine) -> None:
-    bench = make_bench(machine, io.BytesIO())
-    other = replace(bench.disk, maj_min="8:0", node="/dev/other")
-    assert bench.calibrator.on(bench.disk) is bench.calibrator
-    assert bench.calibrator.on(other) is bench.calibrator.on(other) is not bench.calibrator
-    assert bench.calibrator.on(other)._data_dir is None
+    session = make_session(machine, io.BytesIO())
+    other = replace(session.disk, maj_min="8:0", node="/dev/other")
+    assert session.calibrator.on(session.disk) is session.calibrator
+    assert session.calibrator.on(other) is session.calibrator.on(other) is not session.calibrator
+    assert session.calibrator.on(other)._data_dir is None
 
 
-def test_a_file_of_somebody_else_does_not_tell_whether_it_is_cached(
+def test_residency_of_another_users_file_is_hidden(
     machine: Machine, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the kernel has it since 5.2: owner, or who may write; root sees all."""
+    """Since Linux 5.2 only the owner, users with write access and root may query residency."""
     monkeypatch.setattr(data_files.os, "getuid", lambda: 12345)
     monkeypatch.setattr(data_files.os, "access", lambda _, mode: mode == os.R_OK)
     missed = data_files.find_files((files,))
     assert isinstance(missed, MissedRequirement)
-    assert "neither ours nor ours to write" in missed.reason
+    assert "belongs to another user and is read-only" in missed.reason
     monkeypatch.setattr(data_files.os, "access", lambda _, mode: True)
     assert not isinstance(data_files.find_files((files,)), MissedRequirement)

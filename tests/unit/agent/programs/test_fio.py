@@ -1,4 +1,4 @@
-"""fio's job file and report: nothing in it destroys the cache state, and its figures are all jobs' together."""
+"""fio's job file, which keeps the cache state, and its report over all jobs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ FILES = [Path("/data/a.bin"), Path("/data/b:c.bin")]
 
 
 def job(**read: Any) -> dict[str, Any]:
-    """One job as fio reports it."""
-    told = {
+    """Return one job of fio's report."""
+    read = {
         "io_bytes": 4096 * 10,
         "total_ios": 10,
         "runtime": 500,
         "clat_ns": {"bins": {"1000": 9, "50000": 1}},
         **read,
     }
-    return {"jobname": "trial", "error": 0, "majf": 3, "minf": 5, "read": told}
+    return {"jobname": "trial", "error": 0, "majf": 3, "minf": 5, "read": read}
 
 
 def report_of(*jobs: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def fake_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fake_fio")
-def test_an_engine_that_was_not_built_in_is_told() -> None:
+def test_a_missing_ioengine_is_reported() -> None:
     assert missing_engine(["ioengine=mmap"]) is None
     assert missing_engine(["rw=read"]) is None
     assert missing_engine(["ioengine=io_uring"]) == "this fio has no ioengine io_uring"
@@ -107,18 +107,18 @@ def test_figures_are_all_jobs_together_over_the_longest() -> None:
      (["ioengine=mmap", "numjobs=4", "offset_increment=25%"], True),
      (["time_based"], True), (["loops=2"], True), (["norandommap"], True)],
 )  # fmt: skip
-def test_jobs_that_may_read_the_same_bytes_cover_no_share(options: list[str], overlap: bool) -> None:
+def test_jobs_that_may_overlap_have_no_covered_fraction(options: list[str], overlap: bool) -> None:
     assert may_overlap(options) is overlap
     end = end_of(report_of(job()), options, 4096 * 20)
     assert end["covered_fraction"] == (None if overlap else 0.5)
     assert end["response"]["covered_times"] == (0.5 if overlap else None)
 
 
-def test_what_was_read_more_than_once_is_no_share_either() -> None:
+def test_repeated_reads_have_no_covered_fraction() -> None:
     assert end_of(report_of(job()), [], 4096 * 5)["covered_fraction"] is None
 
 
-@pytest.mark.parametrize(("error", "word"), [(1, "not permitted"), (38, "not there"), (5, None)])
+@pytest.mark.parametrize(("error", "word"), [(1, "not permitted"), (38, "not implemented"), (5, None)])
 def test_an_engine_that_the_kernel_refuses_is_no_failure(error: int, word: str | None) -> None:
     refused = end_of(report_of({**job(), "error": error}), [], 4096 * 10)["refused"]
     assert (word in refused) if word else refused is None
@@ -130,18 +130,18 @@ def test_own_figures_take_no_standard_name() -> None:
     assert not STANDARD_RESPONSES & set(own)
 
 
-def test_what_the_end_line_tells_anyway_may_be_told_twice() -> None:
+def test_figures_of_the_end_line_may_be_repeated() -> None:
     assert wrong_response({"bytes_per_second": 1.0, "major_faults": 0}) is None
 
 
-def test_a_workload_may_tell_when_it_was_ready_as_a_command_is_asked():
+def test_a_workload_may_report_ready_seconds():
     assert wrong_response({"ready_seconds": 1.0}) is None
 
 
 @pytest.mark.parametrize(
     "own", [[], {"read_seconds": 1.0}, {"Speed": 1}, {"p 1": 2}, {"rate": "fast"}, {"is_on": True}, {"nested": {}}]
 )
-def test_a_wrong_response_is_told(own: Any) -> None:
+def test_a_wrong_response_is_reported(own: Any) -> None:
     assert wrong_response(own)
 
 
@@ -151,7 +151,7 @@ def test_no_report_is_no_end(tmp_path: Path, text: str) -> None:
     assert end_of(read_report(tmp_path), [], 4096) == {}
 
 
-def test_notes_before_the_json_are_passed_over(tmp_path: Path) -> None:
+def test_notes_before_the_json_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "fio.json").write_text("fio: a note\n" + json.dumps(report_of(job())))
     assert end_of(read_report(tmp_path), [], 4096 * 10)["blocks"] == 10
 
@@ -173,5 +173,5 @@ def test_bins_of_jobs_are_added() -> None:
 
 
 @given(st.lists(st.text(alphabet="abc=1%", max_size=8)))
-def test_any_options_can_be_told_apart(arguments: list[str]) -> None:
+def test_any_options_are_parsed(arguments: list[str]) -> None:
     assert all("=" not in name for name in options_of(arguments))

@@ -1,4 +1,4 @@
-"""What the end of a workload means, strongest evidence first; commands, and the words filled into arguments."""
+"""Outcomes of workloads, commands, and placeholders in arguments."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import Cage
 from pagecage.model.record import OUTCOMES, read_records
 from pagecage.model.trial import Workload
-from tests.fake_host.machine import LIGHT, Machine, make_bench, make_trial
+from tests.fake_host.machine import LIGHT, Machine, make_session, make_trial
 
 
 def judged(status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, **end: Any) -> tuple[str, str | None]:
-    """judge_end of a workload that ended so."""
+    """Return the ending of a workload with this exit."""
     evidence = {"status": status, "oom_kill": oom_kill}
     measured = Measured((), None, {}, end, evidence, "the last line", is_timed_out=timed_out)
     ending = judge_end(measured, 5.0)
@@ -51,22 +51,22 @@ def test_the_strongest_evidence_decides(evidence: dict[str, Any], outcome: str) 
 
 
 @pytest.mark.parametrize(
-    ("response", "told"),
+    ("response", "message"),
     [
         ({"lost_records": 1200, "failed_calls": 3, "torn_records": 0, "call_p50_us": 9.0},
          "the last line: 1,200 lost records, 3 failed calls"),
         ({"lost_records": None}, "the last line"), ({}, "the last line"), (["lost_records"], "the last line"),
     ],
 )  # fmt: skip
-def test_what_a_wrong_answer_lacks_is_told(response: Any, told: str) -> None:
-    assert judged(status=1, checksum_ok=False, response=response) == ("wrong_answer", told)
+def test_a_wrong_answer_lists_its_faults(response: Any, message: str) -> None:
+    assert judged(status=1, checksum_ok=False, response=response) == ("wrong_answer", message)
 
 
 @given(
     status=st.integers(-64, 255), oom_kill=st.none() | st.integers(0, 3), timed_out=st.booleans(),
     checksum_ok=st.none() | st.booleans(),
 )  # fmt: skip
-def test_every_end_has_one_meaning(
+def test_every_exit_has_one_outcome(
     status: int, oom_kill: int | None, timed_out: bool, checksum_ok: bool | None
 ) -> None:
     outcome, error = judged(status, oom_kill, timed_out, checksum_ok=checksum_ok)
@@ -76,22 +76,22 @@ def test_every_end_has_one_meaning(
 
 
 @given(st.text(max_size=30), st.text(max_size=10))
-def test_only_known_places_are_filled(argument: str, value: str) -> None:
+def test_only_known_placeholders_are_filled_in(argument: str, value: str) -> None:
     filled = fill(f"{argument}{{file}}", {"file": value, "max_seconds": 5.0})
     assert filled.endswith(value)
     assert fill("{print $1} {nothing}", {"file": "x"}) == "{print $1} {nothing}"
 
 
-def test_places_are_filled_in(machine: Machine) -> None:
+def test_placeholders_are_filled_in(machine: Machine) -> None:
     script = "test -f {file} && test -f {sidecar} && test -d {data_dir} && test {max_seconds} = 5.0"
     trial = make_trial(cage=Cage("open", {}), collectors=(), workload=Workload("sh", ("-c", script), "command"))
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     assert next(iter(read_records(machine.records))).outcome == "ok"
 
 
-def test_a_program_that_is_not_there_is_a_failure(machine: Machine) -> None:
+def test_a_missing_program_is_a_failure(machine: Machine) -> None:
     trial = make_trial("no_such_program.py", cage=LIGHT, collectors=())
-    run_trial(make_bench(machine, io.BytesIO(), trial), trial, 1)
+    run_trial(make_session(machine, io.BytesIO(), trial), trial, 1)
     [record] = read_records(machine.records)
     assert (record.outcome, record.phase) == ("failed", "run")
-    assert record.workload["sha256"] is None
+    assert record.workload.sha256 is None

@@ -1,4 +1,4 @@
-"""The request and the frames: what one side writes the other reads."""
+"""Requests and frames, written and read back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_any_bytes_travel_as_a_trace(tmp_path_factory, body: bytes, name: str) -
 
 
 class SlowPipe(io.BytesIO):
-    """Takes a write piece by piece, and lets others run in between."""
+    """A pipe that takes a write in pieces and lets other threads run between them."""
 
     def write(self, data: Any) -> int:
         for place in range(0, len(data), 100):

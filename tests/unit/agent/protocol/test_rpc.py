@@ -1,4 +1,4 @@
-"""Pieces of standard input: each for the question it answers, and nobody waits for ever."""
+"""Pieces of standard input: each answers its question, and no wait is endless."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def line(question: str, piece: bytes) -> bytes:
 
 
 @given(st.text(), st.binary(max_size=100))
-def test_a_piece_comes_as_it_was_sent(question: str, piece: bytes) -> None:
+def test_a_piece_arrives_unchanged(question: str, piece: bytes) -> None:
     inbox = AnswerQueue()
     inbox.put_line(line(question, piece))
     assert inbox.take(question, lambda: False) == piece
 
 
-def test_one_that_came_too_late_is_not_taken_for_anothers() -> None:
+def test_a_late_answer_is_not_taken_for_another() -> None:
     inbox = AnswerQueue()
     inbox.put_line(line("r1.1@0", b"late"))
     inbox.put_line(line("r2.1@0", b"ours"))
     assert inbox.take("r2.1@0", lambda: False) == b"ours"
 
 
-def test_nobody_waits_when_it_is_over() -> None:
+def test_waiting_ends_when_it_is_over() -> None:
     began = time.monotonic()
     answers = iter((False, True))
     assert AnswerQueue().take("r1.1@0", lambda: next(answers)) is None
@@ -38,7 +38,7 @@ def test_nobody_waits_when_it_is_over() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_piece_is_dropped(rubbish: bytes) -> None:
+def test_invalid_pieces_are_dropped(rubbish: bytes) -> None:
     inbox = AnswerQueue()
     inbox.put_line(rubbish)
     inbox.put_line(line("q", b"x"))

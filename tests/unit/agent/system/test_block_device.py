@@ -1,4 +1,4 @@
-"""Which disk is behind a directory: through partitions and layers, and refused with a sentence where there is none."""
+"""The disk behind a directory, through partitions and layers, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_btrfs_on_two_disks_is_refused(sys: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"),
+    ("kind", "reason"),
     [
         ("overlay", "an overlay of other file systems"),
         ("tmpfs", "memory"),
@@ -115,10 +115,10 @@ def test_btrfs_on_two_disks_is_refused(sys: Path) -> None:
         ("fuseblk", "a user-space file system"),
     ],
 )
-def test_where_no_limit_can_bind(sys: Path, kind: str, says: str) -> None:
+def test_where_no_limit_can_bind(sys: Path, kind: str, reason: str) -> None:
     with pytest.raises(HostError) as caught:
         resolve(sys, "0:50", kind, "none")
-    assert f"/data/pagecage is on {kind} ({says})" in caught.value.message
+    assert f"/data/pagecage is on {kind} ({reason})" in caught.value.message
     assert "ext4" in caught.value.hint
 
 
@@ -159,7 +159,7 @@ names = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs"
 @given(names)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_name_a_mount_can_have(name: str) -> None:
-    """The kernel escapes blank, tab, newline, backslash and # (seq_path), and nothing else: not UTF-8, not U+3000."""
+    """The kernel escapes only blank, tab, newline, backslash and # (seq_path), not U+3000."""
     shown = "".join(ESCAPED.get(letter, letter) for letter in f"/mnt/{name}")
     [mount] = parse_mountinfo(f"36 35 98:0 / {shown} rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n")
     assert mount == Mount("98:0", f"/mnt/{name}", "ext3", "/dev/root")
@@ -199,8 +199,8 @@ def test_a_queue_setting_that_is_refused(sys: Path) -> None:
         write_queue_setting(found, "nomerges", "1", sys)
 
 
-def test_a_kernel_that_stores_something_else_is_not_believed(sys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """read_ahead_kb is kept in pages: 130 becomes 128."""
+def test_a_differing_queue_setting_is_an_error(sys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """read_ahead_kb is stored in pages: 130 becomes 128."""
     disk(sys, "vdb", "254:16")
     found = resolve(sys, "254:16")
     monkeypatch.setattr(Path, "write_text", lambda *_: 0)

@@ -1,4 +1,4 @@
-"""One cgroup's counters and limits, and those of the cgroups above."""
+"""Counters and limits of a cgroup and its ancestors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much may wait to be written, set and put back, on a /proc of our own that behaves as the kernel's."""
+"""Dirty limits, set and restored in a fake /proc."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WANTED = {"dirty_bytes": 16 * 2**20, "dirty_background_bytes": 8 * 2**20}
 
 
 class Kernel(DirtyLimits):
-    """DirtyLimits whose writes do what the kernel would: one of a pair that is written leaves the other at 0."""
+    """DirtyLimits on a fake kernel, where setting one of a pair sets the other to 0."""
 
     deaf = False
 
@@ -45,7 +45,7 @@ def limits(tmp_path: Path) -> Kernel:
     return kernel(tmp_path, RATIOS)
 
 
-def test_what_is_set_is_read_back_and_put_back(limits: Kernel, tmp_path: Path) -> None:
+def test_values_are_read_back_and_restored(limits: Kernel, tmp_path: Path) -> None:
     assert limits.set(WANTED) == {**WANTED, "dirty_ratio": 0, "dirty_background_ratio": 0, **OTHERS}
     assert limits.restore() == []
     assert limits.read() == {**RATIOS, **OTHERS}
@@ -63,7 +63,7 @@ pairs = st.tuples(st.integers(2**13, 2**40), st.booleans(), st.integers(1, 100))
 
 
 @given(pairs, pairs)
-def test_whatever_was_there_comes_back(writers: tuple[int, bool, int], background: tuple[int, bool, int]) -> None:
+def test_any_previous_value_is_restored(writers: tuple[int, bool, int], background: tuple[int, bool, int]) -> None:
     before = dict(OTHERS)
     for (in_bytes, is_bytes, percent), prefix in ((writers, "dirty"), (background, "dirty_background")):
         before |= {f"{prefix}_bytes": in_bytes if is_bytes else 0, f"{prefix}_ratio": 0 if is_bytes else percent}
@@ -74,26 +74,26 @@ def test_whatever_was_there_comes_back(writers: tuple[int, bool, int], backgroun
         assert limits.read() == before
 
 
-def test_the_first_state_is_the_one_that_comes_back(limits: Kernel) -> None:
+def test_the_first_saved_state_is_restored(limits: Kernel) -> None:
     limits.set(WANTED)
     limits.set({"dirty_bytes": 2**20})
     limits.restore()
     assert limits.read() == {**RATIOS, **OTHERS}
 
 
-def test_a_kernel_that_takes_no_notice_is_refused(limits: Kernel) -> None:
+def test_a_kernel_that_ignores_a_write_is_an_error(limits: Kernel) -> None:
     limits.deaf = True
     with pytest.raises(HostError, match=r"vm\.dirty_bytes is 0, not 16777216; vm\.dirty_background_bytes is 0, not"):
         limits.set(WANTED)
 
 
-def test_nothing_set_is_nothing_to_put_back(limits: Kernel) -> None:
+def test_without_a_change_nothing_is_restored(limits: Kernel) -> None:
     assert limits.restore() == []
     assert limits.read() == {**RATIOS, **OTHERS}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"dirty_bytes": 0}', '{"dirty_bytes": 0, "dirty_ratio": null}'])
-def test_what_cannot_be_put_back_is_told(limits: Kernel, tmp_path: Path, text: str) -> None:
+def test_a_failed_restore_is_reported(limits: Kernel, tmp_path: Path, text: str) -> None:
     (tmp_path / "dirty-limits.json").write_text(text)
     assert "could not be put back" in limits.restore()[0]
 

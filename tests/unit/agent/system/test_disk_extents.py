@@ -1,4 +1,4 @@
-"""How much of a real file only the disk can bring."""
+"""Bytes of a real file that must come from the disk."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_a_hole_is_nowhere_and_extents_of_several_calls_are_added(file: Path) ->
     assert on_disk_bytes(file) == PIECES * PAGE_BYTES
 
 
-def test_what_is_only_preallocated_takes_no_request(file: Path) -> None:
-    """Even once it was read through the page cache, after which SEEK_DATA would call it data."""
+def test_preallocated_extents_need_no_request(file: Path) -> None:
+    """This holds even after a read through the page cache, when SEEK_DATA would report data."""
     write(file, 0, size=PAGE_BYTES)
     with file.open("r+b") as opened:
         os.posix_fallocate(opened.fileno(), 0, 16 * PAGE_BYTES)

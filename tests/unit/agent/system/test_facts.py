@@ -1,4 +1,4 @@
-"""What the agent says of its host: everything it can find, nothing invented, and never a crash."""
+"""Facts of the host: complete, not invented, and without exceptions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_a_fit_machine(machine: Machine) -> None:
     json.dumps(found)
 
 
-def test_a_user_without_io_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default delegation of systemd gives a user memory and pids, and no io."""
+def test_a_user_without_the_io_controller(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default systemd delegates memory and pids to a user, but not io."""
     manager = machine.cgroups / f"user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service"
     manager.mkdir(parents=True)
     (manager / "cgroup.controllers").write_text("memory pids\n")
@@ -51,7 +51,7 @@ def test_a_machine_with_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatc
     }  # fmt: skip
 
 
-def test_a_disk_that_cannot_be_limited_is_said_and_not_raised(
+def test_a_disk_that_cannot_be_limited_is_a_fact_and_not_an_error(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Path) -> None:

@@ -1,4 +1,4 @@
-"""Putting off an interruption, within a block that puts it off already too."""
+"""Holding an interruption, also in nested blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def interruption() -> Iterator[Interruption]:
         signal.signal(number, handler)
 
 
-def test_it_comes_when_the_outermost_block_is_through(interruption: Interruption) -> None:
+def test_it_is_raised_after_the_outermost_block(interruption: Interruption) -> None:
     reached = []
 
     def nested() -> None:
@@ -36,7 +36,7 @@ def test_it_comes_when_the_outermost_block_is_through(interruption: Interruption
     assert reached == ["inner", "outer"]
 
 
-def test_it_comes_at_once_after_a_block_is_through(interruption: Interruption) -> None:
+def test_it_is_raised_at_once_outside_a_block(interruption: Interruption) -> None:
     with interruption.held():
         pass
     with pytest.raises(Interrupted):

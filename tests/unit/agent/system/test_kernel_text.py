@@ -1,4 +1,4 @@
-"""The kernel's text formats: what is there is read exactly, what is missing or strange is left out and never zero."""
+"""The kernel's text formats: exact values; missing or malformed ones are omitted, never zero."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ counts = st.integers(0, 2**64 - 1)
 
 
 @given(st.dictionaries(keys, counts | st.integers(-(2**31), -1)))
-def test_flat_keyed_comes_back(table: dict[str, int]) -> None:
+def test_flat_keyed_round_trip(table: dict[str, int]) -> None:
     assert parse_flat_keyed("".join(f"{key} {value}\n" for key, value in table.items())) == table
 
 
-def test_flat_keyed_leaves_out_what_is_no_number() -> None:
+def test_flat_keyed_skips_values_that_are_not_numbers() -> None:
     assert parse_flat_keyed("anon 5\nhigh max\nlow\n\nthree words here\nfile 7") == {"anon": 5, "file": 7}
 
 
 @given(st.dictionaries(devices, st.dictionaries(keys, counts)))
-def test_nested_keyed_comes_back(table: dict[str, dict[str, int]]) -> None:
+def test_nested_keyed_round_trip(table: dict[str, dict[str, int]]) -> None:
     lines = (" ".join([device, *(f"{key}={value}" for key, value in row.items())]) for device, row in table.items())
     assert parse_nested_keyed("\n".join(lines)) == table
 
@@ -41,7 +41,7 @@ def test_a_device_that_was_never_busy_is_a_bare_key() -> None:
 
 
 @given(st.dictionaries(devices, st.dictionaries(st.sampled_from(["rbps", "wbps", "riops", "wiops"]), counts)))
-def test_limits_come_back_as_text(table: dict[str, dict[str, int]]) -> None:
+def test_limits_are_text(table: dict[str, dict[str, int]]) -> None:
     wanted = {
         device: {**{key: str(value) for key, value in row.items()}, "idle": "max"} for device, row in table.items()
     }
@@ -50,7 +50,7 @@ def test_limits_come_back_as_text(table: dict[str, dict[str, int]]) -> None:
 
 
 @given(st.lists(st.floats(0, 100), min_size=3, max_size=3), st.integers(0, 2**53))
-def test_pressure_comes_back(averages: list[float], total: int) -> None:
+def test_pressure_round_trip(averages: list[float], total: int) -> None:
     rounded = [round(average, 2) for average in averages]
     row = dict(zip(("avg10", "avg60", "avg300"), rounded, strict=True))
     line = " ".join([*(f"{key}={value:.2f}" for key, value in row.items()), f"total={total}"])
@@ -74,7 +74,7 @@ def test_no_text_crashes_a_counter(text: str) -> None:
     parse_limits(text)
 
 
-def test_what_is_not_there_is_not_zero(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_zero(tmp_path: Path) -> None:
     assert read_text(tmp_path / "memory.peak") is None
     assert read_text(tmp_path) is None
     (tmp_path / "empty").touch()

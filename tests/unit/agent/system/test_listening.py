@@ -1,4 +1,4 @@
-"""Who listens, as the kernel's own tables tell."""
+"""Listening sockets, by the kernel's tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_addresses_of_version_6() -> None:
     assert parse_listening(f"{HEAD}   0: {address}:1F90 {address}:0000 0A 0 0\n") == {8080}
 
 
-def test_a_socket_of_ours_is_seen_while_it_listens() -> None:
+def test_a_socket_of_this_process_is_found() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert listens(port, ("self",))
@@ -45,5 +45,5 @@ def test_a_socket_of_ours_is_seen_while_it_listens() -> None:
     assert not listens(port, ("self",))
 
 
-def test_nobody_listens_in_a_process_that_is_gone() -> None:
+def test_an_exited_process_has_no_sockets() -> None:
     assert not listens(80, (2**22 + 1,))

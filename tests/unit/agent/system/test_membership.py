@@ -8,8 +8,8 @@ from pathlib import Path
 from pagecage.agent.system.cgroupfs import members, outside
 
 
-def test_a_cgroup_that_goes_while_it_is_looked_at_is_no_error(tmp_path: Path) -> None:
-    """Of a command that is over at once, systemd removes the scope in the middle of the walk."""
+def test_a_cgroup_removed_during_the_walk_is_no_error(tmp_path: Path) -> None:
+    """systemd may remove the scope of a short command during the walk."""
     (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n")
     is_over = threading.Event()
 
@@ -30,7 +30,7 @@ def test_a_cgroup_that_goes_while_it_is_looked_at_is_no_error(tmp_path: Path) ->
         churn.join()
 
 
-def test_a_process_that_has_gone_is_outside_of_nothing(tmp_path: Path) -> None:
+def test_an_exited_process_has_not_escaped(tmp_path: Path) -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     assert outside(child.pid, tmp_path) == []

@@ -1,4 +1,4 @@
-"""Memory taken away and given back, on a /proc of our own whose pool behaves as the kernel's."""
+"""Memory reserved and released, in a fake /proc with a pool of huge pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FREE_KB = 1024 * 1024
 
 
 class Kernel(MemoryReservation):
-    """MachineMemory whose writes to /proc do what the kernel would: a huge page is no longer available."""
+    """MemoryReservation on a fake kernel, where huge pages reduce the available memory."""
 
     gives = 10**6
 
@@ -37,17 +37,17 @@ def memory(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path, tmp_path)
 
 
-def test_what_is_left_is_what_was_asked_for(memory: Kernel, tmp_path: Path) -> None:
-    told = memory.leave(256 * 2**20)
-    assert told["available_bytes"] == 256 * 2**20
-    assert told["hugepages"] == 384
+def test_the_requested_memory_is_left(memory: Kernel, tmp_path: Path) -> None:
+    values = memory.leave(256 * 2**20)
+    assert values["available_bytes"] == 256 * 2**20
+    assert values["hugepages"] == 384
     assert json.loads((tmp_path / "machine-memory.json").read_text()) == {"nr_hugepages": 0}
     assert memory.restore() == []
     assert (tmp_path / "sys/vm/nr_hugepages").read_text() == "0"
     assert not (tmp_path / "machine-memory.json").exists()
 
 
-def test_a_killed_harness_is_undone_by_the_next(memory: Kernel, tmp_path: Path) -> None:
+def test_memory_of_a_killed_agent_is_released_by_the_next(memory: Kernel, tmp_path: Path) -> None:
     memory.leave(512 * 2**20)
     memory.leave(256 * 2**20)
     assert Kernel(tmp_path, tmp_path).restore() == []
@@ -65,12 +65,12 @@ def test_a_machine_with_less_to_begin_with_is_refused(memory: Kernel) -> None:
         memory.leave(4 * 2**30)
 
 
-def test_nothing_taken_is_nothing_to_give_back(memory: Kernel, tmp_path: Path) -> None:
+def test_without_a_reservation_nothing_is_released(memory: Kernel, tmp_path: Path) -> None:
     (tmp_path / "sys/vm/nr_hugepages").write_text("7")
     assert memory.restore() == []
     assert (tmp_path / "sys/vm/nr_hugepages").read_text() == "7"
 
 
-def test_what_cannot_be_given_back_is_told(memory: Kernel, tmp_path: Path) -> None:
+def test_a_failed_release_is_reported(memory: Kernel, tmp_path: Path) -> None:
     (tmp_path / "machine-memory.json").write_text("{")
     assert "could not be put back" in memory.restore()[0]

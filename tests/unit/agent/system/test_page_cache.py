@@ -1,4 +1,4 @@
-"""The page cache of a real file on a real disk: emptied, filled, measured in two ways that must agree."""
+"""The page cache of a real file: evicted, loaded, and measured in two ways that must agree."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_range_counts_itself_alone(file: Path) -> None:
     assert counted in (4, None)
 
 
-def test_a_page_that_is_mapped_and_touched_stays_and_is_told(file: Path) -> None:
+def test_a_mapped_page_stays_and_is_reported(file: Path) -> None:
     load(file)
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
         assert mapped[5 * PAGE_BYTES] >= 0
@@ -113,11 +113,11 @@ def test_an_older_kernel_is_measured_by_mincore(file: Path, monkeypatch: pytest.
     assert measure_residency(file) == Residency(PAGES * PAGE_BYTES, PAGES * PAGE_BYTES, "mincore")
 
 
-def test_mincore_is_not_asked_about_what_is_not_ours(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Since Linux 5.2 it calls every page of a stranger's file resident."""
+def test_mincore_is_not_used_for_other_users_files(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Since Linux 5.2 mincore(2) reports all pages of another user's file as resident."""
     monkeypatch.setattr(page_cache, "cachestat_pages", lambda *_: None)
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(PermissionError, match="not ours to write"):
+    with pytest.raises(PermissionError, match="is not writable"):
         measure_residency(file)
 
 

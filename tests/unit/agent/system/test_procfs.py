@@ -1,4 +1,4 @@
-"""/proc: one disk's line, the host's counters."""
+"""/proc: one disk's line, and the host's counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue settings: remembered before they are changed, put back afterwards, whatever came between."""
+"""Queue settings: saved before a change and restored afterwards, in spite of failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def journal(machine: Machine) -> QueueSettingsJournal:
     return QueueSettingsJournal(machine.spool)
 
 
-def test_set_and_put_back(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_a_setting_is_restored(machine: Machine, journal: QueueSettingsJournal) -> None:
     journal.set(DISK, "read_ahead_kb", "128")
     assert machine.read_ahead_kb() == "128"
     assert journal.restore() == []
@@ -29,7 +29,7 @@ def test_set_and_put_back(machine: Machine, journal: QueueSettingsJournal) -> No
     assert machine.left() == []
 
 
-def test_the_first_value_is_the_one_to_put_back(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_the_first_value_is_restored(machine: Machine, journal: QueueSettingsJournal) -> None:
     for value in ("128", "64", "0"):
         journal.set(DISK, "read_ahead_kb", value)
     journal.restore()
@@ -42,7 +42,7 @@ def test_a_value_that_is_there_already_is_left_alone(machine: Machine, journal: 
     assert machine.left() == []
 
 
-def test_it_is_written_down_before_it_is_set(
+def test_the_journal_is_written_before_the_change(
     machine: Machine, journal: QueueSettingsJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
@@ -54,23 +54,23 @@ def test_it_is_written_down_before_it_is_set(
     assert json.loads((machine.spool / "queue-settings.json").read_text()) == {"fakedisk": {"read_ahead_kb": "256"}}
 
 
-def test_another_journal_puts_back_what_a_killed_one_left(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_a_new_journal_restores_settings_of_a_killed_agent(machine: Machine, journal: QueueSettingsJournal) -> None:
     journal.set(DISK, "read_ahead_kb", "128")
     QueueSettingsJournal(machine.spool).restore()
     assert machine.read_ahead_kb() == "256"
 
 
-def test_a_disk_that_is_gone_is_told_and_forgotten(machine: Machine, journal: QueueSettingsJournal) -> None:
+def test_a_missing_disk_is_reported_and_dropped(machine: Machine, journal: QueueSettingsJournal) -> None:
     saved = {"sdz": {"read_ahead_kb": "128"}, "fakedisk": {"read_ahead_kb": "512"}}
     (machine.spool / "queue-settings.json").write_text(json.dumps(saved))
-    [told] = journal.restore()
-    assert told.startswith("sdz's read_ahead_kb could not be put back to 128")
+    [failure] = journal.restore()
+    assert failure.startswith("sdz's read_ahead_kb could not be put back to 128")
     assert machine.read_ahead_kb() == "512"
     assert journal.restore() == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "\x00"])
-def test_a_journal_that_was_cut_off_is_none(machine: Machine, journal: QueueSettingsJournal, text: str) -> None:
+def test_an_incomplete_journal_is_ignored(machine: Machine, journal: QueueSettingsJournal, text: str) -> None:
     (machine.spool / "queue-settings.json").write_text(text)
     assert journal.restore() == []
 

@@ -1,4 +1,4 @@
-"""The exact commands, and which units a killed harness may have left."""
+"""The exact systemd commands, and the units left by a killed agent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_users_manager_is_asked_as_such() -> None:
     assert "--user" not in scope_command(SYSTEM, "pagecage-x.1.slice", ["true"])
 
 
-def test_the_scope_lies_in_the_slice_and_becomes_the_program() -> None:
+def test_the_scope_is_in_the_slice_and_execs_the_program() -> None:
     command = scope_command(SYSTEM, "pagecage-x.1.slice", ["/bin/prog", "--flag", "-p"])
     assert command[:2] == ["systemd-run", "--quiet"]
     assert {"--scope", "--collect", "--slice=pagecage-x.1.slice", "--unit=pagecage-run-x.1"} < set(command)
@@ -72,14 +72,14 @@ def test_versions(line: str, version: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "first"), [("systemd\n", True), ("init\n", False), (None, False)])
-def test_who_is_first(tmp_path: Path, name: str | None, first: bool) -> None:
+def test_process_1_is_systemd_or_not(tmp_path: Path, name: str | None, first: bool) -> None:
     (tmp_path / "1").mkdir()
     if name:
         (tmp_path / "1/comm").write_text(name)
     assert is_pid1(tmp_path) is first
 
 
-def test_a_users_slices_lie_under_his_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_slices_are_under_their_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 1000)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
     assert str(USER.parent_cgroup()).endswith("user.slice/user-1000.slice/user@1000.service/pagecage.slice")
@@ -100,18 +100,18 @@ def test_a_slice_starts_with_its_limits_and_goes_with_its_drop_ins(machine: Mach
     assert left_over_units(SYSTEM) == []
 
 
-def test_stopping_what_never_was_is_no_error(machine: Machine) -> None:
+def test_stopping_a_slice_that_never_existed_is_no_error(machine: Machine) -> None:
     stop_slice(SYSTEM, "pagecage-never.1.slice")
     assert machine.left() == []
 
 
-def test_a_refusal_is_an_error_with_systemds_own_words(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_an_error_with_systemds_message(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAILS", "start")
     with pytest.raises(PagecageError, match=r"Failed to start pagecage-x\.1\.slice: asked to"):
         start_slice(SYSTEM, "pagecage-x.1.slice", CAGE, NODE)
 
 
-def test_what_is_left_is_found_by_cgroup_or_drop_in_and_nobody_elses(machine: Machine) -> None:
+def test_leftover_slices_are_found_by_cgroup_or_drop_in(machine: Machine) -> None:
     parent = machine.cgroups / "pagecage.slice"
     for name in ("pagecage-one.1.slice", "other.slice", "pagecage-run-x.scope"):
         (parent / name).mkdir(parents=True)

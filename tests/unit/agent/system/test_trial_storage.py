@@ -1,4 +1,4 @@
-"""Disks for one trial: what is asked of the kernel, what is found again after a kill, how long a read takes."""
+"""Disks for one trial: commands, leftovers after a kill, and the time of a read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.fake_host import trees
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that were run; all of them succeed."""
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Record the commands that are run; all of them succeed."""
     lines: list[list[str]] = []
 
     def run(argv: list[str], **_: object) -> Completed:
@@ -29,7 +29,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def test_null_blk_is_set_up_in_memory_with_a_timer(
-    tmp_path: Path, told: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configfs, make = tmp_path / "nullb", Path.mkdir
     monkeypatch.setattr(trial_storage, "_first_node", lambda *names: names[0])
@@ -40,21 +40,21 @@ def test_null_blk_is_set_up_in_memory_with_a_timer(
         "size": "11", "memory_backed": "1", "irqmode": "2", "completion_nsec": "1500000", "hw_queue_depth": "256",
         "max_sectors": "2560", "power": "1",
     }  # fmt: skip
-    assert told == [["modprobe", "null_blk", "nr_devices=0"]]
+    assert commands == [["modprobe", "null_blk", "nr_devices=0"]]
 
 
-@pytest.mark.usefixtures("told")
-def test_a_kernel_without_configfs_is_told(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("commands")
+def test_a_kernel_without_configfs_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="null_blk cannot be set up: No such file or directory"):
         make_null_blk(2**20, 0, tmp_path / "nothing/nullb")
 
 
-def test_a_delayed_device_delays_reads_alone(told: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delayed_device_delays_reads_alone(commands: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_storage, "_first_node", lambda *names: names[0])
     monkeypatch.setattr(trial_storage, "read_text", lambda path: "2048\n")
     monkeypatch.setattr("shutil.which", lambda *_, **__: "/usr/sbin/dmsetup")
     assert trial_storage._delay(Path("/dev/nullb0"), 8) == trial_storage.MAPPER
-    assert told[-1][-1] == "0 2048 delay /dev/nullb0 0 8 /dev/nullb0 0 0"
+    assert commands[-1][-1] == "0 2048 delay /dev/nullb0 0 8 /dev/nullb0 0 0"
 
 
 def test_without_dmsetup_there_is_no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,23 +63,23 @@ def test_without_dmsetup_there_is_no_delay(monkeypatch: pytest.MonkeyPatch) -> N
         trial_storage._delay(Path("/dev/nullb0"), 8)
 
 
-def test_what_a_kill_left_is_removed_last_made_first(
-    tmp_path: Path, told: list[list[str]], monkeypatch: pytest.MonkeyPatch
+def test_leftover_disks_are_removed_in_reverse_order(
+    tmp_path: Path, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "storage").mkdir()
     (tmp_path / "mapper").touch()
     (tmp_path / "nullb").mkdir()
-    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "storage" and not told)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "storage" and not commands)
     monkeypatch.setattr(trial_storage, "_remove_null_blk", lambda path: path.rmdir())
     removed = remove_storage(tmp_path, tmp_path / "nullb", tmp_path / "mapper")
-    assert [line[0] for line in told] == ["umount", "dmsetup"]
+    assert [line[0] for line in commands] == ["umount", "dmsetup"]
     assert removed == [str(tmp_path / "storage"), "mapper", "null_blk nullb"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mapper"]
 
 
-def test_nothing_made_is_nothing_removed(tmp_path: Path, told: list[list[str]]) -> None:
+def test_without_disks_nothing_is_removed(tmp_path: Path, commands: list[list[str]]) -> None:
     assert remove_storage(tmp_path, tmp_path / "nullb", tmp_path / "mapper") == []
-    assert told == []
+    assert commands == []
 
 
 def test_a_direct_read_takes_its_time(on_disk: Path) -> None:

@@ -1,4 +1,4 @@
-"""The open questions: each once, answered by proven figures alone, on a page that is made from runs."""
+"""Tests of the open questions and their page."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from analysis.claims.answers import answers
+from analysis.claims.answers import open_questions
 from analysis.claims.scorecard import newest_runs
-from analysis.views.answers import markdown
+from analysis.views.answers import answers_report
 from pagecage.model.published_figures import read_definitions
+from pagecage.report.export import to_markdown
 from tests.fixtures.runs import DEFINITION, Change, build_run
 from tests.tree import ROOT
 
@@ -25,8 +26,8 @@ FINDING = {
 }  # fmt: skip
 
 
-def made(folder: Path, change: Change | None = None) -> Path:
-    """A folder of runs: one, whose definition has one finding."""
+def build_runs(folder: Path, change: Change | None = None) -> Path:
+    """Build a folder with one run, whose definition has one finding."""
     build_run(folder / NAME, change, definition={**DEFINITION, "findings": [FINDING]})
     (folder / "latest-constrained-random").symlink_to(NAME)
     return folder
@@ -34,11 +35,11 @@ def made(folder: Path, change: Change | None = None) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    return made(tmp_path)
+    return build_runs(tmp_path)
 
 
 def test_every_question_of_a_definition_is_asked_and_every_asked_one_has_a_number() -> None:
-    asked = [answer.id for answer in answers(EXPERIMENTS, newest_runs(Path("nowhere"))).questions]
+    asked = [answer.id for answer in open_questions(EXPERIMENTS, newest_runs(Path("nowhere"))).questions]
     assert asked == [f"Q{number:02}" for number in range(1, 39)]
     definitions = read_definitions(EXPERIMENTS).values()
     used = {found["question"] for table in definitions for found in table.get("findings", []) if found.get("question")}
@@ -46,16 +47,16 @@ def test_every_question_of_a_definition_is_asked_and_every_asked_one_has_a_numbe
 
 
 def test_without_runs_every_question_is_open() -> None:
-    found = answers(EXPERIMENTS, newest_runs(Path("nowhere")))
+    found = open_questions(EXPERIMENTS, newest_runs(Path("nowhere")))
     assert all(answer.is_open for answer in found.questions)
-    assert markdown(found).count("Open: no run here has answered it.") == 38
+    assert to_markdown(answers_report(found)).count("Open: no run here has answered it.") == 38
 
 
 def test_a_proven_figure_answers(runs: Path) -> None:
-    found = answers(EXPERIMENTS, newest_runs(runs))
+    found = open_questions(EXPERIMENTS, newest_runs(runs))
     [answer] = [answer for answer in found.questions if not answer.is_open]
     assert answer.id == "Q24"
-    page = markdown(found)
+    page = to_markdown(answers_report(found))
     assert re.search(r"^\* At random \d[\d.]*× .*is read for each byte", page, re.MULTILINE)
     assert f"| constrained-random | {NAME} |" in page
 
@@ -65,9 +66,9 @@ def test_an_excluded_figure_answers_nothing(tmp_path: Path) -> None:
         if record["cache"]["requested"] == "cold":
             record["cache"]["resident_bytes_before"] = 4096
 
-    found = answers(EXPERIMENTS, newest_runs(made(tmp_path, spoil)))
+    found = open_questions(EXPERIMENTS, newest_runs(build_runs(tmp_path, spoil)))
     assert all(answer.is_open for answer in found.questions)
-    assert "At random" not in markdown(found)
+    assert "At random" not in to_markdown(answers_report(found))
 
 
 def test_a_smoke_run_hides_no_larger_one(runs: Path) -> None:
@@ -77,14 +78,14 @@ def test_a_smoke_run_hides_no_larger_one(runs: Path) -> None:
     assert newest_runs(runs)["constrained-random"].path.name == NAME
 
 
-def test_data_and_data_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_printed_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["answers", "--json", "--runs", str(runs)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told) == 38
-    assert [row["id"] for row in told if not row["is_open"]] == ["Q24"]
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 38
+    assert [row["id"] for row in rows if not row["is_open"]] == ["Q24"]
 
 
 def test_the_page_of_the_documents_asks_every_question() -> None:
     page = (ROOT / "docs/answers.md").read_text()
-    for answer in answers(EXPERIMENTS, newest_runs(Path("nowhere"))).questions:
+    for answer in open_questions(EXPERIMENTS, newest_runs(Path("nowhere"))).questions:
         assert f"## {answer.id}: {answer.question}" in page

@@ -1,4 +1,4 @@
-"""Claims: each rule, each verdict, and what a claim may never say."""
+"""Tests of the evaluation of claims: rules, verdicts and reasons."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def results(tmp_path, change=None, **plan):
 
 
 def native(record):
-    """The same trial on a machine that translates nothing."""
+    """Change a record to that of a machine without emulation."""
     record["emulated"] = False
 
 
 def at_published_size(record):
-    """The fixture's times, stretched to the article's 10 GiB by hand: memory 35-fold, the disk 20-fold."""
+    """Scale the fixture's times to the article's 10 GiB: memory 35-fold, the disk 20-fold."""
     native(record)
     if record["response"]:
         factor = {"heap": 35, "resident": 35, "unloaded": 20}[record["treatment"]["source"]]
@@ -34,7 +34,7 @@ def at_published_size(record):
 def test_every_claim_of_the_article_has_a_row(tmp_path):
     found = results(tmp_path)
     assert list(found) == [f"003-{line}" for line in range(177, 197)]
-    assert all(result.why for result in found.values())
+    assert all(result.reason for result in found.values())
 
 
 def test_absolute_figures_are_never_held_under_emulation_or_at_another_size(tmp_path):
@@ -42,15 +42,15 @@ def test_absolute_figures_are_never_held_under_emulation_or_at_another_size(tmp_
         found = results(tmp_path / name, change, **plan)
         absolute = [c["id"] for c in DEFINITION["claims"] if c["needs"] == "published_size"]
         assert {found[line].verdict for line in absolute} == {"not_comparable"}
-        assert "10GiB" in found["003-177"].why or name == "c"
-        assert ("emulated" in found["003-177"].why) == (name != "b")
+        assert "10GiB" in found["003-177"].reason or name == "c"
+        assert ("emulated" in found["003-177"].reason) == (name != "b")
 
 
 def test_absolute_figures_are_judged_at_the_published_size_on_real_hardware(tmp_path):
     found = results(tmp_path, at_published_size, size="full")
     assert found["003-177"].verdict == "held"
     assert found["003-188"].verdict == "held"
-    assert found["003-195"].verdict == "not_held"  # 3.8 GB were read, for 328 were published
+    assert found["003-195"].verdict == "not_held"  # 3.8 GB were read, where 328 GB were published
 
 
 def test_killed_is_held_only_when_all_were_killed(tmp_path):
@@ -60,14 +60,14 @@ def test_killed_is_held_only_when_all_were_killed(tmp_path):
 
     found = results(tmp_path, survives)
     assert (found["003-183"].verdict, found["003-184"].verdict) == ("held", "not_held")
-    assert found["003-184"].why.startswith("2 of 3 were killed for memory (kernel 6.12")
-    assert "128MiB instead of 10GiB, emulated" in found["003-184"].why
+    assert found["003-184"].reason.startswith("2 of 3 were killed for memory (kernel 6.12")
+    assert "128MiB instead of 10GiB, emulated" in found["003-184"].reason
 
 
 def test_ratios_that_the_emulated_cpu_decides_are_not_comparable(tmp_path):
     found = results(tmp_path)
     assert found["003-189"].verdict == "not_comparable"
-    assert "numerator and denominator" in found["003-189"].why
+    assert "numerator and denominator" in found["003-189"].reason
 
 
 def test_ratios_that_a_limit_decides_are_judged_under_emulation_too(tmp_path):
@@ -79,7 +79,7 @@ def test_ratios_that_a_limit_decides_are_judged_under_emulation_too(tmp_path):
 
     found = results(tmp_path, held_by_the_disk)
     assert found["003-190"].verdict == "held"
-    assert "cut short" in found["003-190"].why
+    assert "cut short" in found["003-190"].reason
 
 
 def test_ratios_are_held_within_a_factor_of_two(tmp_path):
@@ -104,7 +104,7 @@ def test_ratios_are_held_within_a_factor_of_two(tmp_path):
     assert {found[f"003-{line}"].verdict for line in (189, 190)} == {"not_held"}
 
 
-def test_half_a_cpu_is_enough_to_make_an_emulated_time_the_emulators(tmp_path):
+def test_half_a_cpu_makes_an_emulated_time_incomparable(tmp_path):
     def torn(record):
         if record["measured"]:
             seconds, busy = record["measured"]["seconds"], 0.6 if record["treatment"]["cage"] == "tenth" else 0.2
@@ -114,7 +114,7 @@ def test_half_a_cpu_is_enough_to_make_an_emulated_time_the_emulators(tmp_path):
     found = results(tmp_path, torn)
     assert found["003-189"].verdict == "held"
     assert found["003-190"].verdict == "not_comparable"
-    assert "its numerator is mostly" in found["003-191"].why
+    assert "its numerator is mostly" in found["003-191"].reason
 
 
 def test_amplification_is_a_count_and_is_judged_anywhere(tmp_path):
@@ -130,7 +130,7 @@ def test_excluded_trials_prove_nothing(tmp_path):
 
     found = results(tmp_path, noisy)
     assert found["003-196"].verdict == "no_data"
-    assert "excluded" in found["003-196"].why
+    assert "excluded" in found["003-196"].reason
     assert found["003-177"].verdict == "not_comparable"
 
 

@@ -1,14 +1,14 @@
-"""The answer: an experiment's own sentences, each with its figure or with why it has none."""
+"""Tests of findings: sentences with figures, or with the reason for having none."""
 
 from __future__ import annotations
 
-from analysis.claims.findings import find
+from analysis.claims.findings import evaluate_findings
 from analysis.data.frames import trial_frame
 from analysis.data.load import load_run
 from analysis.figures import curves, style
-from analysis.figures.latencies import latency_figures, latency_frame, percentiles
-from analysis.figures.style import looks, numeric_factor
-from analysis.formatting import quantity, span
+from analysis.figures.latencies import latency_figures, latency_frame, percentile_responses
+from analysis.figures.style import numeric_factor, treatment_styles
+from analysis.formatting import format_quantity, format_range
 from analysis.views import narrative
 from tests.builders.swept_runs import swept
 from tests.fixtures.records import outer
@@ -21,7 +21,7 @@ FREE = {**CAGED, "cage": "uncaged"}
 def found(tmp_path, table, change=None):
     definition = {**DEFINITION, "findings": [{"question": "Q24", "says": "It is {value} of it.", **table}]}
     run = load_run(build_run(tmp_path / "run", change, definition=definition))
-    return find(run)[0], run
+    return evaluate_findings(run)[0], run
 
 
 def test_a_figure_stands_in_its_sentence_with_unit_interval_and_number(tmp_path):
@@ -31,19 +31,19 @@ def test_a_figure_stands_in_its_sentence_with_unit_interval_and_number(tmp_path)
     assert "extrapolated" not in finding.note
 
 
-def test_two_sides_are_a_ratio_and_what_limits_it_is_told(tmp_path):
+def test_two_sides_are_a_ratio_with_its_limitations(tmp_path):
     finding, _ = found(tmp_path, {"response": "full_pass_seconds", "where": CAGED, "over": FREE})
     assert finding.value.startswith("23")
     assert "emulated CPU" in finding.note
     assert "extrapolated" in finding.note
 
 
-def test_a_sentence_that_says_times_itself_has_no_sign_for_it(tmp_path):
+def test_a_sentence_with_the_word_times_has_no_multiplication_sign(tmp_path):
     table = {"says": "It takes {value} times as long.", "response": "amplification", "where": CAGED, "over": FREE}
     assert found(tmp_path, table)[0].sentence == "It takes 28.4 (28.4 – 28.4, n 3) times as long."
 
 
-def test_what_was_not_measured_says_why(tmp_path):
+def test_a_finding_without_a_figure_states_the_reason(tmp_path):
     finding, run = found(tmp_path, {"response": "heartbeat_p999_us", "where": CAGED})
     assert (finding.value, finding.sentence) == (None, "It is … of it.")
     assert finding.note == "no trial of it has a figure"
@@ -68,12 +68,12 @@ def test_a_figure_of_excluded_trials_alone_stands_in_brackets_and_proves_nothing
 
 
 def disturbed(record):
-    """Somebody else kept the CPU around the guest busy."""
+    """Change a record as if another process had kept the CPU around the guest busy."""
     if record["treatment"] == CAGED:
         record["outer_host"] = {"before": outer(0.0), "after": outer(record["measured"]["seconds"], others=9.0)}
 
 
-def test_flags_that_a_kernel_passes_do_not_depend_on_who_else_runs(tmp_path):
+def test_flags_that_a_kernel_passes_do_not_depend_on_host_noise(tmp_path):
     flags, run = found(tmp_path, {"response": "vm_flags", "where": CAGED}, disturbed)
     assert not any(trial.is_included for trial in run.trials if dict(trial.record.treatment) == CAGED)
     assert "READ" in flags.value
@@ -87,10 +87,10 @@ def test_a_host_that_lacks_something_is_named(tmp_path):
             record["missed_requirements"] = [{"requirement": "io_uring", "reason": "the kernel <refuses> io_uring"}]
 
     finding, run = found(tmp_path, {"response": "amplification", "where": CAGED}, lacks)
-    assert finding.note == "the host lacks what it needs: the kernel <refuses> io_uring"
-    assert "could not run 3 of 36 trials" in narrative.notices(run)
-    assert "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>" in narrative.notices(run)
-    assert "Unfinished" not in narrative.notices(run)
+    assert finding.note == "the host lacks a requirement: the kernel <refuses> io_uring"
+    assert "could not run 3 of 36 trials" in narrative.notices_html(run)
+    assert "the kernel &lt;refuses&gt; io_uring<small>tenth · unloaded · random</small>" in narrative.notices_html(run)
+    assert "Unfinished" not in narrative.notices_html(run)
 
 
 def test_outcomes_and_what_the_kernel_did_are_words(tmp_path):
@@ -104,30 +104,30 @@ def test_an_experiment_without_findings_has_no_answer(tmp_path):
     assert narrative.answer_html(load_run(build_run(tmp_path / "run"))) == ""
 
 
-def test_small_times_and_ratios_are_written_as_people_read_them():
-    assert quantity("heartbeat_p999_us", 2500) == "2.5 ms"
-    assert quantity("heartbeat_p50_us", 52) == "52 us"
-    assert quantity("read_seconds", 0.0312) == "31.2 ms"
-    assert quantity("read_seconds", 0) == "0 s"
-    assert quantity("resident_pages", 1234) == "1,234 pages"
-    assert span("28×", "35×") == "28 – 35×"
+def test_small_times_and_ratios_are_formatted_readably():
+    assert format_quantity("heartbeat_p999_us", 2500) == "2.5 ms"
+    assert format_quantity("heartbeat_p50_us", 52) == "52 us"
+    assert format_quantity("read_seconds", 0.0312) == "31.2 ms"
+    assert format_quantity("read_seconds", 0) == "0 s"
+    assert format_quantity("resident_pages", 1234) == "1,234 pages"
+    assert format_range("28×", "35×") == "28 – 35×"
 
 
 def test_percentiles_are_found_by_their_names_with_the_share_that_is_slower():
-    told = percentiles(["fio_p50_us", "fio_p999_us", "beat_p99_us", "read_seconds", "x_max_us"])
-    assert list(told) == ["fio_us"]
-    assert {name: round(share, 6) for name, share in told["fio_us"].items()} == {
+    found = percentile_responses(["fio_p50_us", "fio_p999_us", "beat_p99_us", "read_seconds", "x_max_us"])
+    assert list(found) == ["fio_us"]
+    assert {name: round(share, 6) for name, share in found["fio_us"].items()} == {
         "fio_p50_us": 0.5,
         "fio_p999_us": 0.001,
     }
 
 
-def test_a_factor_of_numbers_has_a_curve_and_others_have_none(tmp_path):
+def test_only_a_numeric_factor_has_a_curve(tmp_path):
     plain = load_run(build_run(tmp_path / "plain"))
-    assert curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds", looks(plain)) is None
+    assert curves.curve_figure(plain, trial_frame(plain), "full_pass_seconds", treatment_styles(plain)) is None
     run = swept(tmp_path)
     assert numeric_factor(run) == ("pattern", {"4KiB": 4096.0, "64KiB": 65536.0})
-    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", looks(run)).axes[0]
+    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", treatment_styles(run)).axes[0]
     assert {line.get_label() for line in axes.lines} == {
         "uncaged · heap", "uncaged · resident", "uncaged · unloaded", "tenth · resident", "tenth · unloaded",
     }  # fmt: skip
@@ -136,15 +136,15 @@ def test_a_factor_of_numbers_has_a_curve_and_others_have_none(tmp_path):
 
 def test_latencies_have_a_figure_where_there_are_percentiles(tmp_path):
     plain = load_run(build_run(tmp_path / "plain"))
-    assert latency_figures(trial_frame(plain), latency_frame(plain), looks(plain)) == {}
+    assert latency_figures(trial_frame(plain), latency_frame(plain), treatment_styles(plain)) == {}
     run = swept(tmp_path)
-    drawn = latency_figures(trial_frame(run), latency_frame(run), looks(run))
+    drawn = latency_figures(trial_frame(run), latency_frame(run), treatment_styles(run))
     assert list(drawn) == ["beat"]
     assert [round(y) for y in drawn["beat"].axes[0].lines[0].get_ydata()] == [60, 400, 2000]
 
 
-def test_too_many_lines_are_coloured_by_the_factor_that_tells_most(tmp_path, monkeypatch):
+def test_too_many_lines_are_coloured_by_the_factor_that_explains_most(tmp_path, monkeypatch):
     monkeypatch.setattr(style, "MOST_GROUPS", 3)
     run = swept(tmp_path)
-    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", looks(run)).axes[0]
+    axes = curves.curve_figure(run, trial_frame(run), "full_pass_seconds", treatment_styles(run)).axes[0]
     assert {line.get_label() for line in axes.lines} == {"source heap", "source resident", "source unloaded"}

@@ -1,4 +1,4 @@
-"""Each rule alone: what it holds for, what it does not, and what it says."""
+"""Tests of each rule alone: when it holds, and its reason."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import Counter
 
 import pytest
 
-from analysis.claims.kernel_trace import compare
-from analysis.claims.rules import judge_config, judge_figure
-from analysis.formatting import published_figure
-from analysis.response_units import base_of, in_unit, is_timely, scale_of
-from analysis.stats.intervals import MedianSummary, ratio, ratio_of_ratios, summarise
+from analysis.claims.kernel_trace import compare_traced
+from analysis.claims.rules import evaluate_config, evaluate_figure
+from analysis.formatting import format_published
+from analysis.response_units import convert_response, depends_on_cpu_speed, response_scale, unit_scale
+from analysis.stats.intervals import MedianSummary, median_ratio, ratio_of_median_ratios, summarise
 from pagecage.errors import PagecageError
 from tests.tree import ROOT
 
 
 def holds(rule, published, measured, factor=2.0):
     summary = measured if isinstance(measured, MedianSummary) else summarise([measured])
-    return judge_figure({"rule": rule, "published": published, "tolerance_factor": factor}, summary)[0]
+    return evaluate_figure({"rule": rule, "published": published, "tolerance_factor": factor}, summary)[0]
 
 
 @pytest.mark.parametrize(
@@ -50,33 +50,33 @@ def test_a_tighter_factor_holds_less():
 
 
 def test_a_ratio_of_ratios_spans_what_its_sides_span():
-    few = ratio_of_ratios([4.0, 6.0], [1.0], [2.0], [1.0])
+    few = ratio_of_median_ratios([4.0, 6.0], [1.0], [2.0], [1.0])
     assert (few.middle, few.low, few.high, few.kind) == (2.5, 2.0, 3.0, "range")
     sides = [[10.0 + n, 10.5 + n] * 3 for n in (9, 0, 3, 0)]
-    many = ratio_of_ratios(*sides)
+    many = ratio_of_median_ratios(*sides)
     assert many.kind == "95 %"
     assert many.low < many.middle < many.high
-    assert many == ratio_of_ratios(*sides), "the seed is fixed"
+    assert many == ratio_of_median_ratios(*sides), "the seed is fixed"
 
 
 @pytest.mark.parametrize("sides", [[[1.0]] * 3, [[1.0], [1.0], [], [1.0]], [[1.0]] * 5])
 def test_a_ratio_of_ratios_needs_four_sides(sides):
     with pytest.raises(ValueError, match="no values"):
-        ratio_of_ratios(*sides)
+        ratio_of_median_ratios(*sides)
 
 
 def test_an_ordering_says_when_it_is_not_sure():
     sure = MedianSummary(3, 0.5, 0.4, 0.6, "range")
     unsure = MedianSummary(3, 0.9, 0.7, 1.3, "range")
     claim = {"rule": "ordering", "published": "less", "tolerance_factor": 2.0}
-    assert "overlap" not in judge_figure(claim, sure)[1]
-    assert "overlap" in judge_figure(claim, unsure)[1]
+    assert "overlap" not in evaluate_figure(claim, sure)[1]
+    assert "overlap" in evaluate_figure(claim, unsure)[1]
 
 
 def test_a_ratio_to_nothing_is_infinite_and_nothing_to_nothing_is_one():
-    assert holds("ordering", "greater", ratio([3.0], [0.0]))
-    assert ratio([0.0, 0.0], [0.0]).middle == 1.0
-    assert not holds("ratio", 5, ratio([3.0] * 7, [0.0] * 7))
+    assert holds("ordering", "greater", median_ratio([3.0], [0.0]))
+    assert median_ratio([0.0, 0.0], [0.0]).middle == 1.0
+    assert not holds("ratio", 5, median_ratio([3.0] * 7, [0.0] * 7))
 
 
 @pytest.mark.parametrize(
@@ -103,24 +103,26 @@ def test_a_ratio_to_nothing_is_infinite_and_nothing_to_nothing_is_one():
         ("bytes_per_second", 2**30 / 8, "GB/s (really Gibit/s)", 1),
     ],
 )
-def test_a_response_is_told_in_the_claims_unit(response, value, unit, expected):
-    assert in_unit(response, value, unit) == pytest.approx(expected)
+def test_a_response_is_converted_to_the_claims_unit(response, value, unit, expected):
+    assert convert_response(response, value, unit) == pytest.approx(expected)
 
 
-def test_every_unit_of_the_articles_is_known_and_a_strange_one_is_a_sentence():
+def test_every_unit_of_the_articles_is_known_and_another_is_an_error():
     units = {
         row["unit"] for file in (ROOT / "experiments/articles").glob("*.csv") for row in csv.DictReader(file.open())
     }
     assert len(units) > 20
-    assert all(scale_of(unit) > 0 for unit in units)
+    assert all(unit_scale(unit) > 0 for unit in units)
     with pytest.raises(PagecageError, match="furlong"):
-        in_unit("read_seconds", 1.0, "furlong")
+        convert_response("read_seconds", 1.0, "furlong")
 
 
 def test_times_and_rates_depend_on_the_cpu_and_counts_do_not():
-    assert all(map(is_timely, ("read_seconds", "heartbeat_p99_us", "bytes_per_second")))
-    assert not any(map(is_timely, ("amplification", "device_read_bytes", "major_faults", "covered_fraction")))
-    assert base_of("major_faults") == 1.0
+    assert all(map(depends_on_cpu_speed, ("read_seconds", "heartbeat_p99_us", "bytes_per_second")))
+    assert not any(
+        map(depends_on_cpu_speed, ("amplification", "device_read_bytes", "major_faults", "covered_fraction"))
+    )
+    assert response_scale("major_faults") == 1.0
 
 
 DEFINITION = {"sizes": {"full": {"files": 8, "dataset": "256MiB"}}, "factors": {"exec": ["a", "b"]}, "kind": "fio"}
@@ -147,7 +149,7 @@ DEFINITION = {"sizes": {"full": {"files": 8, "dataset": "256MiB"}}, "factors": {
     ],
 )
 def test_a_config_claim_is_answered_by_the_definition(key, published, unit, held, measured):
-    answer = judge_config({"key": key, "published": published}, DEFINITION, scale_of(unit))
+    answer = evaluate_config({"key": key, "published": published}, DEFINITION, unit_scale(unit))
     assert answer[:2] == (measured, held)
 
 
@@ -169,14 +171,14 @@ NAMES = {0x80100D1: ["READ", "MAYREAD", "RAND_READ"], 0xD1: ["READ", "MAYREAD"]}
     ],
 )
 def test_flags_are_the_same_or_they_are_not(published, unit, held):
-    assert compare(published, unit, Counter({0x80100D1: 990, 0xD1: 3}), NAMES)[1] is held
+    assert compare_traced(published, unit, Counter({0x80100D1: 990, 0xD1: 3}), NAMES)[1] is held
 
 
 def test_flags_hold_when_one_of_the_words_that_come_often_carries_them():
     found, names = Counter({1: 60, 2: 39, 4: 0}), {1: ["A", "B"], 2: ["A"], 4: ["C"]}
-    assert compare(["A"], "flags", found, names)[1]
-    assert compare(["A", "B"], "flags", found, names)[1]
-    assert not compare(["C"], "flags", found, names)[1]
+    assert compare_traced(["A"], "flags", found, names)[1]
+    assert compare_traced(["A", "B"], "flags", found, names)[1]
+    assert not compare_traced(["C"], "flags", found, names)[1]
 
 
 @pytest.mark.parametrize(
@@ -195,27 +197,27 @@ def test_flags_hold_when_one_of_the_words_that_come_often_carries_them():
         (67, "x", "67×"),
     ],
 )
-def test_what_was_published_is_written_as_people_read_it(published, unit, text):
-    assert published_figure(published, unit) == text
+def test_published_figures_are_formatted_readably(published, unit, text):
+    assert format_published(published, unit) == text
 
 
 def test_what_differs_in_flags_is_named():
-    why = compare(["READ", "SOFTDIRTY"], "flags", Counter({0x80100D1: 5}), NAMES)[2]
+    why = compare_traced(["READ", "SOFTDIRTY"], "flags", Counter({0x80100D1: 5}), NAMES)[2]
     assert why == "also MAYREAD RAND_READ, lacks SOFTDIRTY"
 
 
-def test_words_that_come_often_are_all_meant_and_rare_ones_are_not():
+def test_frequent_words_count_and_rare_ones_do_not():
     found = Counter({0x1254: 600, 0x1A54: 390, 0x99: 1})
     names = {word: ["X"] for word in found}
-    assert compare("1254, 1a54", "hex", found, names)[1]
-    assert not compare(1254.0, "hex", found, names)[1]
-    assert compare(1254.0, "hex", Counter({0x1254: 5}), names)[1]
+    assert compare_traced("1254, 1a54", "hex", found, names)[1]
+    assert not compare_traced(1254.0, "hex", found, names)[1]
+    assert compare_traced(1254.0, "hex", Counter({0x1254: 5}), names)[1]
 
 
-def test_read_ahead_sizes_and_whether_it_was_asked_for_at_all():
-    assert compare(32, "pages", Counter({32: 90, 16: 10}), {})[:2] == (32.0, True)
-    assert not compare(64, "pages", Counter({32: 90, 16: 10}), {})[1]
-    assert compare("yes", "bool", Counter({32: 9}), {})[1]
-    assert not compare("yes", "bool", Counter(), {})[1]
-    assert compare("none", "bool", Counter(), {})[1]
-    assert compare(32, "pages", Counter(), {}) == (None, False, "the measured part has none")
+def test_read_ahead_sizes_and_whether_read_ahead_happened():
+    assert compare_traced(32, "pages", Counter({32: 90, 16: 10}), {})[:2] == (32.0, True)
+    assert not compare_traced(64, "pages", Counter({32: 90, 16: 10}), {})[1]
+    assert compare_traced("yes", "bool", Counter({32: 9}), {})[1]
+    assert not compare_traced("yes", "bool", Counter(), {})[1]
+    assert compare_traced("none", "bool", Counter(), {})[1]
+    assert compare_traced(32, "pages", Counter(), {}) == (None, False, "no such event in the measured part")

@@ -1,4 +1,4 @@
-"""The scorecard: every published figure once, with the verdict that its newest run gives it."""
+"""Tests of the scorecard of published figures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.claims.scorecard import VERDICTS, count, newest_runs, scorecard
+from analysis.claims.scorecard import VERDICTS, count_verdicts, newest_runs, scorecard
 from pagecage.errors import PagecageError
-from pagecage.model.published_figures import PublishedFigure, complaints, read_definitions, read_rows
+from pagecage.model.published_figures import PublishedFigure, read_definitions, read_rows
+from tests.builders.published_figures import mismatches
 from tests.fixtures.runs import build_run
 from tests.tree import ROOT
 
@@ -27,7 +28,7 @@ where = {{ cage = "uncaged", source = "heap", pattern = "random" }}
 
 @pytest.fixture
 def place(tmp_path):
-    """Experiments and runs of our own: three rows, two definitions, one run."""
+    """Three published figures, two definitions and one run."""
     return make_place(tmp_path)
 
 
@@ -70,9 +71,9 @@ def test_the_files_have_the_columns_that_are_promised_and_no_quotes_of_an_articl
 
 def test_every_row_has_a_verdict_and_the_sum_is_392():
     card = scorecard_of(ROOT / "experiments", ROOT / "no runs here")
-    totals = count(card.rows)
+    totals = count_verdicts(card.rows)
     assert totals["all"] == sum(totals[verdict] for verdict in VERDICTS) == 392
-    assert sum(told["all"] for told in card.totals().values()) == 392
+    assert sum(lines["all"] for lines in card.totals().values()) == 392
 
 
 def test_a_run_answers_for_its_experiments_rows(place):
@@ -81,7 +82,7 @@ def test_a_run_answers_for_its_experiments_rows(place):
     assert rows["003-178"].measured == pytest.approx(0.062, abs=0.01)
     assert rows["003-178"].run == "20261121T100000Z-constrained-random-vm"
     assert rows["003-178"].remark == "a remark"
-    assert (rows["003-179"].verdict, rows["003-179"].why) == ("untestable", "needs another CPU")
+    assert (rows["003-179"].verdict, rows["003-179"].reason) == ("untestable", "needs another CPU")
 
 
 def test_where_a_rows_own_experiment_was_not_run_another_that_tests_it_answers(place):
@@ -90,7 +91,7 @@ def test_where_a_rows_own_experiment_was_not_run_another_that_tests_it_answers(p
     assert row.run == "20261121T100000Z-constrained-random-vm"
     alone = by_id(scorecard_of(*place, "other"))
     assert list(alone) == ["003-177"]
-    assert (alone["003-177"].verdict, alone["003-177"].why) == ("not_run", "its experiment has not been run here")
+    assert (alone["003-177"].verdict, alone["003-177"].reason) == ("not_run", "its experiment has not been run here")
 
 
 def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
@@ -100,16 +101,16 @@ def test_a_rule_that_changed_after_the_run_is_not_answered_by_it(place):
     assert old in file.read_text()
     file.write_text(file.read_text().replace(old, old.replace("full_pass", "read")))
     row = by_id(scorecard_of(experiments, runs))["003-178"]
-    assert (row.verdict, row.why, row.measured) == ("not_run", "its rule is newer than the newest run", None)
+    assert (row.verdict, row.reason, row.measured) == ("not_run", "its rule is newer than the newest run", None)
 
 
 def test_a_row_without_a_rule_and_one_without_an_experiment_say_so(place):
     experiments, runs = place
     file = experiments / "constrained-random.toml"
     file.write_text(file.read_text().replace('id = "003-178"', 'id = "003-999"'))
-    assert by_id(scorecard_of(experiments, runs))["003-178"].why == "its experiment has no rule for it yet"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].reason == "its experiment has no rule for it yet"
     file.unlink()
-    assert by_id(scorecard_of(experiments, runs))["003-178"].why == "its experiment is not built yet"
+    assert by_id(scorecard_of(experiments, runs))["003-178"].reason == "its experiment is not defined yet"
 
 
 def test_a_claim_about_the_definition_needs_no_run(place):
@@ -135,18 +136,18 @@ def test_a_run_that_has_just_begun_hides_no_older_one(place):
     assert by_id(scorecard_of(experiments, runs))["003-178"].run == "20261121T100000Z-constrained-random-vm"
 
 
-def test_a_run_that_cannot_be_read_is_no_run(place):
+def test_a_run_that_cannot_be_read_is_ignored(place):
     experiments, runs = place
     (runs / "20261121T100000Z-constrained-random-vm/plan.json").unlink()
     assert by_id(scorecard_of(experiments, runs))["003-178"].verdict == "not_run"
 
 
-def test_an_unknown_experiment_is_a_sentence(place):
+def test_an_unknown_experiment_is_an_error_message(place):
     with pytest.raises(PagecageError, match="nosuch"):
         scorecard_of(*place, "nosuch")
 
 
-def test_the_terminal_tells_every_row_and_its_sums(place, capsys, monkeypatch):
+def test_the_terminal_has_every_row_and_the_totals(place, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr("analysis.__main__.TOP", place[0].parent)
     assert main(["claims", "--runs", str(place[1])]) == 0
@@ -163,10 +164,10 @@ def row(number, experiment="a", untestable=""):
     return PublishedFigure(f"003-{number}", (experiment,), "c", "m", "s", "1", "measured", "", untestable)
 
 
-def test_what_is_wrong_between_rows_and_rules_is_named():
+def test_inconsistencies_between_rows_and_rules_are_named():
     rows = [row(1), row(2), row(3, untestable="why"), row(4, "b"), row(5, "gone")]
     rule = [{"id": f"003-{number}"} for number in (1, 3, 4, 9)]
-    told = complaints(rows, {"a": {"claims": rule}, "b": {}})
+    told = mismatches(rows, {"a": {"claims": rule}, "b": {}})
     assert told == [
         "a: no article has 003-9",
         "a: 003-4 belongs to b",
@@ -178,12 +179,12 @@ def test_what_is_wrong_between_rows_and_rules_is_named():
 
 
 def test_no_rule_is_without_its_row_in_another_experiment_or_beside_a_reason():
-    told = complaints(ROWS, read_definitions(ROOT / "experiments"))
+    told = mismatches(ROWS, read_definitions(ROOT / "experiments"))
     assert [line for line in told if "no rule and no reason" not in line and "there is no experiment" not in line] == []
 
 
 def test_every_row_has_a_rule_or_a_reason():
-    """Every published figure is tested by a run, or it is said why it cannot be."""
+    """Every published figure is tested by a run, or has a reason why it cannot be."""
     with_reason = sum(bool(row.untestable) for row in ROWS)
     print(f"{len(ROWS)} rows: {len(ROWS) - with_reason} by a rule, {with_reason} untestable")
-    assert complaints(ROWS, read_definitions(ROOT / "experiments")) == []
+    assert mismatches(ROWS, read_definitions(ROOT / "experiments")) == []

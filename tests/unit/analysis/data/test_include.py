@@ -1,4 +1,4 @@
-"""Excluded trials let in by name: one, or all that fail a verdict and no other; and that it is said."""
+"""Tests of --include: by trial, by verdict, and the notice that names the included trials."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.data.include import failed_verdicts, let_in, told
+from analysis.data.include import failed_verdicts, include_by_name, included_by_name_sentence
 from analysis.data.load import load_run
 from analysis.summaries.cells import make_cell
-from analysis.views.narrative import notices
+from analysis.views.narrative import notices_html
 from analysis.views.notebook import Results
 from pagecage.errors import PagecageError
 from tests.fixtures.records import outer
@@ -20,7 +20,7 @@ CELL = {"cage": "uncaged", "source": "unloaded", "pattern": "random"}
 
 
 def spoiled(record):
-    """In one cell the first trial was not cold, the second not quiet, the third neither."""
+    """Spoil one cell: the first trial is not cold, the second not quiet, the third neither."""
     if record["treatment"] != CELL:
         return
     if record["repeat"] in (1, 3):
@@ -38,7 +38,7 @@ def trials_of(run):
     return {t.record.repeat: t for t in run.trials if dict(t.record.treatment) == CELL}
 
 
-def test_what_excludes_a_trial_has_a_name(folder):
+def test_the_reason_for_exclusion_has_a_name(folder):
     found = {repeat: set(failed_verdicts(trial)) for repeat, trial in trials_of(load_run(folder)).items()}
     assert found == {1: {"cache_state_reached"}, 2: {"host_quiet"}, 3: {"cache_state_reached", "host_quiet"}}
 
@@ -50,40 +50,40 @@ def test_what_excludes_a_trial_has_a_name(folder):
         (["host_quiet", "cache_state_reached"], {1, 2, 3}),
     ],
 )  # fmt: skip
-def test_a_verdict_lets_in_what_fails_no_other(folder, names, repeats):
-    run = let_in(load_run(folder), names)
+def test_a_verdict_includes_the_trials_that_fail_no_other(folder, names, repeats):
+    run = include_by_name(load_run(folder), names)
     assert {repeat for repeat, trial in trials_of(run).items() if trial.is_included} == repeats
-    assert sum(t.is_let_in for t in run.trials) == len(repeats)
+    assert sum(t.is_included_by_name for t in run.trials) == len(repeats)
 
 
-def test_a_trial_is_let_in_by_its_name_and_counts(folder):
+def test_a_trial_is_included_by_its_name_and_counts(folder):
     run = load_run(folder)
     name = trials_of(run)[3].record.trial_id
     assert make_cell(run, CELL, run.response).text.endswith("†")
-    cell = make_cell(let_in(run, [name]), CELL, run.response)
+    cell = make_cell(include_by_name(run, [name]), CELL, run.response)
     assert (cell.summary.n, cell.excluded, cell.is_all_excluded) == (1, 2, False)
 
 
 @pytest.mark.parametrize("name", ["limits", "nobody", "000-uncaged-heap-sequential-r1"])
-def test_a_name_that_lets_nothing_in_is_refused_with_those_that_would(folder, name):
-    with pytest.raises(PagecageError, match=f"--include: {name} lets no excluded trial in") as caught:
-        let_in(load_run(folder), [name])
+def test_a_name_that_selects_no_excluded_trial_is_refused_with_those_that_would(folder, name):
+    with pytest.raises(PagecageError, match=f"--include: {name} names no excluded trial") as caught:
+        include_by_name(load_run(folder), [name])
     assert "(cache_state_reached and host_quiet)" in caught.value.hint
 
 
-def test_terminal_data_and_report_say_who_was_let_in(folder, capsys):
+def test_terminal_data_and_report_name_the_included_trials(folder, capsys):
     name = trials_of(load_run(folder))[2].record.trial_id
     assert main(["show", str(folder), "--include", "host_quiet", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["let_in"] == [name]
+    assert json.loads(capsys.readouterr().out)["included_by_name"] == [name]
     assert main(["show", str(folder), "--include", "host_quiet"]) == 0
-    assert "let in by name" in capsys.readouterr().out
+    assert "included by name" in capsys.readouterr().out
     results = Results(folder, ["host_quiet"])
     assert "2 of 36 trials are excluded" in results.heading.text
-    assert f"An excluded trial was let in by name and averaged in: {name}." in notices(results.run)
-    assert told(load_run(folder)) == ""
+    assert f"An excluded trial is included by name: {name}." in notices_html(results.run)
+    assert included_by_name_sentence(load_run(folder)) == ""
 
 
-def test_a_report_is_made_with_them(folder):
+def test_a_report_is_made_with_included_trials(folder):
     assert main(["render", str(folder), "--include", "host_quiet"]) == 0
-    assert "<strong>Let in.</strong>" in (folder / "report.html").read_text()
+    assert "<strong>Included by name.</strong>" in (folder / "report.html").read_text()
     assert main(["render", str(folder), "--include", "nobody"]) == 2

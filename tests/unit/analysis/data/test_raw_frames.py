@@ -1,4 +1,4 @@
-"""Samples, counters and traces as frames: as many rows as there are, and the figures that the records have."""
+"""Tests of samples, counters and traces as data frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures: what stands in them is what the frames hold, each treatment looks the same everywhere, and words tell it."""
+"""Tests of figures: their data, the style of treatments, and alternative texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from analysis.data.frames import trial_frame
 from analysis.data.load import load_run
 from analysis.figures import alt_text, charts, panels
-from analysis.figures.curves import curve_figure, lines_of
+from analysis.figures.curves import curve_figure, curve_lines
 from analysis.figures.heat import SHADES, heat_figure, heat_frame, luminance
-from analysis.figures.style import COLOURS, INK, looks, numeric_factor, style, svg
+from analysis.figures.style import COLOURS, INK, drawing_style, numeric_factor, svg, treatment_styles
 from analysis.summaries.cells import treatments
 from analysis.views.notebook import Results
 from tests.builders.swept_runs import swept
@@ -52,12 +52,12 @@ def test_the_largest_cell_is_the_darkest_and_a_cell_without_a_figure_is_hatched(
 
 
 def test_shades_are_in_order_on_grey_paper():
-    told = [luminance(SHADES(place / 50)) for place in range(51)]
-    assert all(one > other for one, other in itertools.pairwise(told))
+    text = [luminance(SHADES(place / 50)) for place in range(51)]
+    assert all(one > other for one, other in itertools.pairwise(text))
 
 
 @pytest.mark.parametrize("case", ["numbers", "one factor", "much the same"])
-def test_no_heat_where_shades_would_say_nothing(run, tmp_path, case):
+def test_no_heat_table_without_differences(run, tmp_path, case):
     if case == "numbers":
         other = swept(tmp_path)
     elif case == "one factor":
@@ -80,24 +80,24 @@ def test_no_heat_where_shades_would_say_nothing(run, tmp_path, case):
 
 def test_a_treatment_has_one_colour_in_every_figure(tmp_path):
     run = swept(tmp_path)
-    look, trial_df = looks(run), trial_frame(run)
+    styles, trial_df = treatment_styles(run), trial_frame(run)
     factor, _ = numeric_factor(run)
-    lines = lines_of(run, trial_df, "full_pass_seconds", factor)
+    lines = curve_lines(run, trial_df, "full_pass_seconds", factor)
     curve = {
         line.get_label(): line.get_color()
-        for line in curve_figure(run, trial_df, "full_pass_seconds", look).axes[0].lines
+        for line in curve_figure(run, trial_df, "full_pass_seconds", styles).axes[0].lines
     }
     for name, rows in lines.items():
-        assert {look[treatment].colour for treatment in rows["treatment"]} == {curve[name]}
-    strip = charts.strip_figure(trial_df, "full_pass_seconds", look).axes[0]
+        assert {styles[treatment].colour for treatment in rows["treatment"]} == {curve[name]}
+    strip = charts.strip_figure(trial_df, "full_pass_seconds", styles).axes[0]
     names = [tick.get_text() for tick in strip.get_yticklabels()]
     for line in strip.lines:
         place = round(sum(line.get_ydata()) / 2)
-        assert line.get_color() == next(one.colour for one in look.values() if one.name == names[place])
+        assert line.get_color() == next(one.colour for one in styles.values() if one.name == names[place])
 
 
 def test_neighbours_differ_in_colour_and_in_grey(run):
-    found = looks(run)
+    found = treatment_styles(run)
     assert {one.colour for one in found.values()} <= set(COLOURS)
     pairs = {(one.colour, one.marker, one.line) for one in found.values()}
     assert len(pairs) == len(found) == len(list(treatments(run)))
@@ -107,7 +107,7 @@ def test_neighbours_differ_in_colour_and_in_grey(run):
 def test_a_block_size_curve_is_logarithmic_and_goes_through_the_medians(tmp_path):
     run = swept(tmp_path)
     trial_df = trial_frame(run)
-    axes = curve_figure(run, trial_df, "full_pass_seconds", looks(run)).axes[0]
+    axes = curve_figure(run, trial_df, "full_pass_seconds", treatment_styles(run)).axes[0]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     line = next(line for line in axes.lines if line.get_label() == "uncaged · unloaded")
     rows = trial_df[trial_df["treatment"].str.startswith("uncaged · unloaded")]
@@ -120,7 +120,7 @@ def vmtouch(times, bars, end):
 
 
 def residency_axes(rows):
-    with style():
+    with drawing_style():
         figure = charts.Figure()
         return panels.residency(figure.subplots(), rows, COLOURS[0])
 
@@ -140,37 +140,37 @@ def test_many_bars_stand_at_their_times():
     assert [line.get_ydata()[0] for line in axes.lines] == [0.0, 1.0]
 
 
-def test_the_words_of_a_figure_tell_its_ends(run):
+def test_alternative_texts_have_the_extremes(run):
     frame = heat_frame(run, run.response)
-    told = alt_text.of_heat(frame, run.response)
+    text = alt_text.heat_alt_text(frame, run.response)
     ends = r"least uncaged · heap · sequential \S+ ms, most tenth · unloaded · random ≈ \S+ s, \d+ times"
-    assert re.search(ends, told)
-    assert "without a figure: tenth · heap · sequential killed; tenth · heap · random killed" in told
-    strip = alt_text.of_strip(trial_frame(run), "amplification", looks(run))
+    assert re.search(ends, text)
+    assert "without a figure: tenth · heap · sequential killed; tenth · heap · random killed" in text
+    strip = alt_text.strip_alt_text(trial_frame(run), "amplification", treatment_styles(run))
     assert strip.endswith("most tenth · unloaded · random 28.4×")
 
 
-def test_the_words_of_a_curve_tell_where_it_begins_and_ends(tmp_path):
+def test_the_alternative_text_of_a_curve_has_its_ends(tmp_path):
     run = swept(tmp_path)
     factor, levels = numeric_factor(run)
-    lines = lines_of(run, trial_frame(run), "amplification", factor)
-    told = alt_text.of_curve(lines, factor, list(levels), "amplification")
-    assert "tenth · unloaded: 1× at 4KiB, 28.4× at 64KiB" in told
-    assert "uncaged · unloaded: 1× at 4KiB, 1× at 64KiB" in told
+    lines = curve_lines(run, trial_frame(run), "amplification", factor)
+    text = alt_text.curve_alt_text(lines, factor, list(levels), "amplification")
+    assert "tenth · unloaded: 1× at 4KiB, 28.4× at 64KiB" in text
+    assert "uncaged · unloaded: 1× at 4KiB, 1× at 64KiB" in text
 
 
-def test_every_figure_of_a_report_says_what_it_shows(tmp_path):
+def test_every_figure_of_a_report_has_an_alternative_text(tmp_path):
     results = Results(build_run(tmp_path / "run"))
     parts = [results.heat, results.figure, results.amplification, results.timelines, results.residency, results.kernel]
-    said = [one for part in parts for one in re.findall(r'<svg role="img" aria-label="([^"]+)"', part.text)]
-    assert len(said) == len(set(said)) == 7
-    assert all(re.search(r"\d", one) for one in said), "a finding has a figure in it"
-    assert any("32 pages in 98%" in one for one in said)
+    alt_texts = [one for part in parts for one in re.findall(r'<svg role="img" aria-label="([^"]+)"', part.text)]
+    assert len(alt_texts) == len(set(alt_texts)) == 7
+    assert all(re.search(r"\d", one) for one in alt_texts), "a finding has a figure in it"
+    assert any("32 pages in 98%" in one for one in alt_texts)
 
 
-def test_a_picture_names_no_colour_that_one_of_two_backgrounds_hides(run):
-    with style():
-        text = svg(charts.strip_figure(trial_frame(run), "amplification", looks(run)), "x")
+def test_figures_use_no_colour_that_a_background_hides(run):
+    with drawing_style():
+        text = svg(charts.strip_figure(trial_frame(run), "amplification", treatment_styles(run)), "x")
     assert INK not in text
     assert "currentColor" in text
 
@@ -178,7 +178,7 @@ def test_a_picture_names_no_colour_that_one_of_two_backgrounds_hides(run):
 @pytest.mark.parametrize("layout", ["constrained", None])
 def test_a_picture_is_placed_and_cropped_as_matplotlib_does_it_in_two_drawings(layout):
     out = io.StringIO()
-    with style():
+    with drawing_style():
         wide_figure(layout).savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
         ours = svg(wide_figure(layout), "x")
     theirs = out.getvalue().replace(INK, "currentColor")
@@ -187,7 +187,7 @@ def test_a_picture_is_placed_and_cropped_as_matplotlib_does_it_in_two_drawings(l
 
 
 def wide_figure(layout):
-    """What reaches beyond its panels: long labels, a legend at the side, a title of two lines."""
+    """Build a figure that exceeds its panels: long labels, a side legend, a two-line title."""
     figure = Figure(figsize=(4, 2), layout=layout)
     for axes in figure.subplots(1, 2):
         axes.plot([0, 1e6], [0, 1e-3], label="a label")
@@ -198,5 +198,5 @@ def wide_figure(layout):
 
 
 def drawn(text):
-    """What comes after the head, ids left out."""
+    """Return the text after the head, without ids."""
     return re.sub(r"\b[a-z]+[0-9a-f]{10}\b", "", text[text.index('<g id="figure_1"') :])

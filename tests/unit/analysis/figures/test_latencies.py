@@ -1,4 +1,4 @@
-"""Latencies: histograms read as they were written, drawn over how rare they are."""
+"""Tests of latency histograms and their figures."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import pytest
 from analysis.data.frames import trial_frame
 from analysis.data.hdr_histogram import decode
 from analysis.data.load import load_run
-from analysis.figures.latencies import latency_figures, latency_frame, rarity
-from analysis.figures.style import TreatmentStyle, looks
+from analysis.figures.latencies import latency_figures, latency_frame, tail_distribution
+from analysis.figures.style import TreatmentStyle, treatment_styles
 from pagecage.errors import PagecageError
 from tests.fixtures.records import START
 from tests.fixtures.runs import ROOT, build_run
 
 HDR = (ROOT / "tests/fixtures/hdr-v2.b64").read_text().strip()
-"""What Rust's hdrhistogram 7.6 wrote of the values 1000, 2000 ... 100,000,000, with three digits."""
-LOOK = {
+"""Output of Rust's hdrhistogram 7.6 for the values 1000, 2000 ... 100,000,000, with three digits.
+"""
+STYLES = {
     name: TreatmentStyle(name, "#0072B2", "o", "-", name, 0, "cold") for name in ("quick", "slow")
 }  # fmt: skip
 
@@ -41,7 +42,7 @@ def test_a_histogram_has_the_count_and_the_quantiles_that_went_into_it():
     assert max(counts) == pytest.approx(1e8, rel=1e-3)
 
 
-# What the reference implementation (hdrhistogram 0.10.8 for Python) reads out of the same text.
+# The same text, decoded by the reference implementation (hdrhistogram 0.10.8 for Python).
 @pytest.mark.parametrize(
     ("share", "value"), [(0.5, 50_003_967), (0.9, 90_046_463), (0.99, 99_024_895), (1, 100_007_935)]
 )
@@ -52,28 +53,28 @@ def test_its_buckets_are_those_of_the_reference(share, value):
 @pytest.mark.parametrize(
     "text", ["", "HIST", "no base64!", HDR[:60], base64.b64encode(b"\x1c\x84\x93\x14\0\0\0\x04abcd").decode()]
 )
-def test_what_is_no_histogram_is_a_sentence(text):
-    with pytest.raises(PagecageError, match="no HdrHistogram"):
+def test_an_invalid_histogram_is_an_error_message(text):
+    with pytest.raises(PagecageError, match="not an HdrHistogram"):
         decode(text)
 
 
 def buckets(**counts):
     rows = [
         {"trial_id": name, "treatment": name, "is_included": True, "what": "beat", "us": float(us), "count": count}
-        for name, told in counts.items() for us, count in told.items()
+        for name, with_histograms in counts.items() for us, count in with_histograms.items()
     ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def test_each_latency_stands_at_the_share_that_takes_at_least_so_long():
-    values, shares = rarity(buckets(quick={10: 90, 20: 9, 500: 1}))
+    values, shares = tail_distribution(buckets(quick={10: 90, 20: 9, 500: 1}))
     assert list(values) == [10, 20, 500]
     assert list(shares) == pytest.approx([1.0, 0.1, 0.01])
 
 
 def test_trials_of_one_treatment_are_added_up():
     twice = pd.concat([buckets(quick={10: 1}), buckets(quick={10: 1, 30: 2})])
-    values, shares = rarity(twice)
+    values, shares = tail_distribution(twice)
     assert (list(values), list(shares)) == ([10, 30], [1.0, 0.5])
 
 
@@ -81,7 +82,7 @@ def test_a_figure_has_the_histogram_where_there_is_one_and_percentiles_elsewhere
     trial_df = pd.DataFrame({
         "treatment": ["quick", "slow"], "is_included": True, "beat_p50_us": [10, 70], "beat_p99_us": [20, 700],
     })  # fmt: skip
-    drawn = latency_figures(trial_df, buckets(quick={10: 90, 20: 9, 500: 1}), LOOK)
+    drawn = latency_figures(trial_df, buckets(quick={10: 90, 20: 9, 500: 1}), STYLES)
     assert list(drawn) == ["beat"]
     lines = {line.get_label(): line for line in drawn["beat"].axes[0].lines}
     assert list(lines["quick"].get_ydata()) == [10, 20, 500]
@@ -91,13 +92,13 @@ def test_a_figure_has_the_histogram_where_there_is_one_and_percentiles_elsewhere
     assert axes.get_xlim()[0] > axes.get_xlim()[1], "the rarest stand at the right"
 
 
-def test_excluded_trials_are_not_in_it():
+def test_excluded_trials_are_not_in_a_latency_figure():
     counts = buckets(quick={10: 1}).assign(is_included=False)
-    assert latency_figures(pd.DataFrame({"treatment": ["quick"], "is_included": False}), counts, LOOK) == {}
+    assert latency_figures(pd.DataFrame({"treatment": ["quick"], "is_included": False}), counts, STYLES) == {}
 
 
-def test_a_frame_has_what_end_lines_fio_and_the_block_layer_told(tmp_path):
-    def told(record):
+def test_a_frame_has_the_histograms_of_end_lines_fio_and_the_block_layer(tmp_path):
+    def with_histograms(record):
         if record["trial_id"].startswith("000-") and record["measured"]:
             record["workload"]["end"]["heartbeat_hdr_v2_base64"] = HDR
             jobs = [{"read": {"clat_ns": {"bins": {"1500": count}}}} for count in (3, 1)]
@@ -106,7 +107,7 @@ def test_a_frame_has_what_end_lines_fio_and_the_block_layer_told(tmp_path):
             (tmp_path / "run/blocklat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
             record["traces"] |= {"fio": "fio.json", "blocklat": "blocklat.jsonl"}
 
-    run = load_run(build_run(tmp_path / "run", told))
+    run = load_run(build_run(tmp_path / "run", with_histograms))
     first = next(t for t in run.trials if t.record.trial_id.startswith("000-"))
     frame = latency_frame(run)
     if not first.record.measured:
@@ -114,4 +115,4 @@ def test_a_frame_has_what_end_lines_fio_and_the_block_layer_told(tmp_path):
     counted = frame.groupby("what")["count"].sum().to_dict()
     assert counted == {"heartbeat": 100_000, "fio": 4, "bio_write": 7}
     assert frame[frame["what"] == "fio"]["us"].tolist() == [1.5]
-    assert set(latency_figures(trial_frame(run), frame, looks(run))) == set(counted)
+    assert set(latency_figures(trial_frame(run), frame, treatment_styles(run))) == set(counted)

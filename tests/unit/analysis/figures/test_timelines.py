@@ -1,4 +1,4 @@
-"""What is drawn over time: the way of the disk's traffic in which more moved, and what went on in memory meanwhile."""
+"""Tests of timelines: the direction with more traffic, and the state of memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from analysis.data import frames
 from analysis.data.load import load_run
-from analysis.figures.style import looks
-from analysis.figures.timelines import busy, state_figure, states, timeline_figure
+from analysis.figures.style import treatment_styles
+from analysis.figures.timelines import state_figure, state_panels, timeline_figure, timeline_treatments
 from tests.fixtures.runs import build_run
 
 CAGED_RANDOM = "tenth · unloaded · random"
@@ -22,7 +22,7 @@ def test_the_larger_traffic_is_drawn(tmp_path: Any, written: int, words: str) ->
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run)
     trial_df["device_write_bytes"] = written
-    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), looks(run))
+    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), treatment_styles(run))
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == words
 
@@ -31,7 +31,7 @@ def test_a_record_from_before_writes_were_counted_shows_reads(tmp_path: Any) -> 
     run = load_run(build_run(tmp_path / "run"))
     trial_df = frames.trial_frame(run).drop(columns="device_write_bytes", errors="ignore")
     assert isinstance(trial_df, pd.DataFrame)
-    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), looks(run))
+    drawn = timeline_figure(run, trial_df, frames.trace_frame(run), frames.iostat_frame(run), treatment_styles(run))
     assert drawn is not None
     assert drawn.axes[0].get_ylabel() == "read from the disk"
 
@@ -39,7 +39,7 @@ def test_a_record_from_before_writes_were_counted_shows_reads(tmp_path: Any) -> 
 def test_the_measured_part_is_white_and_the_rest_is_not(tmp_path: Any) -> None:
     run = load_run(build_run(tmp_path / "run"))
     trial_df, trace_df = frames.trial_frame(run), frames.trace_frame(run)
-    drawn = timeline_figure(run, trial_df, trace_df, frames.iostat_frame(run), looks(run))
+    drawn = timeline_figure(run, trial_df, trace_df, frames.iostat_frame(run), treatment_styles(run))
     assert drawn is not None
     axes = drawn.axes[0]
     low, high = axes.get_xlim()
@@ -56,7 +56,7 @@ def test_refaults_residency_and_stalls_are_those_of_the_sampler(tmp_path: Any) -
     inside = rows[(rows["seconds"] > 1) & (rows["seconds"] < rows["measured_seconds"] - 1)]
     trial = next(t for t in run.trials if t.record.trial_id == inside["trial_id"].iloc[0])
     one = inside[inside["trial_id"] == trial.record.trial_id]
-    moved, seconds = trial.record.response["device_read_bytes"], trial.record.measured["seconds"]
+    moved, seconds = trial.record.response["device_read_bytes"], trial.record.measured.seconds
     assert one["bytes_per_io"].median() == pytest.approx(131072, rel=0.01)
     assert one["refaults_per_second"].median() == pytest.approx(moved / 4096 / seconds, rel=0.01)
     assert one["io_stalled_fraction"].median() == pytest.approx(0.4, rel=0.01)
@@ -64,16 +64,16 @@ def test_refaults_residency_and_stalls_are_those_of_the_sampler(tmp_path: Any) -
     assert one["resident_bytes"].max() <= 13_421_772
 
 
-def test_lanes_in_which_nothing_ever_was_are_left_out(tmp_path: Any) -> None:
+def test_panels_without_data_are_left_out(tmp_path: Any) -> None:
     run = load_run(build_run(tmp_path / "run"))
     trial_df, trace_df = frames.trial_frame(run), frames.trace_frame(run)
-    _, names = busy(trial_df, trace_df, looks(run))
-    lanes = states(trace_df, names)
-    assert [lane.words for lane in lanes] == ["size of an I/O", "resident", "refaults", "waited for I/O"]
-    drawn = state_figure(run, names, lanes, trace_df, looks(run))
+    _, names = timeline_treatments(trial_df, trace_df, treatment_styles(run))
+    lanes = state_panels(trace_df, names)
+    assert [lane.words for lane in lanes] == ["I/O size", "resident", "refaults", "stalled on I/O"]
+    drawn = state_figure(run, names, lanes, trace_df, treatment_styles(run))
     assert drawn is not None
     assert len([axes for axes in drawn.axes if axes.get_visible()]) == len(names) * len(lanes)
     assert all(axes.get_ylim() == (0, 1) for axes in drawn.axes[12:16])
     nothing = trace_df.assign(**{lane.column: np.nan for lane in lanes})
-    assert states(nothing, names) == []
-    assert state_figure(run, names, [], nothing, looks(run)) is None
+    assert state_panels(nothing, names) == []
+    assert state_figure(run, names, [], nothing, treatment_styles(run)) is None

@@ -1,4 +1,4 @@
-"""Runs held against one another: what differs, what forbids it, what noise would show, and gates."""
+"""Tests of comparisons: differences, incompatibilities, noise floor and gates."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from analysis.__main__ import main
 from analysis.data.load import load_run
-from analysis.stats.gates import judge_gate, parse_gate
+from analysis.stats.gates import evaluate_gate, parse_gate
 from analysis.stats.intervals import MedianSummary
-from analysis.summaries.comparison import compare, load_sides, word_of
-from analysis.summaries.noise import NoiseFloor, noise_floor, twins
+from analysis.summaries.comparison import change_word, compare, load_runs
+from analysis.summaries.noise import NoiseFloor, identical_treatments, noise_floor
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import COLD, times
@@ -24,52 +24,52 @@ from tests.fixtures.runs import build_run
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """`a`, `again` (the same once more), `slow` (30 % slower) and `few` (three repeats instead of eight)."""
+    """Runs: `a`, `again` (equal), `slow` (30 % slower) and `few` (three repeats, not eight)."""
     top = tmp_path_factory.mktemp("runs")
     for name, factor, seed, repeats in (("a", 1, 1, 8), ("again", 1, 2, 8), ("slow", 1.3, 3, 8), ("few", 1.3, 4, 3)):
         build_run(top / name, times(factor, seed), repeats=repeats)
     return top
 
 
-def change_of(made, treatment=COLD, response="full_pass_seconds"):
-    [row] = [row for row in made.rows if dict(row.treatment) == treatment and row.response == response]
+def change_of(compared, treatment=COLD, response="full_pass_seconds"):
+    [row] = [row for row in compared.rows if dict(row.treatment) == treatment and row.response == response]
     return row.changes[0]
 
 
-def test_a_slower_run_is_told_apart_in_every_treatment(folders):
-    made = compare(load_sides([folders / "a", folders / "slow"]))
-    told = [change for row in made.rows for change in row.changes if change.ratio]
-    assert len(told) == 10  # two of twelve are killed on both sides
-    assert {change.word for change in told} == {"higher"}
-    assert all(change.ratio.low < 1.3 < change.ratio.high or 1.2 < change.ratio.middle < 1.4 for change in told)
-    [whole] = made.overall["full_pass_seconds"]
+def test_a_slower_run_is_higher_in_every_treatment(folders):
+    compared = compare(load_runs([folders / "a", folders / "slow"]))
+    changes = [change for row in compared.rows for change in row.changes if change.ratio]
+    assert len(changes) == 10  # two of twelve are killed in both runs
+    assert {change.word for change in changes} == {"higher"}
+    assert all(change.ratio.low < 1.3 < change.ratio.high or 1.2 < change.ratio.middle < 1.4 for change in changes)
+    [whole] = compared.overall["full_pass_seconds"]
     assert 1.28 < whole.low < whole.middle < whole.high < 1.32
     assert whole.kind == "95 %"
 
 
-def test_the_same_again_is_noise(folders):
-    made = compare(load_sides([folders / "a", folders / "again"]))
-    told = [change for row in made.rows for change in row.changes if change.ratio]
-    assert {change.word for change in told} == {"not told apart"}
-    assert made.differences == ()
-    assert all(0 < change.floor.share < 0.05 and change.floor.kind == "halves" for change in told)
+def test_an_equal_run_is_inconclusive(folders):
+    compared = compare(load_runs([folders / "a", folders / "again"]))
+    changes = [change for row in compared.rows for change in row.changes if change.ratio]
+    assert {change.word for change in changes} == {"inconclusive"}
+    assert compared.differences == ()
+    assert all(0 < change.floor.share < 0.05 and change.floor.kind == "halves" for change in changes)
 
 
-def test_a_change_below_the_noise_floor_is_not_told_apart(folders, tmp_path):
+def test_a_change_below_the_noise_floor_is_inconclusive(folders, tmp_path):
     noisy = build_run(tmp_path / "noisy", times(1.1, 5, spread=0.5), repeats=8)
-    change = change_of(compare(load_sides([folders / "a", noisy])))
+    change = change_of(compare(load_runs([folders / "a", noisy])))
     assert change.floor.share > 0.2
-    assert change.word == "not told apart"
+    assert change.word == "inconclusive"
 
 
 @pytest.mark.parametrize(
     ("share", "ends", "word"),
-    [(0.05, (1.05, 1.15), "higher"), (0.12, (1.05, 1.15), "not told apart"), (0.05, (0.99, 1.2), "not told apart"),
-     (0.05, (0.85, 0.95), "lower"), (0.12, (0.85, 0.95), "not told apart")],
+    [(0.05, (1.05, 1.15), "higher"), (0.12, (1.05, 1.15), "inconclusive"), (0.05, (0.99, 1.2), "inconclusive"),
+     (0.05, (0.85, 0.95), "lower"), (0.12, (0.85, 0.95), "inconclusive")],
 )  # fmt: skip
 def test_a_word_needs_both_the_interval_and_the_floor(share, ends, word):
-    assert word_of(MedianSummary(9, sum(ends) / 2, *ends, "95 %"), NoiseFloor(share, "halves")) == word
-    assert word_of(MedianSummary(2, sum(ends) / 2, *ends, "range"), NoiseFloor(share, "halves")) == "too few trials"
+    assert change_word(MedianSummary(9, sum(ends) / 2, *ends, "95 %"), NoiseFloor(share, "halves")) == word
+    assert change_word(MedianSummary(2, sum(ends) / 2, *ends, "range"), NoiseFloor(share, "halves")) == "too few trials"
 
 
 def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
@@ -77,11 +77,11 @@ def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
     other = build_run(
         tmp_path / "b", lambda r: r.update(killed) if list(r["treatment"].values()) == list(COLD.values()) else None
     )
-    made = compare(load_sides([folders / "few", other]), [parse_gate("full_pass_seconds > +900%")])
-    assert change_of(made).word == "killed in B"
+    compared = compare(load_runs([folders / "few", other]), [parse_gate("full_pass_seconds > +900%")])
+    assert change_of(compared).word == "killed in B"
     heap = {"cage": "tenth", "source": "heap", "pattern": "random"}
-    assert change_of(made, heap).word == "killed in A and B"
-    judged = {tuple(j.treatment.values()): j.verdict for j in made.judgements}
+    assert change_of(compared, heap).word == "killed in A and B"
+    judged = {tuple(j.treatment.values()): j.verdict for j in compared.gate_results}
     assert judged[tuple(COLD.values())] == "undecided"
     assert tuple(heap.values()) not in judged
 
@@ -96,7 +96,7 @@ def test_both_killed_is_no_change_and_one_killed_says_so(folders, tmp_path):
         ("program", {}),
     ],
 )
-def test_what_is_not_comparable_is_refused_and_named_when_told_to(folders, tmp_path, what, changes, capsys):
+def test_incomparable_runs_are_refused_and_named_with_anyway(folders, tmp_path, what, changes, capsys):
     def change(record):
         record["emulated"] = what != "emulation"
 
@@ -110,10 +110,10 @@ def test_what_is_not_comparable_is_refused_and_named_when_told_to(folders, tmp_p
             trial[key[0]] = key[1]
         (other / "plan.json").write_text(json.dumps(plan))
     with pytest.raises(PagecageError, match=f"not comparable: {what}") as refused:
-        compare(load_sides([folders / "few", other]))
+        compare(load_runs([folders / "few", other]))
     assert "--anyway" in refused.value.hint
-    made = compare(load_sides([folders / "few", other]), anyway=True)
-    assert [one.what for one in made.obstacles] == [what]
+    compared = compare(load_runs([folders / "few", other]), anyway=True)
+    assert [one.what for one in compared.obstacles] == [what]
     assert main(["compare", str(folders / "few"), str(other), "--anyway"]) == 0
     assert f"compared anyway, {what}:" in capsys.readouterr().out
 
@@ -125,34 +125,34 @@ def test_what_differs_is_listed(folders, tmp_path):
         trial["cage"]["properties"] = {"MemoryMax": 4096}
     (other / "plan.json").write_text(json.dumps(plan))
     (other / "facts/b-1.json").write_text((other / "facts/b-1.json").read_text().replace('"cpus": 2', '"cpus": 4'))
-    made = compare(load_sides([folders / "few", other]))
-    told = {one.name: one.values for one in made.differences}
-    assert told["pagecage version"] == ("0.1.0", "9.9")
-    assert told["cpus"] == ("2", "4")
-    assert told["cage of tenth · heap · random"] == ("MemoryMax=13418496 MemorySwapMax=0", "MemoryMax=4096")
-    assert not any("boot" in name for name in told)
+    compared = compare(load_runs([folders / "few", other]))
+    differences = {one.name: one.values for one in compared.differences}
+    assert differences["pagecage version"] == ("0.1.0", "9.9")
+    assert differences["cpus"] == ("2", "4")
+    assert differences["cage of tenth · heap · random"] == ("MemoryMax=13418496 MemorySwapMax=0", "MemoryMax=4096")
+    assert not any("boot" in name for name in differences)
 
 
-def spoilt(record):
-    """Every trial of one treatment finds its file in the cache."""
+def warm_cache(record):
+    """Let every trial of one treatment find its file in the cache."""
     if record["treatment"] == COLD:
         record["cache"]["resident_bytes_before"] = 4096
 
 
-def test_excluded_trials_are_let_in_by_name_alone(folders, tmp_path):
-    other = build_run(tmp_path / "other", spoilt)
+def test_excluded_trials_are_included_by_name_alone(folders, tmp_path):
+    other = build_run(tmp_path / "other", warm_cache)
     ids = [t.record.trial_id for t in load_run(other).trials if t.verdicts.excluded]
     assert len(ids) == 3
     sides = [folders / "few", other]
-    assert change_of(compare(load_sides(sides))).word == "excluded in B"
-    let_in = change_of(compare(load_sides(sides, [ids[0], f"B:{ids[1]}"])))
-    assert let_in.ratio.n == 2
+    assert change_of(compare(load_runs(sides))).word == "excluded in B"
+    included = change_of(compare(load_runs(sides, [ids[0], f"B:{ids[1]}"])))
+    assert included.ratio.n == 2
     for wrong in ("r9_nothing", f"A:{ids[0]}", f"C:{ids[0]}", ""):
-        with pytest.raises(PagecageError, match="no excluded trial"):
-            load_sides(sides, [wrong])
+        with pytest.raises(PagecageError, match="not an excluded trial"):
+            load_runs(sides, [wrong])
 
 
-def test_all_excluded_is_a_sentence(folders, tmp_path, capsys):
+def test_a_run_with_all_trials_excluded_is_an_error_message(folders, tmp_path, capsys):
     def all_spoilt(record):
         record["cache"]["resident_bytes_before"] = 4096
         record["cache"]["requested"] = "cold"
@@ -161,10 +161,10 @@ def test_all_excluded_is_a_sentence(folders, tmp_path, capsys):
     assert main(["compare", str(folders / "few"), str(other)]) == 2
     assert "no treatment with figures on both sides" in capsys.readouterr().err
     assert main(["show", str(other)]) == 0
-    assert "0 averaged in" in capsys.readouterr().out
+    assert "0 included" in capsys.readouterr().out
 
 
-def test_the_page_loads_nothing_and_says_the_same(folders, tmp_path, capsys):
+def test_the_comparison_page_loads_nothing_and_has_the_same_figures(folders, tmp_path, capsys):
     page = tmp_path / "compared.html"
     words = ["compare", *(str(folders / name) for name in ("a", "again", "slow")), "--html", str(page)]
     assert main([*words, "--fail-if", "full_pass_seconds > +10%", "--csv"]) == 5
@@ -182,7 +182,7 @@ def test_the_page_loads_nothing_and_says_the_same(folders, tmp_path, capsys):
 
 def test_a_run_against_itself_is_refused(folders):
     with pytest.raises(PagecageError, match="with itself"):
-        load_sides([folders / "a", folders / "a"])
+        load_runs([folders / "a", folders / "a"])
 
 
 @pytest.mark.parametrize(
@@ -206,14 +206,14 @@ def test_a_gate_has_an_exit_status(folders, gate, other, status, capsys):
      "read_seconds > ++10%", "> +10%", "read seconds > +10%", "read_seconds > +10% x", "read_seconds > +.5%",
      "read_seconds < -100%", "READ_SECONDS > +1%", "read_seconds > +٣%"],
 )  # fmt: skip
-def test_what_is_no_gate_is_refused(text):
+def test_invalid_gates_are_refused(text):
     with pytest.raises(PagecageError, match="--fail-if"):
         parse_gate(text)
 
 
 def test_a_gate_on_what_no_trial_has_is_refused(folders):
     with pytest.raises(PagecageError, match="no trial has 'read_minutes'"):
-        compare(load_sides([folders / "a", folders / "slow"]), [parse_gate("read_minutes > +1%")])
+        compare(load_runs([folders / "a", folders / "slow"]), [parse_gate("read_minutes > +1%")])
 
 
 @given(
@@ -223,28 +223,28 @@ def test_a_gate_on_what_no_trial_has_is_refused(folders):
 def test_a_gate_is_decided_exactly_where_its_interval_is_on_one_side(sign, percent, low, high):
     low, high = sorted((low, high))
     gate = parse_gate(f"x_seconds {sign} {percent:+}%")
-    verdict, _ = judge_gate(gate, MedianSummary(9, (low + high) / 2, low, high, "95 %"))
+    verdict, _ = evaluate_gate(gate, MedianSummary(9, (low + high) / 2, low, high, "95 %"))
     beyond = [eval(f"{end} {sign} {1 + float(percent) / 100}") for end in (low, high)]
     assert verdict == {(True, True): "failed", (False, False): "passed"}.get(tuple(beyond), "undecided")
-    assert judge_gate(gate, MedianSummary(2, 1, low, high, "range"))[0] == "undecided"
-    assert judge_gate(gate, None)[0] == "undecided"
+    assert evaluate_gate(gate, MedianSummary(2, 1, low, high, "range"))[0] == "undecided"
+    assert evaluate_gate(gate, None)[0] == "undecided"
 
 
-def test_treatments_that_are_the_same_are_twins(tmp_path):
+def test_treatments_with_equal_trials_are_an_a_a_pair(tmp_path):
     folder = build_run(tmp_path / "run", times(1))
     plan = json.loads((folder / "plan.json").read_text())
     for trial in plan["trials"]:
         trial["workload"] = {"arguments": [trial["treatment"]["source"]]}
     (folder / "plan.json").write_text(json.dumps(plan))
     run = load_run(folder)
-    assert twins(run, COLD) == [{**COLD, "pattern": "random"}]
+    assert identical_treatments(run, COLD) == [{**COLD, "pattern": "random"}]
     floor = noise_floor(run, COLD, "full_pass_seconds")
-    assert floor.kind == "twins"
+    assert floor.kind == "a_a_pair"
     assert 0 < floor.share < 0.05
     assert noise_floor(load_run(build_run(tmp_path / "other")), COLD, "full_pass_seconds") is None
 
 
-def test_three_runs_and_every_form(folders, capsys):
+def test_three_runs_in_every_format(folders, capsys):
     words = ["compare", *(str(folders / name) for name in ("a", "again", "slow"))]
     assert main([*words, "--csv"]) == 0
     rows = list(csv.DictReader(StringIO(capsys.readouterr().out)))

@@ -1,4 +1,4 @@
-"""The sentences of a run: one for each caged treatment, and once how nearly a provider's ways were met."""
+"""Tests of diagnoses by treatment, and of the fidelity to a provider's behaviour."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from analysis.data.load import load_run
-from analysis.summaries.diagnoses import fidelity, told_by_treatment
+from analysis.summaries.diagnoses import diagnosis_by_treatment, fidelity_lines
 from analysis.views import evidence_tables
 from analysis.views.notebook import Results
-from analysis.views.run import show
+from analysis.views.run import run_report
+from pagecage.report.terminal import print_report
 from tests.fixtures.runs import build_run
 
 EXACT = {"aspect": "io_size", "state": "exact", "reason": "requests are split at 256 KiB"}
@@ -27,33 +28,35 @@ def folder(tmp_path_factory):
     return build_run(tmp_path_factory.mktemp("told") / "run", in_a_cloud)
 
 
-def test_every_caged_treatment_has_its_sentence_and_no_other(folder):
-    told = {tuple(treatment.values()): sentence for treatment, sentence in told_by_treatment(load_run(folder))}
-    assert {treatment[0] for treatment in told} == {"tenth"}
-    assert len(told) == 6
-    assert sum("It was killed" in sentence for sentence in told.values()) == 2
+def test_only_caged_treatments_have_a_diagnosis(folder):
+    diagnoses = {
+        tuple(treatment.values()): sentence for treatment, sentence in diagnosis_by_treatment(load_run(folder))
+    }
+    assert {treatment[0] for treatment in diagnoses} == {"tenth"}
+    assert len(diagnoses) == 6
+    assert sum("The OOM killer ended the program" in sentence for sentence in diagnoses.values()) == 2
     assert len(evidence_tables.diagnosis_table(load_run(folder))) == 6
 
 
-def test_what_was_carried_is_told_once(folder):
-    assert fidelity(load_run(folder)) == ["io size exact: requests are split at 256 KiB"]
+def test_fidelity_lines_are_not_repeated(folder):
+    assert fidelity_lines(load_run(folder)) == ["io size exact: requests are split at 256 KiB"]
 
 
 def test_terminal_and_report_have_both(folder):
     console = Console(record=True, width=240, file=io.StringIO())
-    show(load_run(folder), console)
+    print_report(run_report(load_run(folder)), console)
     text = console.export_text()
-    assert text.count("It was killed: it needs more memory than MemoryMax") == 2
+    assert text.count("The OOM killer ended the program: it needs more memory than the MemoryMax") == 2
     assert text.count("io size exact: requests are split at 256 KiB.") == 1
     page = Results(folder).diagnosis.text
-    assert "What held it back" in page
+    assert "<h2>Diagnosis</h2>" in page
     assert "<li>io size exact: requests are split at 256 KiB.</li>" in page
 
 
-def test_a_run_without_cages_has_no_such_part(tmp_path):
+def test_a_run_without_cages_has_no_diagnosis(tmp_path):
     def uncaged(record: dict[str, Any]) -> None:
         record["cage"] = {**record["cage"], "requested": {"MemorySwapMax": 0}}
 
     folder = build_run(tmp_path / "run", uncaged)
-    assert list(told_by_treatment(load_run(folder))) == []
+    assert list(diagnosis_by_treatment(load_run(folder))) == []
     assert Results(folder).diagnosis is None

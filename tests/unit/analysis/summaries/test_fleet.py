@@ -1,4 +1,4 @@
-"""One report over all hosts: columns a host, ratios to the first, facts that differ, hosts that were lost."""
+"""Tests of fleet runs: columns per host, ratios to the first, differing facts, lost hosts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.__main__ import main
-from analysis.stats.intervals import pooled
+from analysis.stats.intervals import pooled_median
 from analysis.summaries.fleet import facts, load_fleet
-from analysis.views.fleet import part_words
+from analysis.views.fleet import member_sentence
 from pagecage.errors import PagecageError
 from tests.builders.pages import loads_of
 from tests.builders.timed_runs import COLD, times
@@ -25,7 +25,7 @@ values = st.lists(st.floats(0.1, 100), min_size=1, max_size=6)
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`fast` and `slow` (30 % slower) ran the whole plan, `gone` was lost before its first record."""
+    """A fleet: `fast` and `slow` (30 % slower) ran the plan, `gone` was lost before any record."""
     changes = {"fast": times(1, 1), "slow": times(1.3, 2), "gone": times(1, 3)}
     return build_fleet(tmp_path_factory.mktemp("fleet") / "rack", changes, lost=["gone"])
 
@@ -36,8 +36,8 @@ def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 
 
 def test_each_host_is_a_column_and_the_ratio_is_to_the_first(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = json.loads(shown(capsys, "show", fleet, "--json"))
-    [row] = [row for row in told["rows"] if row["treatment"] == COLD]
+    data = json.loads(shown(capsys, "show", fleet, "--json"))
+    [row] = [row for row in data["rows"] if row["treatment"] == COLD]
     assert list(row["hosts"]) == ["fast", "slow"]
     assert row["hosts"]["fast"]["summary"]["middle"] == pytest.approx(1, rel=0.02)
     assert row["ratios"]["slow"]["ratio"]["middle"] == pytest.approx(1.3, rel=0.03)
@@ -46,29 +46,29 @@ def test_each_host_is_a_column_and_the_ratio_is_to_the_first(fleet: Path, capsys
 
 
 def test_a_lost_host_is_named_with_its_reason(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = json.loads(shown(capsys, "show", fleet, "--json"))
-    assert [host["host"] for host in told["hosts"]] == ["fast", "slow", "gone"]
-    assert told["hosts"][2] == {
+    data = json.loads(shown(capsys, "show", fleet, "--json"))
+    assert [host["host"] for host in data["hosts"]] == ["fast", "slow", "gone"]
+    assert data["hosts"][2] == {
         "host": "gone", "run_id": None, "planned": 96, "answered": 0, "outcome": "lost",
-        "because": "Connection refused",
+        "reason": "Connection refused",
     }  # fmt: skip
     assert "off: left out: No route to host" in shown(capsys, "show", fleet)
-    assert told["left_out"] == {"off": "No route to host"}
-    assert "gone: 0 of 96 trials have their answer; lost: Connection refused" in shown(capsys, "show", fleet)
+    assert data["left_out"] == {"off": "No route to host"}
+    assert "gone: 0 of 96 trials have an answer; lost: Connection refused" in shown(capsys, "show", fleet)
 
 
 def test_what_differs_between_hosts_is_marked(fleet: Path) -> None:
-    told = {fact.name: fact for fact in facts(load_fleet(fleet))}
-    assert told["hostname"].values == ("fast", "slow")
-    assert {name: fact.differs for name, fact in told.items()} == {
+    data = {fact.name: fact for fact in facts(load_fleet(fleet))}
+    assert data["hostname"].values == ("fast", "slow")
+    assert {name: fact.differs for name, fact in data.items()} == {
         "hostname": True, "kernel": False, "cpus": False, "memory_bytes": False, "qemu": False,
     }  # fmt: skip
 
 
 def test_hosts_of_one_plan_are_blocks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = build_fleet(tmp_path / "spread", {"a": times(1, 1), "b": times(1.2, 2)}, "spread", repeats=3)
-    told = json.loads(shown(capsys, "show", folder, "--json"))
-    [row] = [row for row in told["rows"] if row["treatment"] == COLD]
+    data = json.loads(shown(capsys, "show", folder, "--json"))
+    [row] = [row for row in data["rows"] if row["treatment"] == COLD]
     together = row["all_hosts"]
     assert (together["n"], together["kind"]) == (6, "range of medians")
     middles = [row["hosts"][host]["summary"]["middle"] for host in ("a", "b")]
@@ -79,24 +79,24 @@ def test_hosts_of_one_plan_are_blocks(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @given(st.lists(values, min_size=6, max_size=8))
 def test_an_interval_of_many_blocks_lies_within_what_was_seen(blocks: list[list[float]]) -> None:
-    made = pooled(blocks)
+    pooled = pooled_median(blocks)
     flat = [value for block in blocks for value in block]
-    assert min(flat) <= made.low <= made.high <= max(flat)
-    assert (made.n, made.kind) == (len(flat), "95 %")
+    assert min(flat) <= pooled.low <= pooled.high <= max(flat)
+    assert (pooled.n, pooled.kind) == (len(flat), "95 %")
 
 
 def test_blocks_that_differ_widen_the_interval() -> None:
-    """Thirty values of six blocks: blocks that are alike tell more than blocks that lie apart."""
+    """With thirty values in six blocks, blocks that differ have the wider interval."""
     alike, apart = [[1.0, 2.0, 3.0, 4.0, 5.0]] * 6, [[float(n)] * 5 for n in range(1, 7)]
-    assert pooled(apart).high - pooled(apart).low > pooled(alike).high - pooled(alike).low
+    assert pooled_median(apart).high - pooled_median(apart).low > pooled_median(alike).high - pooled_median(alike).low
 
 
-def test_no_block_has_no_median() -> None:
+def test_the_median_of_no_block_is_an_error() -> None:
     with pytest.raises(ValueError, match="no values"):
-        pooled([])
+        pooled_median([])
 
 
-def test_the_page_loads_nothing_and_says_what_the_terminal_says(
+def test_the_fleet_page_loads_nothing_and_has_the_terminals_texts(
     fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = Path(shown(capsys, "render", fleet).strip())
@@ -109,7 +109,7 @@ def test_the_page_loads_nothing_and_says_what_the_terminal_says(
         "B / A",
         "lost: Connection refused",
         "left out: No route",
-        "What each host is",
+        "Facts in which the hosts differ",
         "<svg",
     ):
         assert words in text
@@ -124,9 +124,9 @@ def test_csv_has_a_line_for_each_treatment_and_host(fleet: Path, capsys: pytest.
 
 
 def test_markdown_shows_only_what_differs(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = shown(capsys, "show", fleet, "--markdown")
-    assert "| hostname | ≠ | fast | slow |" in told
-    assert "kernel" not in told
+    data = shown(capsys, "show", fleet, "--markdown")
+    assert "| hostname | fast | slow |" in data
+    assert "kernel" not in data
 
 
 def test_a_fleet_without_any_record_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,13 +138,13 @@ def test_a_fleet_without_any_record_says_so(tmp_path: Path, capsys: pytest.Captu
     assert "No host has a record yet." in Path(shown(capsys, "render", folder).strip()).read_text()
 
 
-def test_a_host_that_has_not_begun_says_so(fleet: Path) -> None:
-    part = load_fleet(fleet).parts[2]
-    assert part_words(part).endswith("lost: Connection refused")
+def test_a_lost_host_has_a_sentence_with_the_reason(fleet: Path) -> None:
+    part = load_fleet(fleet).members[2]
+    assert member_sentence(part).endswith("lost: Connection refused")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"fleet_version": 2, "run_id": "", "hosts": {}}'])
-def test_a_document_that_is_none_is_refused(tmp_path: Path, content: str) -> None:
+def test_an_invalid_fleet_document_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "fleet.json").write_text(content)
     with pytest.raises(PagecageError, match=r"fleet\.json"):
         load_fleet(tmp_path)

@@ -1,4 +1,4 @@
-"""A run that a stopping rule ended: it is whole, says so, and misses nothing."""
+"""Tests of runs that a stopping rule ended."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 import pytest
 
 from analysis.data.load import load_run
-from analysis.summaries.diagnoses import stopping
-from analysis.views.narrative import notices
+from analysis.summaries.diagnoses import stopping_rule_status
+from analysis.views.narrative import notices_html
 from analysis.views.run import as_json
 from pagecage.model.record import read_records
 from tests.fixtures.runs import build_run
@@ -43,20 +43,20 @@ def folder(whole, tmp_path):
 def test_blocks_after_the_end_are_neither_run_nor_missing(folder):
     run = load_run(cut(folder, 6))
     assert len(run.trials) == len(run.plan["trials"]) == 72
-    assert stopping(run).endswith("8 times at most: reached after 6")
+    assert stopping_rule_status(run).endswith("8 times at most: reached after 6")
     assert all(cell["unanswered"] == 0 for cell in as_json(run)["cells"])
-    assert "Unfinished" not in notices(run)
-    assert "Stopping rule." in notices(run)
+    assert "Unfinished" not in notices_html(run)
+    assert "Stopping rule." in notices_html(run)
 
 
-def test_a_run_under_way_says_what_is_too_wide(folder):
+def test_a_run_in_progress_reports_what_is_too_wide(folder):
     run = load_run(cut(folder, 3))
-    assert "8 times at most: not yet: " in stopping(run)
-    assert "uncaged · heap · sequential none" in stopping(run)
-    assert "Unfinished" in notices(run)
+    assert "8 times at most: not yet: " in stopping_rule_status(run)
+    assert "uncaged · heap · sequential none" in stopping_rule_status(run)
+    assert "Unfinished" in notices_html(run)
 
 
-def test_a_bound_that_was_reached_says_what_stayed_too_wide(folder):
+def test_a_reached_bound_reports_what_is_too_wide(folder):
     def wide(line):
         record = json.loads(line)
         if record["response"] and record["treatment"]["pattern"] == "random":
@@ -67,5 +67,5 @@ def test_a_bound_that_was_reached_says_what_stayed_too_wide(folder):
     (folder / "records.jsonl").write_text("".join(f"{wide(line)}\n" for line in lines))
     run = load_run(folder)
     assert len(list(read_records(folder / "records.jsonl"))) == len(run.trials) == 96
-    assert "not reached: uncaged · heap · random " in stopping(run)
-    assert "sequential" not in stopping(run)
+    assert "not reached: uncaged · heap · random " in stopping_rule_status(run)
+    assert "sequential" not in stopping_rule_status(run)

@@ -1,4 +1,4 @@
-"""A wrong answer is an outcome with a sentence: shown as that, averaged into nothing, judged where a claim asks."""
+"""Tests of wrong answers: shown as such, never averaged, and evaluated if a claim asks for it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from analysis.claims.evaluate import evaluate_claims
-from analysis.claims.findings import find
+from analysis.claims.findings import evaluate_findings
 from analysis.data.load import Run, load_run
 from analysis.summaries.cells import make_cell
 from analysis.views.cell_tables import response_table
-from analysis.views.narrative import notices
+from analysis.views.narrative import notices_html
 from analysis.views.notebook import Results
 from tests.fixtures.runs import DEFINITION, build_run
 
@@ -25,7 +25,7 @@ CLAIM = {
 
 
 def run_of(tmp_path: Any, change: Any = None, claims: Any = (), findings: Any = (), tables: Any = ()) -> Run:
-    """The twelve cells, one of them wrong each time, or as `change` has it."""
+    """Load a run of twelve cells, one of which always answers wrongly, or as `change` alters it."""
     definition = {**DEFINITION, "claims": list(claims), "findings": list(findings), "tables": list(tables)}
     return load_run(build_run(tmp_path / "run", change or all_wrong, definition=definition))
 
@@ -54,7 +54,7 @@ def test_a_cell_shows_the_outcome_and_what_was_wrong_and_never_a_bare_time(tmp_p
     assert make_cell(run_of(tmp_path / "x"), RIGHT, "full_pass_seconds").wrong == 0
 
 
-def test_of_some_wrong_answers_none_is_averaged_in_and_all_are_told(tmp_path: Any) -> None:
+def test_wrong_answers_are_not_averaged_and_all_are_reported(tmp_path: Any) -> None:
     run = run_of(tmp_path, once_wrong)
     cell = make_cell(run, WRONG, "full_pass_seconds")
     assert cell.summary is not None
@@ -70,21 +70,23 @@ def test_a_wrong_answer_on_a_noisy_host_is_shown_as_both(tmp_path: Any) -> None:
 
 
 def test_the_report_says_how_many_and_does_not_call_the_run_unfinished(tmp_path: Any) -> None:
-    told = notices(run_of(tmp_path))
-    assert "3 of 36 trials gave a wrong answer" in told
-    assert "Unfinished" not in told
+    notices = notices_html(run_of(tmp_path))
+    assert "3 of 36 trials gave a wrong answer" in notices
+    assert "Unfinished" not in notices
 
 
 @pytest.mark.parametrize(("change", "verdict"), [(all_wrong, "held"), (wrong_and_noisy, "no_data")])
-def test_a_claim_that_asks_for_them_is_judged_and_says_so(tmp_path: Any, change: Any, verdict: str) -> None:
+def test_a_claim_that_accepts_wrong_answers_is_evaluated_with_a_remark(
+    tmp_path: Any, change: Any, verdict: str
+) -> None:
     [found] = evaluate_claims(run_of(tmp_path, change, [{**CLAIM, "with_wrong_answers": True}]))
     assert found.verdict == verdict
-    assert (SENTENCE in found.why) == (verdict == "held")
+    assert (SENTENCE in found.reason) == (verdict == "held")
 
 
-def test_one_that_does_not_has_no_data_and_says_why(tmp_path: Any) -> None:
+def test_a_claim_without_wrong_answers_has_no_data_and_a_reason(tmp_path: Any) -> None:
     [found] = evaluate_claims(run_of(tmp_path, None, [CLAIM]))
-    assert (found.verdict, found.why) == ("no_data", f"a wrong answer: {SENTENCE}")
+    assert (found.verdict, found.reason) == ("no_data", f"a wrong answer: {SENTENCE}")
 
 
 @pytest.mark.parametrize(
@@ -100,19 +102,19 @@ def test_a_claim_about_outcomes_knows_wrong_ones(
     claim = {**CLAIM, "rule": "outcome", "published": published, "unit": "outcome", "response": None}
     [found] = evaluate_claims(run_of(tmp_path, change, [claim]))
     assert (found.verdict, found.measured) == (verdict, measured)
-    assert SENTENCE in found.why
+    assert SENTENCE in found.reason
 
 
-def test_a_finding_takes_them_where_it_asks_and_says_so(tmp_path: Any) -> None:
+def test_a_finding_that_accepts_wrong_answers_has_a_remark(tmp_path: Any) -> None:
     table = {"question": "", "says": "it takes {value}", "response": "full_pass_seconds", "where": WRONG}
-    with_, without = find(run_of(tmp_path, None, (), [{**table, "with_wrong_answers": True}, table]))
+    with_, without = evaluate_findings(run_of(tmp_path, None, (), [{**table, "with_wrong_answers": True}, table]))
     assert with_.is_proven
     assert SENTENCE in with_.note
     assert (without.value, without.note) == (None, f"a wrong answer: {SENTENCE}")
 
 
 def test_ratios_are_compared(tmp_path: Any) -> None:
-    """On the heap random takes 1.5 times as long as sequential; of an unloaded file 1.9 times."""
+    """Random takes 1.5 times as long as sequential on the heap, 1.9 times with an unloaded file."""
 
     def side(source: str, pattern: str) -> dict[str, str]:
         return {"cage": "uncaged", "source": source, "pattern": pattern}
@@ -129,7 +131,7 @@ def test_ratios_are_compared(tmp_path: Any) -> None:
     assert (held.verdict, not_held.verdict, held.unit) == ("held", "not_held", "x")
     assert isinstance(held.measured, float)
     assert 1.0 < held.measured < 1.5
-    assert held.why.startswith("one ratio is 1.")
+    assert held.reason.startswith("one ratio is 1.")
 
 
 def test_a_further_table_has_what_varies_and_what_was_published(tmp_path: Any) -> None:
@@ -145,9 +147,9 @@ def test_a_further_table_has_what_varies_and_what_was_published(tmp_path: Any) -
         "pattern",
         "bytes",
     ]
-    made = Results(run.path).tables
-    assert made is not None
-    assert "Uncaged, {ops} times" in made.text, "a place that the size has not is left as it is"
+    tables = Results(run.path).tables
+    assert tables is not None
+    assert "Uncaged, {ops} times" in tables.text, "a place that the size has not is left as it is"
 
 
 def test_a_table_without_its_treatments_is_left_out(tmp_path: Any) -> None:

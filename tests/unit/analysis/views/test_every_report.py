@@ -1,4 +1,4 @@
-"""The report of every experiment, made of a small real run of it: whole, telling what the records tell, offline."""
+"""Tests of the report of every experiment, rendered from a small recorded run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from pagecage.cli.run_options import definitions
 from tests.builders.pages import loads_of
 from tests.fixtures.small_runs import NAMES, unpacked
 
-COVERING = ("append-saturation", "async-hazard", "constrained-random", "fio-matrix", "random-memory")
-"""Between them every kind of figure: histograms of three sources, heat, curve, strips, lanes, residency."""
-ALL = [pytest.param(name, marks=[] if name in COVERING else [pytest.mark.long]) for name in NAMES]
+REPRESENTATIVE = ("append-saturation", "async-hazard", "constrained-random", "fio-matrix", "random-memory")
+"""Together they have every kind of figure.
+
+These are histograms of three sources, heat, curve, strips, timelines and residency.
+"""
+ALL = [pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.long]) for name in NAMES]
 TABLE, CELL = re.compile(r"<table.*?</table>", re.DOTALL), re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 
 
@@ -36,24 +39,26 @@ def test_the_notebook_runs_and_its_tables_are_intact(name: str, tmp_path: Path) 
     page = (folder / PAGE).read_text()
     outputs = notebook_outputs(folder / "report.ipynb")
     assert not [out for out in outputs if out["output_type"] != "execute_result"]
-    told = "".join("".join(out["data"].get("text/html", "")) for out in outputs)
-    assert tables_of(told) == tables_of(page) != []
+    page_text = "".join("".join(out["data"].get("text/html", "")) for out in outputs)
+    assert tables_of(page_text) == tables_of(page) != []
     assert loads_of(page) == []
-    assert not lacking(load_run(folder), told)
-    assert not [said for said in pictures(page) if not re.search(r"\d", said)], "a figure says what it shows"
+    assert not missing_figures(load_run(folder), page_text)
+    assert not [alt_texts for alt_texts in alternative_texts(page) if not re.search(r"\d", alt_texts)], (
+        "a figure says what it shows"
+    )
 
 
 DRAWN = ("heat", "figure", "latencies", "sweep", "amplification", "timelines", "residency", "kernel")
-"""Parts with pictures: nine tenths of a report's time."""
+"""Parts with figures, which take nine tenths of a report's time."""
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_table_of_every_report_can_be_made(name: str, tmp_path: Path) -> None:
     results = Results(unpacked(name, tmp_path / "run"))
     parts = [getattr(results, part) for part in shown_by_the_notebook() if part not in DRAWN]
-    told = "".join(part.text for part in parts if part)
-    assert not lacking(results.run, told)
-    assert not pictures(told), "what draws is left to the long run"
+    page_text = "".join(part.text for part in parts if part)
+    assert not missing_figures(results.run, page_text)
+    assert not alternative_texts(page_text), "figures are drawn by the long test"
 
 
 @pytest.mark.long
@@ -61,14 +66,14 @@ def test_every_table_of_every_report_can_be_made(name: str, tmp_path: Path) -> N
 def test_every_part_of_every_report_can_be_made(name: str, tmp_path: Path) -> None:
     results = Results(unpacked(name, tmp_path / "run"))
     parts = [getattr(results, part) for part in shown_by_the_notebook()]
-    told = "".join(part.text for part in parts if part)
-    assert not lacking(results.run, told)
-    assert pictures(told)
-    assert all(re.search(r"\d", said) for said in pictures(told))
+    page_text = "".join(part.text for part in parts if part)
+    assert not missing_figures(results.run, page_text)
+    assert alternative_texts(page_text)
+    assert all(re.search(r"\d", text) for text in alternative_texts(page_text))
 
 
 def shown_by_the_notebook() -> list[str]:
-    """What its cells show, by name."""
+    """Return the names of the parts in the notebook's cells."""
     found = [re.fullmatch(r"results\.(\w+)", cell["source"].splitlines()[-1]) for cell in read_source(SOURCE)]
     names = [match[1] for match in found if match]
     assert len(names) > 15
@@ -80,18 +85,18 @@ def notebook_outputs(notebook: Path) -> list[dict[str, Any]]:
 
 
 def tables_of(page: str) -> list[list[str]]:
-    """The cells of each table; between them the page has other spaces than the notebook."""
+    """Return the cells of each table; white space differs between page and notebook."""
     return [[" ".join(html.unescape(cell).split()) for cell in CELL.findall(table)] for table in TABLE.findall(page)]
 
 
-def pictures(page: str) -> list[str]:
-    """What each figure says to those who cannot see it."""
-    said = re.findall(r'<svg [^>]*?aria-label="([^"]*)"', page)
-    assert len(said) == page.count("<svg ")
-    return said
+def alternative_texts(page: str) -> list[str]:
+    """Return the alternative text of each figure."""
+    alt_texts = re.findall(r'<svg [^>]*?aria-label="([^"]*)"', page)
+    assert len(alt_texts) == page.count("<svg ")
+    return alt_texts
 
 
-def lacking(run: Run, told: str) -> list[str]:
-    """Figures of the run's table that the page does not have."""
+def missing_figures(run: Run, page_text: str) -> list[str]:
+    """Return the figures of the run's table that the page lacks."""
     texts = [make_cell(run, treatment, run.response).text for treatment in treatments(run)]
-    return [text for text in texts if html.escape(text) not in told]
+    return [text for text in texts if html.escape(text) not in page_text]

@@ -1,4 +1,4 @@
-"""Loading a run and the tables made of it."""
+"""Tests of loading a run, and of its tables."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def run(tmp_path_factory):
     return load_run(build_run(tmp_path_factory.mktemp("tables") / "run"))
 
 
-def test_no_run_folder_no_record_and_a_stranger_are_sentences(tmp_path):
-    with pytest.raises(PagecageError, match="no run folder"):
+def test_a_missing_folder_missing_records_and_foreign_records_are_error_messages(tmp_path):
+    with pytest.raises(PagecageError, match="not a run folder"):
         load_run(tmp_path)
     folder = build_run(tmp_path / "run")
     lines = (folder / "records.jsonl").read_text().splitlines()
@@ -37,7 +37,7 @@ def test_no_run_folder_no_record_and_a_stranger_are_sentences(tmp_path):
         load_run(folder)
 
 
-def test_a_plan_that_lacks_a_key_is_a_sentence(tmp_path):
+def test_a_plan_without_a_key_is_an_error_message(tmp_path):
     folder = build_run(tmp_path / "run")
     plan = json.loads((folder / "plan.json").read_text())
     del plan["definition"]
@@ -136,7 +136,7 @@ def test_any_experiment_has_a_table(tmp_path):
     assert evidence_tables.claims_table(loaded).empty
 
 
-def test_the_limits_table_tells_cap_calibration_and_use(run):
+def test_the_limits_table_has_cap_calibration_and_use(run):
     table = evidence_tables.limits_table(run).set_index("limit")
     assert table.loc["MemoryMax", "cap"] == "12.8 MiB"
     assert "12 enforced" in table.loc["MemoryMax", "verdicts"]
@@ -181,7 +181,7 @@ def test_readahead_counts_only_what_grew_after_go(tmp_path):
     assert (merged["count"] == merged["count_shifted"]).all()
 
 
-def test_faults_are_told_by_the_flags_of_the_mapping(run):
+def test_faults_are_counted_by_the_flags_of_the_mapping(run):
     table = evidence_tables.fault_table(frames.fault_frame(run))
     assert set(table["flags of the mapping"]) == {"VM_READ VM_MAYREAD VM_MAYEXEC VM_MAYSHARE VM_SOFTDIRTY"}
 
@@ -202,7 +202,7 @@ def test_a_run_without_traces_has_empty_frames(tmp_path):
     assert evidence_tables.fault_table(frames.fault_frame(loaded)).empty
 
 
-def test_an_iostat_file_that_was_cut_off_is_empty_not_a_fall(tmp_path):
+def test_an_incomplete_iostat_file_is_empty(tmp_path):
     folder = build_run(tmp_path / "run")
     for file in folder.glob("trials/*/iostat.json"):
         file.write_text(file.read_text()[:-20])

@@ -1,10 +1,10 @@
-"""HTML that is made from words of a definition or a record."""
+"""Tests of HTML made from texts of definitions and records."""
 
 from __future__ import annotations
 
 import pytest
 
-from analysis.views.html import prose_html
+from analysis.views.html import definition_text_html
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from analysis.views.html import prose_html
     ],
 )
 def test_code_stands_between_backticks_and_all_is_escaped(text: str, html: str) -> None:
-    assert prose_html(text) == html
+    assert definition_text_html(text) == html

@@ -1,4 +1,4 @@
-"""What the page holds: nothing empty, everything that was asked for, in the order of an article."""
+"""Tests of the notebook's parts: all that have data, in order, and no empty ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPTIONAL = (
 
 
 def bare(record):
-    """A record of a program that nothing was traced of."""
+    """Change a record to that of a program without traces."""
     record["traces"], record["collectors"] = {}, {}
     if record["response"]:
         record["response"] = {"read_seconds": 1.0 + record["position"]}
@@ -24,7 +24,7 @@ def whole(tmp_path_factory):
     return Results(build_run(tmp_path_factory.mktemp("whole") / "run"))
 
 
-def test_parts_without_data_are_left_out_and_not_excused(tmp_path):
+def test_parts_without_data_are_left_out(tmp_path):
     definition = {**DEFINITION, "claims": [], "response": "read_seconds"}
     folder = build_run(tmp_path / "run", bare, definition=definition, experiment="other")
     results = Results(folder)
@@ -38,9 +38,9 @@ def test_parts_with_data_are_all_there(whole):
     assert there == set(OPTIONAL) - {"answer", "latencies"}
 
 
-def test_a_figure_stands_where_no_factor_counts_anything(whole):
+def test_a_strip_is_drawn_without_a_numeric_factor(whole):
     assert whole.figure.text.count("<svg") == 1
-    assert "one point a trial" in whole.figure.text
+    assert "one point per trial" in whole.figure.text
 
 
 def test_claims_come_with_those_that_no_run_tests_folded(tmp_path):
@@ -49,7 +49,7 @@ def test_claims_come_with_those_that_no_run_tests_folded(tmp_path):
     plan["experiment"] = "random-memory"
     object.__setattr__(results.run, "plan", plan)
     text = results.claims.text
-    assert text.index("003-196") < text.index("published figures that no run here tests")
+    assert text.index("003-196") < text.index("published figures that cannot be tested here")
     assert "PEBS" in text
     assert "003-125, 003-126" in text
 
@@ -58,7 +58,7 @@ def test_a_claim_that_the_run_says_nothing_about_is_folded(tmp_path):
     claims = [dict(DEFINITION["claims"][0], response="no_such_seconds"), *DEFINITION["claims"][1:]]
     results = Results(build_run(tmp_path / "run", definition={**DEFINITION, "claims": claims}))
     shown, _, folded = results.claims.text.partition("<details>")
-    assert "published figures that this run says nothing about (1)" in folded
+    assert "published figures without a figure from this run (1)" in folded
     assert "003-177<" in folded
     assert "003-177<" not in shown
 

@@ -1,4 +1,4 @@
-"""The notebook's source and file, held against jupytext and nbformat, which read and write the same formats."""
+"""Tests of notebook files against jupytext and nbformat, which use the same formats."""
 
 from __future__ import annotations
 

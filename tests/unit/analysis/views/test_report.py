@@ -1,4 +1,4 @@
-"""The page: whole, by itself, telling what the records tell; and the same in a terminal."""
+"""Tests of the report page, and of the same report on a terminal."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_every_claim_is_in_the_page(page):
 
 
 def test_question_story_emulation_and_exclusion_stand_at_the_top(page):
-    top = page[: page.index("The table")]
+    top = page[: page.index(">Results<")]
     assert DEFINITION["question"] in top
     assert "Emulated." in top
     assert "1 of 36 trials are excluded" in top
-    assert "iostat is not whole" in top
+    assert "iostat is incomplete" in top
 
 
-def test_what_a_record_says_is_escaped(page):
+def test_texts_of_records_are_escaped(page):
     assert "it &lt;died&gt;" in page
     assert "it <died>" not in page
 
@@ -84,7 +84,7 @@ def test_the_command_seed_and_hashes_are_there(page):
         assert text in page
 
 
-def test_the_page_names_no_place_on_the_machine_that_made_it(page, folder):
+def test_the_page_contains_no_path_of_this_machine(page, folder):
     for text in (page, (folder / "report.ipynb").read_text()):
         assert str(folder.parent) not in text
         assert str(ROOT) not in text
@@ -118,7 +118,7 @@ def test_a_kernel_makes_the_same_of_the_notebook_and_of_other_parameters(folder,
 
 
 def shown(cell):
-    """What a cell shows; the parameters' own cells show nothing."""
+    """Return the HTML outputs of a cell; parameter cells have none."""
     return ["".join(output["data"]["text/html"]) for output in cell.get("outputs", ())]
 
 
@@ -157,7 +157,7 @@ def test_a_matplotlibrc_in_the_runs_folder_changes_nothing(folder, page, tmp_pat
 @pytest.mark.parametrize(
     "form", [[], ["--json"], *(pytest.param([form], marks=pytest.mark.long) for form in ("--csv", "--markdown"))]
 )
-def test_the_page_and_what_show_prints_come_of_one_loading(folder, capsys, monkeypatch, form):
+def test_the_page_and_the_output_of_show_load_the_run_once(folder, capsys, monkeypatch, form):
     loaded = []
 
     def load(path):
@@ -165,17 +165,17 @@ def test_the_page_and_what_show_prints_come_of_one_loading(folder, capsys, monke
         return load_run(path)
 
     assert main(["show", str(folder), *form]) == 0
-    said = capsys.readouterr().out
+    rendered_output = capsys.readouterr().out
     for module in ("analysis.views.notebook", "analysis.__main__"):
         monkeypatch.setattr(f"{module}.load_run", load)
     (folder / "report.html").unlink()
     assert main(["render", str(folder), "--show", *form]) == 0
-    assert capsys.readouterr().out == said
+    assert capsys.readouterr().out == rendered_output
     assert (folder / "report.html").exists()
     assert len(loaded) == 1
 
 
-def test_what_a_cell_refuses_keeps_its_mend_and_its_status(folder, tmp_path, capsys, monkeypatch):
+def test_an_error_in_a_cell_keeps_its_hint_and_status(folder, tmp_path, capsys, monkeypatch):
     from analysis.views import render
 
     monkeypatch.setattr(render, "SOURCE", tmp_path / "source.py")
@@ -190,24 +190,24 @@ def test_the_terminal_has_table_verdicts_and_claims(folder, capsys):
     assert main(["show", str(folder)]) == 0
     text = capsys.readouterr().out
     assert "killed" in text
-    assert "35 averaged in, 1 not" in text
+    assert "35 included, 1 not" in text
     assert sum(line.startswith("003-") for line in text.splitlines()) == 20
 
 
-def test_json_is_data_alone(folder, capsys):
+def test_json_output_is_only_data(folder, capsys):
     assert main(["show", str(folder), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (len(data["cells"]), len(data["claims"]), len(data["trials"])) == (12, 20, 36)
     assert data["trials"][0]["verdicts"]["host_quiet"]["verdict"]
 
 
-def test_a_wrong_folder_is_a_sentence_and_exit_2(tmp_path, capsys):
+def test_a_wrong_folder_is_an_error_message_and_exit_2(tmp_path, capsys):
     assert main(["show", str(tmp_path)]) == 2
     assert main(["render", str(tmp_path)]) == 2
-    assert "no run folder" in capsys.readouterr().err
+    assert "not a run folder" in capsys.readouterr().err
 
 
-def test_show_starts_without_what_is_slow_to_import(folder):
+def test_show_starts_without_slow_imports(folder):
     program = (
         "import sys; from analysis.__main__ import main; main(['show', sys.argv[1]]); "
         "sys.stderr.write(' '.join({'pandas', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules)))"

@@ -33,7 +33,7 @@ def test_disk_is_made_once_and_again_only_when_too_small(tmp_path: Path) -> None
 
 
 def test_no_room_for_the_data_is_said_before_anything_is_made(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="the experiment's data takes"):
+    with pytest.raises(HostError, match="the experiment's data needs"):
         ensure_data_disk(tmp_path / "data.raw", 2**60, lambda _: None)
     assert not list(tmp_path.iterdir())
 

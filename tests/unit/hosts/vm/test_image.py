@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from pagecage.errors import HostError
+from pagecage.hosts.prerequisites import require_free_space, require_tools
 from pagecage.hosts.vm.cache import GuestCache, keep_newest
 from pagecage.hosts.vm.image import GuestImage, bootstrap_argv, ensure_image, pack, shared_folder
 from pagecage.hosts.vm.image_recipe import ImageRecipe
-from pagecage.hosts.vm.prerequisites import require_room, require_tools
 from pagecage.units import MIB
 
 RECIPE = ImageRecipe("trixie", "amd64", ("fio", "udev"), "echo made")
@@ -75,7 +75,7 @@ def test_a_packed_image_is_unpacked_instead_of_made(
 ) -> None:
     made = image_with_a_hole(tmp_path / "made")
     packed = tmp_path / "checkout/build/guest" / RECIPE.key
-    pack(made.disk, made.beside, packed)
+    pack(made.disk, made.boot_files, packed)
     assert sum(path.stat().st_size for path in packed.iterdir()) < MIB, "holes take no room"
     assert all(path.stat().st_mode & 0o444 == 0o444 for path in packed.iterdir()), "any user may unpack it"
     monkeypatch.setattr("pagecage.hosts.vm.image.TOP", tmp_path / "checkout")
@@ -124,6 +124,6 @@ def test_missing_tools_are_named_with_their_mend(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_full_disk_is_told_before_the_work(tmp_path: Path) -> None:
-    require_room(tmp_path, 1, "a byte")
-    with pytest.raises(HostError, match=r"free, the image takes 8\.67e\+06 TiB|free, the image takes"):
-        require_room(tmp_path, 2**63, "the image")
+    require_free_space(tmp_path, 1, "a byte")
+    with pytest.raises(HostError, match=r"free; the image needs 8\.67e\+06 TiB|free; the image needs"):
+        require_free_space(tmp_path, 2**63, "the image")

@@ -5,7 +5,7 @@ import pytest
 
 from pagecage.errors import HostError
 from pagecage.hosts.host import ResourceNeeds
-from pagecage.hosts.vm.acceleration import refused
+from pagecage.hosts.vm.acceleration import has_kvm_error
 from pagecage.hosts.vm.image import GuestImage
 from pagecage.hosts.vm.machine import Acceleration, GuestMachine, machine_for, qemu_argv
 from pagecage.hosts.vm.qmp import parse_forwarded_port
@@ -79,4 +79,4 @@ def test_the_forwarded_port_is_the_one_that_was_bound() -> None:
     ],
 )
 def test_a_kvm_that_says_no_is_not_waited_for(stderr: str, no_use: bool) -> None:
-    assert refused(stderr) is no_use
+    assert has_kvm_error(stderr) is no_use

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pagecage.hosts.vm.provision import fitting_key
+from pagecage.hosts.vm.provision import provisioning_key
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def copy(checkout: Path, tmp_path: Path) -> Path:
 def test_the_guest_is_fitted_again_when_what_fits_it_changes(
     checkout: Path, copy: Path, name: str, matters: bool
 ) -> None:
-    assert fitting_key(copy) == fitting_key(checkout)
+    assert provisioning_key(copy) == provisioning_key(checkout)
     with (copy / name).open("a") as file:
         file.write("\n# changed\n")
-    assert (fitting_key(copy) != fitting_key(checkout)) is matters
+    assert (provisioning_key(copy) != provisioning_key(checkout)) is matters

@@ -42,6 +42,6 @@ def test_limits_are_held_and_let_go_of(monitor: QmpClient) -> None:
 
 
 def test_a_disk_that_is_not_there_is_no_success(monitor: QmpClient) -> None:
-    with pytest.raises(HostError, match="QEMU refused"):
-        monitor.execute_as_spelt("block_set_io_throttle", {"id": "another", "bps": 0, "iops": 0, "bps_rd": 1,
+    with pytest.raises(HostError, match="QEMU rejected"):
+        monitor.execute_verbatim("block_set_io_throttle", {"id": "another", "bps": 0, "iops": 0, "bps_rd": 1,
                                                            "bps_wr": 0, "iops_rd": 0, "iops_wr": 0})  # fmt: skip

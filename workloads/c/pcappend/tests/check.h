@@ -1,4 +1,4 @@
-/* What the tests stand on: a check that says where it failed, and the list of tests. */
+/* Checks that report where they failed, and the list of tests. */
 #ifndef PCAPPEND_TESTS_CHECK_H
 #define PCAPPEND_TESTS_CHECK_H
 
@@ -6,22 +6,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CHECK(holds)                                                                          \
-    do {                                                                                      \
-        if (!(holds)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s: not so: %s\n", __FILE__, __LINE__, __func__, #holds); \
-            exit(1);                                                                          \
-        }                                                                                     \
+#define CHECK(holds)                                                                                                   \
+    do {                                                                                                               \
+        if (!(holds)) {                                                                                                \
+            fprintf(stderr, "%s:%d: %s: not true: %s\n", __FILE__, __LINE__, __func__, #holds);                        \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
-#define CHECK_SAME(one, other)                                                                       \
-    do {                                                                                             \
-        uint64_t left = (one), right = (other);                                                      \
-        if (left != right) {                                                                         \
-            fprintf(stderr, "%s:%d: %s: %s is %llu, not %llu\n", __FILE__, __LINE__, __func__, #one, \
-                    (unsigned long long)left, (unsigned long long)right);                            \
-            exit(1);                                                                                 \
-        }                                                                                            \
+#define CHECK_SAME(one, other)                                                                                         \
+    do {                                                                                                               \
+        uint64_t left = (one), right = (other);                                                                        \
+        if (left != right) {                                                                                           \
+            fprintf(stderr, "%s:%d: %s: %s is %llu, not %llu\n", __FILE__, __LINE__, __func__, #one,                   \
+                    (unsigned long long)left, (unsigned long long)right);                                              \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 void test_verifier(const char *dir);

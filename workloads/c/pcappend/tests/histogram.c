@@ -1,4 +1,4 @@
-/* Quantiles of the histogram against those of the sorted numbers. */
+/* Tests of the histogram against sorted numbers. */
 #include "check.h"
 #include "contract/histogram.h"
 
@@ -11,7 +11,7 @@ static int compare(const void *one, const void *other) {
     return (left > right) - (left < right);
 }
 
-/* Numbers of every size up to 2^40, evenly by their logarithm. */
+/* Returns a random number below 2^40 whose logarithm is uniformly distributed. */
 static uint64_t draw(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     uint64_t bits = 1 + (*state >> 58) % 40;
@@ -32,8 +32,8 @@ static void quantiles_are_near(void) {
     CHECK_SAME(all.max_ns, numbers[COUNT - 1]);
     for (uint64_t part = 1; part <= 10000; part++) {
         uint64_t exact = numbers[(COUNT * part + 9999) / 10000 - 1];
-        uint64_t told = histogram_quantile_ns(&all, part);
-        CHECK(told >= exact && told - exact <= exact / HISTOGRAM_FINE);
+        uint64_t quantile = histogram_quantile_ns(&all, part);
+        CHECK(quantile >= exact && quantile - exact <= exact / HISTOGRAM_FINE);
     }
 }
 

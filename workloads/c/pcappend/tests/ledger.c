@@ -1,4 +1,4 @@
-/* The ledger of a few words against one that remembers every number. */
+/* Tests of the ledger against one that remembers every number. */
 #include "check.h"
 #include "pcappend/ledger.h"
 
@@ -18,7 +18,7 @@ static uint64_t draw(uint64_t below) {
 static void in_order_nothing_is_missing(void) {
     struct ledger ledger = {.offered = NUMBERS};
     for (uint64_t number = 0; number < NUMBERS; number++) {
-        CHECK(ledger_note(&ledger, number) == IN_ORDER);
+        CHECK(ledger_record(&ledger, number) == IN_ORDER);
     }
     CHECK_SAME(ledger_lost(&ledger), 0);
 }
@@ -26,14 +26,15 @@ static void in_order_nothing_is_missing(void) {
 static void each_gap_is_counted(void) {
     for (uint64_t gap = 0; gap < NUMBERS - 1; gap++) {
         struct ledger ledger = {.offered = NUMBERS};
-        CHECK(ledger_note(&ledger, gap) == IN_ORDER);
+        CHECK(ledger_record(&ledger, gap) == IN_ORDER);
         CHECK_SAME(ledger_lost(&ledger), NUMBERS - 1);
-        CHECK(ledger_note(&ledger, NUMBERS - 1) == IN_ORDER);
+        CHECK(ledger_record(&ledger, NUMBERS - 1) == IN_ORDER);
         CHECK_SAME(ledger_lost(&ledger), NUMBERS - 2);
     }
 }
 
-/* Numbers drawn from near the front, some of them never, some twice: as far as 64 back both ledgers agree on each. */
+/* Draws numbers from near the front, some never and some twice: up to 64 numbers back, both ledgers
+ * agree. */
 static void it_agrees_with_a_full_one(void) {
     for (int round = 0; round < 2000; round++) {
         struct ledger ledger = {.offered = NUMBERS};
@@ -41,8 +42,8 @@ static void it_agrees_with_a_full_one(void) {
         uint64_t front = 0, distinct = 0;
         while (front < NUMBERS - 40) {
             uint64_t number = front + draw(30) - (front > 30 ? draw(30) : 0);
-            enum place place = ledger_note(&ledger, number);
-            CHECK(place == (seen[number] ? SEEN_BEFORE : number >= front ? IN_ORDER : OUT_OF_ORDER));
+            enum arrival arrival = ledger_record(&ledger, number);
+            CHECK(arrival == (seen[number] ? SEEN_BEFORE : number >= front ? IN_ORDER : OUT_OF_ORDER));
             distinct += !seen[number];
             seen[number] = true;
             front = number >= front ? number + 1 : front;

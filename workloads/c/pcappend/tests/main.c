@@ -1,4 +1,4 @@
-/* pcappend-tests DIR: the parts of pcappend that judge, each against files and numbers whose faults are known. */
+/* pcappend-tests DIR: tests of the parts of pcappend that verify its file, on known faults. */
 #include "check.h"
 
 #include "contract/failure.h"

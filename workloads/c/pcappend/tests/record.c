@@ -1,10 +1,10 @@
-/* Records: what a writer's buffer becomes, whatever it was before. */
+/* Tests of records. */
 #include "check.h"
 #include "pcappend/record.h"
 
 #include <string.h>
 
-/* A buffer that is stamped again and again is the same as a fresh one. */
+/* A buffer that is stamped repeatedly equals a new one. */
 static void stamps_leave_nothing_behind(void) {
     struct lengths lengths = {16, 3000};
     uint8_t *pattern = record_pattern(lengths.high), used[3000], fresh[3000];

@@ -1,4 +1,4 @@
-/* Files with known faults: each must be named, and by its own name. */
+/* Tests of the verifier on files with known faults. */
 #define _GNU_SOURCE
 
 #include "check.h"
@@ -10,7 +10,7 @@ enum { WRITERS = 3, RECORDS = 200, ROOM = 1 << 22 };
 
 static char path[4096];
 
-/* A file while it is made. */
+/* A file under construction. */
 struct draft {
     struct lengths lengths;
     size_t block_bytes;
@@ -25,7 +25,7 @@ static struct draft draft_new(size_t low, size_t high, size_t block_bytes) {
     return draft;
 }
 
-/* Adds one record as its writer would. */
+/* Adds one record as its writer would write it. */
 static void put(struct draft *draft, uint32_t writer, uint64_t sequence) {
     size_t bytes = record_bytes(&draft->lengths, writer, sequence);
     size_t whole = (bytes + draft->block_bytes - 1) / draft->block_bytes * draft->block_bytes;
@@ -37,13 +37,13 @@ static void put(struct draft *draft, uint32_t writer, uint64_t sequence) {
     draft->count += whole;
 }
 
-/* Says that it was tried, whether or not it is there. */
+/* Counts a record as attempted, whether or not it is in the file. */
 static void offer(struct draft *draft, uint32_t writer, uint64_t sequence) {
     draft->offers[writer].records++;
     draft->offers[writer].bytes += record_bytes(&draft->lengths, writer, sequence);
 }
 
-/* All records, the writers mixed, but for one that `left_out` names (writer 1; RECORDS for none). */
+/* All records of all writers, except record `left_out` of writer 1 (RECORDS for none). */
 static struct draft whole(size_t low, size_t high, size_t block_bytes, uint64_t left_out) {
     struct draft draft = draft_new(low, high, block_bytes);
     for (uint64_t sequence = 0; sequence < RECORDS; sequence++) {
@@ -57,7 +57,7 @@ static struct draft whole(size_t low, size_t high, size_t block_bytes, uint64_t 
     return draft;
 }
 
-/* Writes the file, has it read, and forgets the draft. */
+/* Writes the file, verifies it, and frees the draft. */
 static struct findings judge(struct draft *draft) {
     FILE *file = fopen(path, "w");
     CHECK(file != NULL && fwrite(draft->bytes, 1, draft->count, file) == draft->count && fclose(file) == 0);
@@ -110,7 +110,8 @@ static void a_doubled_record_is_seen(void) {
     }
 }
 
-/* The first half of a record, and then another one. What is left of a label alone does not tell that it was one. */
+/* The first half of a record, followed by another record. A part of a label alone is not a torn
+ * record. */
 static void a_torn_record_is_seen(void) {
     for (size_t shape = 1; shape < 7; shape++) {
         struct draft draft = whole(SHAPES[shape].low, SHAPES[shape].high, 1, 0);
@@ -190,7 +191,7 @@ static void a_written_padding_is_seen(void) {
     CHECK(!findings_are_good(&found));
 }
 
-/* More than is read at once, so that records lie across the pieces. */
+/* A file larger than one read, so that records cross the pieces. */
 static void records_lie_across_reads(void) {
     struct draft draft = draft_new(100000, 130000, 1);
     for (uint64_t sequence = 0; sequence < 30; sequence++) {
@@ -203,7 +204,7 @@ static void records_lie_across_reads(void) {
     CHECK_SAME(found.records, 30);
 }
 
-static void a_record_that_nobody_offered_is_stray(void) {
+static void an_unoffered_record_is_stray(void) {
     struct draft draft = whole(128, 128, 1, RECORDS);
     put(&draft, 0, RECORDS);
     struct findings found = judge(&draft);
@@ -211,14 +212,14 @@ static void a_record_that_nobody_offered_is_stray(void) {
     CHECK_SAME(found.records, WRITERS * RECORDS);
 }
 
-/* Though the rest of it happens to lie behind. */
+/* Even if the rest of the record follows in memory. */
 static void half_a_record_is_none(void) {
     struct draft draft = draft_new(1000, 1000, 1);
     put(&draft, 0, 0);
     offer(&draft, 0, 0);
     struct verifier *verifier = verifier_new(&draft.lengths, 1, WRITERS, draft.offers);
     CHECK(verifier != NULL);
-    verifier_see(verifier, draft.bytes, 500);
+    verifier_add(verifier, draft.bytes, 500);
     struct findings found = verifier_conclude(verifier);
     CHECK_SAME(found.records, 0);
     CHECK_SAME(found.torn_records, 1);
@@ -239,6 +240,6 @@ void test_verifier(const char *dir) {
     trailing_garbage_is_seen();
     a_written_padding_is_seen();
     records_lie_across_reads();
-    a_record_that_nobody_offered_is_stray();
+    an_unoffered_record_is_stray();
     half_a_record_is_none();
 }

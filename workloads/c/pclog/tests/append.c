@@ -27,7 +27,7 @@ static void raw_is_the_bytes_and_nothing_else(void) {
     EQUAL(pclog_end(log), 12);
     EQUAL(pclog_sync(log), PCLOG_OK);
     EQUAL(pclog_writer_close(writer), PCLOG_OK);
-    EQUAL(size_of(LOG), 64 << 20); /* what was grown ahead */
+    EQUAL(size_of(LOG), 64 << 20); /* grown ahead */
     EQUAL(pclog_trim(log), PCLOG_OK);
     expect_file("hello\nworld\n", 12);
     EQUAL(pclog_trim(log), PCLOG_OK);
@@ -35,7 +35,7 @@ static void raw_is_the_bytes_and_nothing_else(void) {
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-static void it_goes_on_where_it_was(void) {
+static void a_reopened_log_continues(void) {
     for (int turn = 0; turn < 4; turn++) {
         pclog *log = open_log(NULL);
         pclog_writer *writer = open_writer(log);
@@ -49,7 +49,8 @@ static void it_goes_on_where_it_was(void) {
     expect_file("abababab", 8);
 }
 
-/* Sizes around the page, half a window and several windows, so that records cross, fill and outgrow windows. */
+/* Sizes around a page, half a window and several windows, so that records cross, fill and exceed
+ * windows. */
 static void any_size_anywhere(void) {
     static const size_t SIZES[] = {1, 7, 8, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 16384, 40000, 100001};
     size_t sizes = sizeof SIZES / sizeof *SIZES, total = 0;
@@ -79,7 +80,7 @@ static void any_size_anywhere(void) {
     }
 }
 
-static void arguments_that_make_no_sense(void) {
+static void invalid_arguments_are_refused(void) {
     pclog *log = NULL;
     pclog_writer *writer;
     struct pclog_options odd_window = {.window_bytes = 12288}, odd_growth = {.growth_bytes = 100},
@@ -121,7 +122,7 @@ static void permissions_are_kept(void) {
     EQUAL(meta.st_mode & 0777, 0600);
 }
 
-static void a_share_of_the_size_is_grown(void) {
+static void growth_can_be_a_share_of_the_size(void) {
     struct pclog_options options = {.window_bytes = 4096, .growth_bytes = 4096, .growth_percent = 100};
     pclog *log = open_log(&options);
     pclog_writer *writer = open_writer(log);
@@ -140,7 +141,7 @@ static void a_share_of_the_size_is_grown(void) {
     close_both(log, writer);
 }
 
-static void a_helper_goes_ahead(void) {
+static void a_helper_grows_the_file_ahead(void) {
     struct pclog_options options = {.window_bytes = 1 << 20, .growth_bytes = 1 << 20, .prefault_bytes = 4 << 20};
     pclog *log = open_log(&options);
     pclog_writer *writer = open_writer(log);
@@ -167,12 +168,12 @@ static void a_helper_goes_ahead(void) {
 
 const struct test APPEND_TESTS[] = {
     {"raw_is_the_bytes_and_nothing_else", raw_is_the_bytes_and_nothing_else},
-    {"it_goes_on_where_it_was", it_goes_on_where_it_was},
+    {"a_reopened_log_continues", a_reopened_log_continues},
     {"any_size_anywhere", any_size_anywhere},
-    {"arguments_that_make_no_sense", arguments_that_make_no_sense},
+    {"invalid_arguments_are_refused", invalid_arguments_are_refused},
     {"every_status_has_a_sentence", every_status_has_a_sentence},
     {"permissions_are_kept", permissions_are_kept},
-    {"a_share_of_the_size_is_grown", a_share_of_the_size_is_grown},
-    {"a_helper_goes_ahead", a_helper_goes_ahead},
+    {"growth_can_be_a_share_of_the_size", growth_can_be_a_share_of_the_size},
+    {"a_helper_grows_the_file_ahead", a_helper_grows_the_file_ahead},
     {NULL, NULL},
 };

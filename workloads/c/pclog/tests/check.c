@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 void failed(const char *file, int line, const char *what, long long seen, long long wanted) {
-    fprintf(stderr, "%s:%d: not so: %s (%lld, not %lld)\n", file, line, what, seen, wanted);
+    fprintf(stderr, "%s:%d: not true: %s (%lld, not %lld)\n", file, line, what, seen, wanted);
     _exit(1);
 }
 
@@ -41,7 +41,7 @@ pid_t begin_child(int (*work)(void *), void *context) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no process */
         _exit(work(context));
     }
     return pid;
@@ -57,20 +57,20 @@ int in_child(int (*work)(void *), void *context) {
     return end_child(begin_child(work, context));
 }
 
-static int tell_self(void *pipe_end) {
+static int send_self(void *pipe_end) {
     uint64_t self = pclog_self();
     return write(*(int *)pipe_end, &self, sizeof self) == sizeof self ? 0 : 1;
 }
 
 uint64_t dead_identity(void) {
     int ends[2];
-    uint64_t told = 0;
+    uint64_t identity = 0;
     CHECK(pipe(ends) == 0);
-    EQUAL(in_child(tell_self, &ends[1]), 0);
-    EQUAL(read(ends[0], &told, sizeof told), sizeof told);
+    EQUAL(in_child(send_self, &ends[1]), 0);
+    EQUAL(read(ends[0], &identity, sizeof identity), sizeof identity);
     close(ends[0]);
     close(ends[1]);
-    return told;
+    return identity;
 }
 
 uint64_t size_of(const char *path) {
@@ -119,7 +119,7 @@ size_t make_record(unsigned char *to, uint32_t who, uint32_t number, size_t byte
     return bytes;
 }
 
-uint32_t who_wrote(const unsigned char *record) {
+uint32_t writer_of(const unsigned char *record) {
     uint32_t who;
     memcpy(&who, record, 4);
     return who;
@@ -133,7 +133,7 @@ uint32_t number_of(const unsigned char *record) {
 
 bool record_is_whole(const unsigned char *record, size_t bytes) {
     for (size_t at = 8; at < bytes; at++) {
-        if (record[at] != (unsigned char)(1 + (who_wrote(record) * 31 + number_of(record) * 7 + at) % 255)) {
+        if (record[at] != (unsigned char)(1 + (writer_of(record) * 31 + number_of(record) * 7 + at) % 255)) {
             return false;
         }
     }
@@ -147,7 +147,7 @@ struct count {
 static int count(const struct pclog_record *record, void *context) {
     struct count *count = context;
     CHECK(record_is_whole(record->data, record->bytes));
-    uint32_t who = who_wrote(record->data);
+    uint32_t who = writer_of(record->data);
     CHECK(who < count->writers);
     EQUAL(number_of(record->data), count->next[who]);
     count->next[who]++;

@@ -1,4 +1,5 @@
-/* A small runner: each test in a process and a folder of its own, so that one that crashes is one that failed. */
+/* A small test runner. Each test has a process and a folder of its own, so that a crash counts as a
+ * failure. */
 #ifndef PCLOG_TESTS_CHECK_H
 #define PCLOG_TESTS_CHECK_H
 
@@ -15,8 +16,8 @@ struct test {
     void (*run)(void);
 };
 
-/* One list a theme; each ends with an empty entry. */
-extern const struct test APPEND_TESTS[], FRAME_TESTS[], SHARE_TESTS[], CREATE_TESTS[], RENEW_TESTS[], RECOVER_TESTS[],
+/* One list per theme; each ends with an empty entry. */
+extern const struct test APPEND_TESTS[], FRAME_TESTS[], SHARE_TESTS[], CREATE_TESTS[], REBUILD_TESTS[], RECOVER_TESTS[],
     TRIM_TESTS[], FAIL_TESTS[], LIMIT_TESTS[];
 
 void failed(const char *file, int line, const char *what, long long seen, long long wanted) __attribute__((noreturn));
@@ -36,7 +37,7 @@ void failed(const char *file, int line, const char *what, long long seen, long l
         }                                                                                                              \
     } while (0)
 
-/* Of every test: the log in its folder. */
+/* The log in the test's folder. */
 #define LOG "log"
 #define META "log.pclog"
 
@@ -44,28 +45,28 @@ pclog *open_log(const struct pclog_options *options);
 pclog_writer *open_writer(pclog *log);
 void close_both(pclog *log, pclog_writer *writer);
 
-/* Runs work(context) in a child and says how it ended: exit status, or 128 and the signal. */
+/* Runs work(context) in a child; returns its exit status, or 128 plus the signal. */
 int in_child(int (*work)(void *), void *context);
 pid_t begin_child(int (*work)(void *), void *context);
 int end_child(pid_t pid);
-/* The pid of a process that has ended and was waited for. */
+/* Returns the identity of a process that has ended and was reaped. */
 uint64_t dead_identity(void);
 
-/* The whole file; its length in `bytes`. */
+/* Reads a whole file; its length in `bytes`. */
 unsigned char *read_file(const char *path, size_t *bytes);
 void write_file(const char *path, const void *bytes, size_t count);
 uint64_t size_of(const char *path);
 
-/* The metadata of LOG, mapped, to be spoilt. */
+/* Maps the metadata of LOG, so that tests can change it. */
 struct pclog_meta *map_meta(void);
 
-/* A record that tells who wrote it, its number and, to its last byte, whether it is whole. */
+/* A record that holds its writer and number, and a pattern that shows whether it is complete. */
 size_t make_record(unsigned char *to, uint32_t who, uint32_t number, size_t bytes);
 bool record_is_whole(const unsigned char *record, size_t bytes);
-uint32_t who_wrote(const unsigned char *record);
+uint32_t writer_of(const unsigned char *record);
 uint32_t number_of(const unsigned char *record);
 
-/* Reads LOG: that each of `writers` writers has exactly `each` whole records, in its own order. */
+/* Checks that LOG has exactly `each` complete records of every writer, in the writer's order. */
 void check_framed(uint32_t writers, uint32_t each, struct pclog_report *report);
 
 #endif

@@ -14,7 +14,8 @@
 
 static const struct pclog_options FRAMED = {.mode = PCLOG_FRAMED, .window_bytes = 65536};
 
-/* Released together by a word in shared memory, so that they meet in the midst of it. */
+/* A word in shared memory starts all processes at once, so that they create the log
+ * concurrently. */
 static int make_and_append(void *context) {
     unsigned char record[64];
     _Atomic int *gate = context;
@@ -30,7 +31,7 @@ static int make_and_append(void *context) {
     return 0;
 }
 
-static void many_make_it_at_once(void) {
+static void concurrent_creation(void) {
     _Atomic int *gate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(gate != MAP_FAILED);
     for (int turn = 0; turn < 20; turn++) {
@@ -56,7 +57,8 @@ static int try_open(const struct pclog_options *options) {
     return status;
 }
 
-/* Metadata appear whole, so what is shorter is damage. From the longest on: each is what truncate(2) leaves of it. */
+/* Metadata appears complete, so a shorter file is damaged. Lengths decrease, because truncate(2)
+ * makes each from the previous one. */
 static void every_short_length_is_refused(void) {
     size_t bytes;
     EQUAL(try_open(NULL), PCLOG_OK);
@@ -75,13 +77,13 @@ static void garbage_is_refused(void) {
     size_t bytes;
     EQUAL(try_open(NULL), PCLOG_OK);
     unsigned char *whole = read_file(META, &bytes);
-    for (size_t at = 0; at < offsetof(struct pclog_meta, terms[1]); at++) {
+    for (size_t at = 0; at < offsetof(struct pclog_meta, parameters[1]); at++) {
         whole[at] ^= 0x5a;
         write_file(META, whole, bytes);
         int status = try_open(NULL);
-        bool version = at >= offsetof(struct pclog_meta, version) && at < offsetof(struct pclog_meta, which);
-        bool word = at >= offsetof(struct pclog_meta, which) && at < offsetof(struct pclog_meta, terms);
-        if (word) { /* its lowest bit alone counts */
+        bool version = at >= offsetof(struct pclog_meta, version) && at < offsetof(struct pclog_meta, valid_copy);
+        bool word = at >= offsetof(struct pclog_meta, valid_copy) && at < offsetof(struct pclog_meta, parameters);
+        if (word) { /* only its lowest bit is used */
             CHECK(status == PCLOG_OK || status == PCLOG_FOREIGN);
         } else {
             EQUAL(status, version ? PCLOG_OTHER_VERSION : PCLOG_FOREIGN);
@@ -103,7 +105,7 @@ static void options_must_agree(void) {
     EQUAL(try_open(&first), PCLOG_OK);
     EQUAL(try_open(&first), PCLOG_OK);
     EQUAL(try_open(NULL), PCLOG_OK);
-    other = (struct pclog_options){.prefault_bytes = 4096, .permissions = 0600}; /* each process has its own */
+    other = (struct pclog_options){.prefault_bytes = 4096, .permissions = 0600}; /* per process */
     EQUAL(try_open(&other), PCLOG_OK);
     other = (struct pclog_options){.mode = PCLOG_FRAMED};
     EQUAL(try_open(&other), PCLOG_OK);
@@ -117,7 +119,7 @@ static void options_must_agree(void) {
     EQUAL(try_open(&other), PCLOG_OTHER_OPTIONS);
 }
 
-static void a_file_that_was_there_is_gone_on_with(void) {
+static void an_existing_file_is_continued(void) {
     size_t bytes;
     write_file(LOG, "before\n", 7);
     pclog *log = open_log(NULL);
@@ -132,8 +134,8 @@ static void a_file_that_was_there_is_gone_on_with(void) {
     free(text);
 }
 
-/* root may write anywhere, so it becomes somebody else first. */
-static int open_as_nobody(void *context) {
+/* Changes the user first, because root may write anywhere. */
+static int open_unprivileged(void *context) {
     (void)context;
     if (geteuid() == 0 && (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)) {
         return 100;
@@ -142,25 +144,25 @@ static int open_as_nobody(void *context) {
     return status == PCLOG_SYSTEM && (errno == EACCES || errno == EROFS) ? 0 : 50 + status;
 }
 
-static void a_folder_that_may_not_be_written(void) {
+static void a_folder_without_write_permission(void) {
     CHECK(chmod(".", 0555) == 0);
-    EQUAL(in_child(open_as_nobody, NULL), 0);
+    EQUAL(in_child(open_unprivileged, NULL), 0);
     CHECK(chmod(".", 0755) == 0);
-    write_file(LOG, "", 0); /* the log is there and may be written, its metadata cannot be made */
+    write_file(LOG, "", 0); /* the log is writable, but its metadata cannot be created */
     CHECK(chmod(LOG, 0666) == 0 && chmod(".", 0555) == 0);
-    EQUAL(in_child(open_as_nobody, NULL), 0);
+    EQUAL(in_child(open_unprivileged, NULL), 0);
     CHECK(chmod(".", 0755) == 0);
     EQUAL(try_open(NULL), PCLOG_OK);
     CHECK(chmod(META, 0444) == 0);
-    EQUAL(in_child(open_as_nobody, NULL), 0);
+    EQUAL(in_child(open_unprivileged, NULL), 0);
 }
 
 const struct test CREATE_TESTS[] = {
-    {"many_make_it_at_once", many_make_it_at_once},
+    {"concurrent_creation", concurrent_creation},
     {"every_short_length_is_refused", every_short_length_is_refused},
     {"garbage_is_refused", garbage_is_refused},
     {"options_must_agree", options_must_agree},
-    {"a_file_that_was_there_is_gone_on_with", a_file_that_was_there_is_gone_on_with},
-    {"a_folder_that_may_not_be_written", a_folder_that_may_not_be_written},
+    {"an_existing_file_is_continued", an_existing_file_is_continued},
+    {"a_folder_without_write_permission", a_folder_without_write_permission},
     {NULL, NULL},
 };

@@ -1,4 +1,4 @@
-/* Disks that are full, files that are cut beneath their writers. */
+/* Full disks, and files that are truncated while writers are open. */
 #define _GNU_SOURCE
 
 #include "check.h"
@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A file system of two megabytes, seen by this process alone, and gone with it. Without root in a user namespace of its
- * own. */
+/* Mounts a file system of two megabytes that only this process sees. Without root it needs a user
+ * namespace. */
 static void enter_a_small_disk(void) {
     CHECK(mkdir("small", 0755) == 0);
     CHECK(unshare(CLONE_NEWNS | (geteuid() == 0 ? 0 : CLONE_NEWUSER)) == 0);
@@ -37,7 +37,7 @@ static void fill_but(uint64_t bytes) {
     CHECK(truncate("ballast", (off_t)(size_of("ballast") - bytes)) == 0);
 }
 
-/* Appends until the disk is full; how many were appended. */
+/* Appends until the disk is full; returns the number of the record that failed. */
 static uint32_t append_until_full(pclog_writer *writer, size_t bytes, uint32_t from) {
     static unsigned char record[65536];
     for (uint32_t number = from;; number++) {
@@ -62,7 +62,7 @@ static void check_raw(uint32_t records, size_t bytes) {
     free(text);
 }
 
-static void full_then_not(const struct pclog_options *options, size_t bytes) {
+static void fill_and_free_the_disk(const struct pclog_options *options, size_t bytes) {
     enter_a_small_disk();
     pclog *log = open_log(options);
     pclog_writer *writer = open_writer(log);
@@ -84,31 +84,32 @@ static void full_then_not(const struct pclog_options *options, size_t bytes) {
         EQUAL(pclog_recover(LOG, &report), PCLOG_OK);
         EQUAL(report.records, second);
         check_framed(1, second, &report);
-        CHECK(report.tombstone_bytes <= 3 * (bytes + 64)); /* one hole for many tries */
+        CHECK(report.tombstone_bytes <= 3 * (bytes + 64)); /* one hole for many attempts */
     }
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
 static void raw_on_a_full_disk(void) {
-    full_then_not(&(struct pclog_options){.window_bytes = 65536, .growth_bytes = 16384}, 1000);
+    fill_and_free_the_disk(&(struct pclog_options){.window_bytes = 65536, .growth_bytes = 16384}, 1000);
 }
 
 static void raw_on_a_full_disk_by_pwrite(void) {
-    full_then_not(&(struct pclog_options){.window_bytes = 4096, .growth_bytes = 4096}, 5000);
+    fill_and_free_the_disk(&(struct pclog_options){.window_bytes = 4096, .growth_bytes = 4096}, 5000);
 }
 
 static void framed_on_a_full_disk(void) {
-    full_then_not(&(struct pclog_options){.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 16384}, 1000);
+    fill_and_free_the_disk(&(struct pclog_options){.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 16384},
+                           1000);
 }
 
-/* The file grows and has no blocks: the store finds the disk full, which is SIGBUS. */
+/* The file grows without blocks, so that the store finds the disk full, which raises SIGBUS. */
 static void framed_grown_without_blocks_on_a_full_disk(void) {
-    full_then_not(&(struct pclog_options){.mode = PCLOG_FRAMED, .growth = PCLOG_FTRUNCATE, .window_bytes = 65536},
-                  1000);
+    fill_and_free_the_disk(
+        &(struct pclog_options){.mode = PCLOG_FRAMED, .growth = PCLOG_FTRUNCATE, .window_bytes = 65536}, 1000);
 }
 
 static void raw_grown_without_blocks_on_a_full_disk(void) {
-    full_then_not(&(struct pclog_options){.growth = PCLOG_FTRUNCATE, .window_bytes = 65536}, 1000);
+    fill_and_free_the_disk(&(struct pclog_options){.growth = PCLOG_FTRUNCATE, .window_bytes = 65536}, 1000);
 }
 
 static void metadata_on_a_full_disk(void) {
@@ -145,8 +146,9 @@ static void several_on_a_full_disk(void) {
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-/* Behind a cut the page is gone: the store is SIGBUS, the answer is a status, and the file is not made longer again. */
-static void cut_beneath(const struct pclog_options *options) {
+/* Behind a truncation the page is gone: the store raises SIGBUS, the append returns a status, and
+ * the file is not extended again. */
+static void truncate_while_open(const struct pclog_options *options) {
     static unsigned char record[3000];
     pclog *log = open_log(options);
     pclog_writer *writer = open_writer(log);
@@ -166,21 +168,21 @@ static void cut_beneath(const struct pclog_options *options) {
     close_both(log, writer);
 }
 
-static void raw_cut_beneath(void) {
-    cut_beneath(&(struct pclog_options){.window_bytes = 65536, .growth_bytes = 65536});
+static void raw_truncated_while_open(void) {
+    truncate_while_open(&(struct pclog_options){.window_bytes = 65536, .growth_bytes = 65536});
     pclog *log = open_log(NULL);
     EQUAL(pclog_end(log), 8192 + 3000);
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-static void framed_cut_beneath(void) {
+static void framed_truncated_while_open(void) {
     struct pclog_report report;
-    cut_beneath(&(struct pclog_options){.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 65536});
+    truncate_while_open(&(struct pclog_options){.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 65536});
     EQUAL(pclog_recover(LOG, &report), PCLOG_OK);
     check_framed(1, 3, &report); /* two before the cut, one after it */
 }
 
-static void cut_while_growing(void) {
+static void truncated_while_growing(void) {
     pclog *log = open_log(&(struct pclog_options){.window_bytes = 4096, .growth_bytes = 4096});
     pclog_writer *writer = open_writer(log);
     unsigned char page[4096] = "x";
@@ -213,9 +215,9 @@ static int fault_elsewhere(void *context) {
     return 0;
 }
 
-static void anothers_bus_error_is_not_ours(void) {
+static void other_bus_errors_are_passed_on(void) {
     EQUAL(in_child(fault_elsewhere, "handler"), 77);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which handle it themselves */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* have handlers of their own */
     EQUAL(in_child(fault_elsewhere, NULL), 128 + SIGBUS);
 #endif
 }
@@ -228,9 +230,9 @@ const struct test FAIL_TESTS[] = {
     {"raw_grown_without_blocks_on_a_full_disk", raw_grown_without_blocks_on_a_full_disk},
     {"metadata_on_a_full_disk", metadata_on_a_full_disk},
     {"several_on_a_full_disk", several_on_a_full_disk},
-    {"raw_cut_beneath", raw_cut_beneath},
-    {"framed_cut_beneath", framed_cut_beneath},
-    {"cut_while_growing", cut_while_growing},
-    {"anothers_bus_error_is_not_ours", anothers_bus_error_is_not_ours},
+    {"raw_truncated_while_open", raw_truncated_while_open},
+    {"framed_truncated_while_open", framed_truncated_while_open},
+    {"truncated_while_growing", truncated_while_growing},
+    {"other_bus_errors_are_passed_on", other_bus_errors_are_passed_on},
     {NULL, NULL},
 };

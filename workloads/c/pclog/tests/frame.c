@@ -23,13 +23,13 @@ static void fill(uint32_t records) {
     close_both(log, writer);
 }
 
-static void what_goes_in_comes_out(void) {
+static void records_are_read_back(void) {
     struct pclog_report report;
     fill(300);
     check_framed(1, 300, &report);
     EQUAL(report.records, 300);
     EQUAL(report.tombstones + report.corrupt_bytes + report.undecided_bytes, 0);
-    pclog *log = open_log(NULL); /* nothing asked: it is what it is */
+    pclog *log = open_log(NULL); /* without options, the mode comes from the file */
     EQUAL(report.end, pclog_end(log));
     EQUAL(pclog_trim(log), PCLOG_OK);
     EQUAL(size_of(LOG), report.end);
@@ -42,7 +42,7 @@ static int remember(const struct pclog_record *record, void *context) {
     return 0;
 }
 
-static void frames_say_who_and_when(void) {
+static void frames_hold_writer_and_epoch(void) {
     struct pclog_record last;
     struct pclog_report report;
     uint64_t offset;
@@ -92,8 +92,9 @@ static uint64_t append_three(uint64_t offsets[3]) {
     return end;
 }
 
-/* Every single byte of a frame in the middle: its neighbours are read, and its bytes are counted as damaged. */
-static void a_damaged_frame_costs_itself_alone(void) {
+/* Changes each byte of the middle frame: the other frames are read, and its bytes count as
+ * damaged. */
+static void a_damaged_frame_affects_only_itself(void) {
     uint64_t offsets[3];
     struct pclog_report report;
     append_three(offsets);
@@ -121,9 +122,9 @@ static void damage_at_the_end_is_counted_and_not_read(void) {
     EQUAL(report.end, end + 16);
 }
 
-/* A record that holds a copy of another frame, and is then damaged in its header: the copy is not taken for a record.
- */
-static void a_frame_within_a_record_is_none(void) {
+/* A record contains a copy of another frame and is then damaged in its header. The copy is not
+ * taken for a record. */
+static void a_frame_within_a_record_is_ignored(void) {
     uint64_t offsets[3], offset;
     size_t bytes;
     struct pclog_report report;
@@ -141,7 +142,7 @@ static void a_frame_within_a_record_is_none(void) {
     free(text);
 }
 
-static void what_is_no_framed_log(void) {
+static void other_files_are_refused(void) {
     struct pclog_report report;
     EQUAL(pclog_scan("nothing", NULL, NULL, &report), PCLOG_SYSTEM);
     write_file(LOG, "", 0);
@@ -168,13 +169,13 @@ static void the_crc_is_castagnoli(void) {
 }
 
 const struct test FRAME_TESTS[] = {
-    {"what_goes_in_comes_out", what_goes_in_comes_out},
-    {"frames_say_who_and_when", frames_say_who_and_when},
+    {"records_are_read_back", records_are_read_back},
+    {"frames_hold_writer_and_epoch", frames_hold_writer_and_epoch},
     {"a_reader_may_stop", a_reader_may_stop},
-    {"a_damaged_frame_costs_itself_alone", a_damaged_frame_costs_itself_alone},
+    {"a_damaged_frame_affects_only_itself", a_damaged_frame_affects_only_itself},
     {"damage_at_the_end_is_counted_and_not_read", damage_at_the_end_is_counted_and_not_read},
-    {"a_frame_within_a_record_is_none", a_frame_within_a_record_is_none},
-    {"what_is_no_framed_log", what_is_no_framed_log},
+    {"a_frame_within_a_record_is_ignored", a_frame_within_a_record_is_ignored},
+    {"other_files_are_refused", other_files_are_refused},
     {"the_crc_is_castagnoli", the_crc_is_castagnoli},
     {NULL, NULL},
 };

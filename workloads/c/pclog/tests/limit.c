@@ -22,13 +22,13 @@ static void no_more_writers_than_slots(void) {
     struct pclog_meta *meta = map_meta();
     for (int at = 0; at < PCLOG_WRITERS_MAX; at++) {
         EQUAL(pclog_writer_close(writers[at]), PCLOG_OK);
-        atomic_store(&meta->slots[at].owner, 1); /* a process that there is, and another start than its */
+        atomic_store(&meta->slots[at].owner, 1); /* an existing pid, another start time */
     }
-    EQUAL(pclog_writer_close(open_writer(log)), PCLOG_OK); /* slots of the dead are taken */
+    EQUAL(pclog_writer_close(open_writer(log)), PCLOG_OK); /* takes the slot of a dead writer */
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-/* As if so much had been appended; the file is sparse. */
+/* Moves the end of the log to `offset`; the file is sparse. */
 static void move_to(uint64_t offset) {
     struct pclog_meta *meta = map_meta();
     CHECK(truncate(LOG, (off_t)offset) == 0);
@@ -61,19 +61,19 @@ static void offsets_beyond_four_gigabytes(void) {
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-static void no_log_passes_its_end(void) {
+static void no_log_exceeds_its_maximum(void) {
     pclog *log = open_log(NULL);
     pclog_writer *writer = open_writer(log);
     struct pclog_meta *meta = map_meta();
     atomic_store(&meta->cursor, PCLOG_END_MAX - 2);
     EQUAL(pclog_append(writer, "abc", 3, NULL), PCLOG_TOO_LARGE);
-    EQUAL(pclog_end(log), PCLOG_END_MAX - 2); /* given back */
+    EQUAL(pclog_end(log), PCLOG_END_MAX - 2); /* released */
     close_both(log, writer);
 }
 
-/* No window can be mapped: records go by pwrite(2). */
+/* No window can be mapped, so that records are written with pwrite(2). */
 static void without_address_space(void) {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* which need address space of their own */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* need address space */
     unsigned char record[100];
     for (int mode = PCLOG_RAW; mode <= PCLOG_FRAMED; mode++) {
         struct pclog_options options = {
@@ -99,20 +99,20 @@ static void without_address_space(void) {
 #endif
 }
 
-static void identities_tell_the_living(void) {
+static void identities_distinguish_processes(void) {
     uint64_t self = pclog_self();
     EQUAL(pclog_life_of(self), PCLOG_RUNNING);
     EQUAL(pclog_life_of(0), PCLOG_DEAD);
     EQUAL(pclog_life_of(dead_identity()), PCLOG_DEAD);
-    EQUAL(pclog_life_of(self ^ (uint64_t)1 << 30), PCLOG_DEAD); /* the pid is taken, the start is another's */
-    EQUAL(pclog_life_of(self ^ (uint64_t)1 << 55), PCLOG_DEAD); /* another boot's */
+    EQUAL(pclog_life_of(self ^ (uint64_t)1 << 30), PCLOG_DEAD); /* another start time */
+    EQUAL(pclog_life_of(self ^ (uint64_t)1 << 55), PCLOG_DEAD); /* another boot */
 }
 
 const struct test LIMIT_TESTS[] = {
     {"no_more_writers_than_slots", no_more_writers_than_slots},
     {"offsets_beyond_four_gigabytes", offsets_beyond_four_gigabytes},
-    {"no_log_passes_its_end", no_log_passes_its_end},
+    {"no_log_exceeds_its_maximum", no_log_exceeds_its_maximum},
     {"without_address_space", without_address_space},
-    {"identities_tell_the_living", identities_tell_the_living},
+    {"identities_distinguish_processes", identities_distinguish_processes},
     {NULL, NULL},
 };

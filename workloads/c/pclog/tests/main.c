@@ -1,4 +1,4 @@
-/* Runs the tests whose name contains the argument, all without one; --list names them. */
+/* Runs the tests whose name contains the argument, or all; --list prints their names. */
 #define _GNU_SOURCE
 
 #include "check.h"
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct test *const THEMES[] = {APPEND_TESTS, FRAME_TESTS,   SHARE_TESTS, CREATE_TESTS, RENEW_TESTS,
+static const struct test *const THEMES[] = {APPEND_TESTS, FRAME_TESTS,   SHARE_TESTS, CREATE_TESTS, REBUILD_TESTS,
                                             TRIM_TESTS,   RECOVER_TESTS, FAIL_TESTS,  LIMIT_TESTS};
 
 static int in_folder(void *context) {
@@ -20,9 +20,9 @@ static int in_folder(void *context) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(300); /* many times what the slowest needs */
+        alarm(300); /* seconds, many times what the slowest test needs */
         test->run();
-        exit(0); /* leaks and races are told when a process ends by exit(3) */
+        exit(0); /* the sanitizers report leaks and races in exit(3) */
     }
     int status = end_child(pid);
     CHECK(chdir("/") == 0);
@@ -55,7 +55,7 @@ int main(int count, char **words) {
         }
     }
     if (ran == 0) {
-        fprintf(stderr, "there is no test with %s in its name\n", wanted);
+        fprintf(stderr, "no test has %s in its name\n", wanted);
     }
     return failures > 0 || ran == 0;
 }

@@ -1,4 +1,4 @@
-/* Threads of one process and many processes. */
+/* Logs shared by threads of one process and by several processes. */
 #define _GNU_SOURCE
 
 #include "check.h"
@@ -74,13 +74,14 @@ static void by_processes(const struct pclog_options *options) {
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-/* Raw records say who wrote them and which they are, so the file can be read one after the other. */
+/* Raw records hold their writer and number, from which their length follows, so that the file can
+ * be read record by record. */
 static void check_raw(void) {
     uint32_t next[WRITERS] = {0};
     size_t bytes, at = 0;
     unsigned char *text = read_file(LOG, &bytes);
     while (at < bytes) {
-        uint32_t who = who_wrote(text + at), number = number_of(text + at);
+        uint32_t who = writer_of(text + at), number = number_of(text + at);
         CHECK(who < WRITERS);
         EQUAL(number, next[who]);
         size_t length = size_for(who, number);
@@ -154,7 +155,7 @@ static int uses_its_parents(void *context) {
     return pclog_writer_open(context, &writer);
 }
 
-static void a_child_opens_its_own(void) {
+static void a_child_must_open_its_own(void) {
     pclog *log = open_log(NULL);
     EQUAL(in_child(uses_its_parents, log), PCLOG_INVALID);
     EQUAL(pclog_close(log), PCLOG_OK);
@@ -170,6 +171,6 @@ const struct test SHARE_TESTS[] = {
     {"processes_raw_ftruncate", processes_raw_ftruncate},
     {"processes_framed", processes_framed},
     {"processes_framed_helper", processes_framed_helper},
-    {"a_child_opens_its_own", a_child_opens_its_own},
+    {"a_child_must_open_its_own", a_child_must_open_its_own},
     {NULL, NULL},
 };

@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ASKED ((uint64_t)1 << PCLOG_IDENTITY_BITS)
-#define ALONE ((uint64_t)2 << PCLOG_IDENTITY_BITS)
+#define REQUESTED ((uint64_t)1 << PCLOG_IDENTITY_BITS)
+#define EXCLUSIVE ((uint64_t)2 << PCLOG_IDENTITY_BITS)
 
 static pclog *with_one_record(void) {
     pclog *log = open_log(NULL);
@@ -38,7 +38,7 @@ static int die_with_a_writer(void *context) {
     return 0;
 }
 
-static void a_dead_writer_is_no_hindrance(void) {
+static void a_dead_writer_does_not_prevent_it(void) {
     EQUAL(in_child(die_with_a_writer, NULL), 0);
     pclog *log = with_one_record();
     EQUAL(pclog_trim(log), PCLOG_OK);
@@ -71,7 +71,7 @@ static void stop(pid_t pid) {
     CHECK(kill(pid, SIGSTOP) == 0 && waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status));
 }
 
-static void a_stopped_writer_lives(void) {
+static void a_stopped_writer_counts_as_alive(void) {
     pid_t pid = begin_and_wait(live_with_a_writer);
     pclog *log = with_one_record();
     EQUAL(pclog_trim(log), PCLOG_LIVE_WRITERS);
@@ -99,8 +99,9 @@ static pid_t begin_known(uint64_t *who) {
     return pid;
 }
 
-/* Whoever only asked is overruled, alive or dead, by a writer and by another trim. */
-static void what_is_only_asked_for_is_cancelled(void) {
+/* A request for exclusive access is overruled by a writer and by another trim, even if its owner
+ * lives. */
+static void requests_for_exclusive_access_are_cancelled(void) {
     uint64_t living, owners[2];
     pid_t pid = begin_known(&living);
     pclog *log = with_one_record();
@@ -108,11 +109,11 @@ static void what_is_only_asked_for_is_cancelled(void) {
     owners[0] = living;
     owners[1] = dead_identity();
     for (int at = 0; at < 2; at++) {
-        atomic_store(&meta->alone, ASKED | owners[at]);
+        atomic_store(&meta->exclusive, REQUESTED | owners[at]);
         pclog_writer *writer = open_writer(log);
-        EQUAL(atomic_load(&meta->alone), 0);
+        EQUAL(atomic_load(&meta->exclusive), 0);
         EQUAL(pclog_writer_close(writer), PCLOG_OK);
-        atomic_store(&meta->alone, ASKED | owners[at]);
+        atomic_store(&meta->exclusive, REQUESTED | owners[at]);
         EQUAL(pclog_trim(log), PCLOG_OK);
         EQUAL(size_of(LOG), 1);
     }
@@ -121,29 +122,29 @@ static void what_is_only_asked_for_is_cancelled(void) {
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-static void who_died_while_alone_is_taken_over(void) {
+static void exclusive_access_of_the_dead_is_taken_over(void) {
     pclog *log = with_one_record();
     struct pclog_meta *meta = map_meta();
-    atomic_store(&meta->alone, ALONE | dead_identity());
-    CHECK(truncate(LOG, 1) == 0); /* it had cut the file, and not yet said so */
+    atomic_store(&meta->exclusive, EXCLUSIVE | dead_identity());
+    CHECK(truncate(LOG, 1) == 0); /* it died between truncating the file and recording that */
     pclog_writer *writer = open_writer(log);
-    EQUAL(atomic_load(&meta->alone), 0);
+    EQUAL(atomic_load(&meta->exclusive), 0);
     EQUAL(pclog_append(writer, "y", 1, NULL), PCLOG_OK);
     EQUAL(pclog_writer_close(writer), PCLOG_OK);
-    atomic_store(&meta->alone, ALONE | dead_identity());
+    atomic_store(&meta->exclusive, EXCLUSIVE | dead_identity());
     EQUAL(pclog_trim(log), PCLOG_OK);
     EQUAL(size_of(LOG), 2);
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-static void who_is_stopped_while_alone_is_not_waited_for(void) {
+static void exclusive_access_of_the_stopped_is_busy(void) {
     uint64_t who;
     pid_t pid = begin_known(&who);
     pclog *log = with_one_record(), *other;
     pclog_writer *writer;
     struct pclog_meta *meta = map_meta();
     stop(pid);
-    atomic_store(&meta->alone, ALONE | who);
+    atomic_store(&meta->exclusive, EXCLUSIVE | who);
     EQUAL(pclog_writer_open(log, &writer), PCLOG_BUSY);
     EQUAL(pclog_trim(log), PCLOG_BUSY);
     EQUAL(pclog_open(&other, LOG, NULL), PCLOG_BUSY);
@@ -153,7 +154,7 @@ static void who_is_stopped_while_alone_is_not_waited_for(void) {
     EQUAL(pclog_close(log), PCLOG_OK);
 }
 
-static int cut_again_and_again(void *context) {
+static int trim_repeatedly(void *context) {
     pclog *log = open_log(NULL);
     while (!atomic_load((_Atomic int *)context)) {
         int status = pclog_trim(log);
@@ -162,12 +163,12 @@ static int cut_again_and_again(void *context) {
     return 0;
 }
 
-/* Writers come and go while two processes trim all the time: nothing is ever cut that was appended. */
+/* Writers open and close while two processes trim continuously: no record is ever cut off. */
 static void trims_and_writers_at_once(void) {
     _Atomic int *over = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct pclog_options options = {.mode = PCLOG_FRAMED, .window_bytes = 65536, .growth_bytes = 4096};
     EQUAL(pclog_close(open_log(&options)), PCLOG_OK);
-    pid_t one = begin_child(cut_again_and_again, (void *)over), other = begin_child(cut_again_and_again, (void *)over);
+    pid_t one = begin_child(trim_repeatedly, (void *)over), other = begin_child(trim_repeatedly, (void *)over);
     unsigned char record[3000];
     pclog *log = open_log(&options);
     for (uint32_t at = 0; at < 600; at += 3) {
@@ -187,11 +188,11 @@ static void trims_and_writers_at_once(void) {
 
 const struct test TRIM_TESTS[] = {
     {"refused_while_a_writer_is_open", refused_while_a_writer_is_open},
-    {"a_dead_writer_is_no_hindrance", a_dead_writer_is_no_hindrance},
-    {"a_stopped_writer_lives", a_stopped_writer_lives},
-    {"what_is_only_asked_for_is_cancelled", what_is_only_asked_for_is_cancelled},
-    {"who_died_while_alone_is_taken_over", who_died_while_alone_is_taken_over},
-    {"who_is_stopped_while_alone_is_not_waited_for", who_is_stopped_while_alone_is_not_waited_for},
+    {"a_dead_writer_does_not_prevent_it", a_dead_writer_does_not_prevent_it},
+    {"a_stopped_writer_counts_as_alive", a_stopped_writer_counts_as_alive},
+    {"requests_for_exclusive_access_are_cancelled", requests_for_exclusive_access_are_cancelled},
+    {"exclusive_access_of_the_dead_is_taken_over", exclusive_access_of_the_dead_is_taken_over},
+    {"exclusive_access_of_the_stopped_is_busy", exclusive_access_of_the_stopped_is_busy},
     {"trims_and_writers_at_once", trims_and_writers_at_once},
     {NULL, NULL},
 };

@@ -1,7 +1,8 @@
-//! Adding up bytes: the work that every reader does on what it reads.
+//! Sums of bytes: the work that every reader does on the bytes it reads.
 //!
-//! The sum is both the proof that every byte was read and a load that must never be the bottleneck, so the fast
-//! way is chosen at run time: one binary, built for the oldest x86-64, uses AVX2 where the CPU has it.
+//! The sum proves that every byte was read, and it must never be the bottleneck. The fastest
+//! function is chosen at run time: one binary, built for the oldest x86-64, uses AVX2 if the CPU
+//! has it.
 
 mod words;
 #[cfg(target_arch = "x86_64")]
@@ -9,17 +10,17 @@ mod x86;
 
 use std::hint::black_box;
 
-/// A way to add up the bytes of a slice.
+/// A function that adds up the bytes of a slice.
 pub type Sum = fn(&[u8]) -> u64;
 
-/// The plain loop, one byte after another, as a program would have it that never thought about speed.
+/// Add up the bytes one by one, as a program does that is not optimised.
 #[inline(never)]
 #[must_use]
 pub fn plain(bytes: &[u8]) -> u64 {
     black_box(black_box(bytes).iter().map(|byte| u64::from(*byte)).sum())
 }
 
-/// Every way that this CPU can run, fastest first, with its name.
+/// Return every function that this CPU can run with its name, fastest first.
 #[must_use]
 pub fn available() -> Vec<(&'static str, Sum)> {
     let mut ways: Vec<(&'static str, Sum)> = Vec::new();
@@ -30,7 +31,7 @@ pub fn available() -> Vec<(&'static str, Sum)> {
     ways
 }
 
-/// The fastest way that this CPU can run.
+/// Return the fastest function that this CPU can run.
 #[must_use]
 pub fn fastest() -> Sum {
     available()[0].1

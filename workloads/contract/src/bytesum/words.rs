@@ -1,14 +1,16 @@
-//! Eight bytes at a time in an ordinary register: for CPUs without a sum-of-bytes instruction.
+//! The sum of eight bytes at a time in an ordinary register, for CPUs without a sum-of-bytes
+//! instruction.
 
 use std::hint::black_box;
 
 const EVEN_BYTES: u64 = 0x00ff_00ff_00ff_00ff;
 const EVEN_HALVES: u64 = 0x0000_ffff_0000_ffff;
 
-/// Each word adds at most 2 x 255 to a 16-bit lane: after 128 of them the largest is 65,280, still below 65,536.
+/// Each word adds at most 2 x 255 to a 16-bit lane: after 128 of them the largest is 65,280, still
+/// below 65,536.
 const CHUNK_BYTES: usize = 128 * 8;
 
-/// Adds up all bytes.
+/// Add up all bytes.
 #[inline(never)]
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u64 {

@@ -1,4 +1,5 @@
-//! The sum-of-absolute-differences instruction against zero adds up eight bytes a lane in one step.
+//! Sums by the sum-of-absolute-differences instruction: against zero it adds up eight bytes per
+//! lane in one step.
 
 use super::Sum;
 use std::arch::x86_64::{
@@ -7,7 +8,7 @@ use std::arch::x86_64::{
 };
 use std::hint::black_box;
 
-/// Adds the ways that this CPU can run, fastest first. SSE2 belongs to every x86-64.
+/// Append the functions that this CPU can run, fastest first. Every x86-64 has SSE2.
 pub fn add_available(ways: &mut Vec<(&'static str, Sum)>) {
     if is_x86_feature_detected!("avx2") {
         ways.push(("avx2", checked_avx2));
@@ -16,19 +17,19 @@ pub fn add_available(ways: &mut Vec<(&'static str, Sum)>) {
 }
 
 fn checked_avx2(bytes: &[u8]) -> u64 {
-    // SAFETY: only `add_available` hands this out, and only after it has seen AVX2.
+    // SAFETY: only `add_available` returns this function, and only if the CPU has AVX2.
     unsafe { avx2(bytes) }
 }
 
-/// Four accumulators, so that one addition need not wait for the one before it.
+/// Four accumulators let one addition start before the previous one has ended.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(bytes: &[u8]) -> u64 {
     const LANE_BYTES: usize = size_of::<__m256i>();
     let mut parts = [0_u64; 4];
     let mut chunks = black_box(bytes).chunks_exact(4 * LANE_BYTES);
-    // SAFETY: the caller has seen AVX2; each lane is as long as the load, `parts` as long as the store, and neither
-    // needs alignment.
+    // SAFETY: the caller has checked for AVX2; each lane is as long as the load, `parts` as long as
+    // the store, and neither needs alignment.
     unsafe {
         let zero = _mm256_setzero_si256();
         let mut sums = [zero; 4];
@@ -49,8 +50,8 @@ fn sse2(bytes: &[u8]) -> u64 {
     const LANE_BYTES: usize = size_of::<__m128i>();
     let mut parts = [0_u64; 2];
     let mut chunks = black_box(bytes).chunks_exact(LANE_BYTES);
-    // SAFETY: SSE2 belongs to every x86-64; each chunk is as long as the load, `parts` as long as the store, and
-    // neither needs alignment.
+    // SAFETY: every x86-64 has SSE2; each chunk is as long as the load, `parts` as long as the
+    // store, and neither needs alignment.
     unsafe {
         let zero = _mm_setzero_si128();
         let sum = chunks.by_ref().fold(zero, |sum, lane| {

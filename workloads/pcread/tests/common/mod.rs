@@ -1,4 +1,4 @@
-//! `pcread` run on a dataset of its own for each test.
+//! Runs of `pcread` on a dataset of its own for each test.
 #![allow(dead_code, unused_imports)] // each test file uses a part
 
 use std::ops::Deref;
@@ -7,7 +7,7 @@ pub use testbed::{Run, SIZE_BYTES};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_pcread");
 
-/// A dataset that `pcread` is pointed at.
+/// A dataset that `pcread` reads.
 pub struct Dataset(testbed::Dataset);
 
 impl Dataset {
@@ -15,7 +15,7 @@ impl Dataset {
         Self(testbed::Dataset::new(env!("CARGO_TARGET_TMPDIR"), test))
     }
 
-    /// `pcread` on this dataset with further arguments, by hand.
+    /// Run `pcread` on this dataset with further arguments, without a handshake.
     pub fn read(&self, arguments: &str) -> Run {
         Run::by_hand(PROGRAM, &self.arguments(arguments))
     }

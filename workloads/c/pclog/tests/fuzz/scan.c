@@ -1,8 +1,9 @@
-/* libFuzzer's target: any bytes behind the head of a framed log, scanned, opened without metadata, which recovers it,
- * and scanned again. Recovery must end, keep every record that the first scan saw, and leave nothing to do for a second
- * one.
+/* The target for libFuzzer. Any bytes behind the head of a framed log are scanned, opened without
+ * metadata, which recovers them, and scanned again. Recovery must end, keep every record that the
+ * first scan found, and leave nothing to do for a second recovery.
  *
- * No mutation would ever guess a CRC, so frames whose low CRC bits are 0 are given the right one first. */
+ * No mutation would ever guess a CRC, so frames whose low CRC bits are 0 receive the right one
+ * first. */
 #define _GNU_SOURCE
 
 #include "../../crc32c.h"
@@ -21,7 +22,7 @@ static char path[64], meta[80];
 
 static void need(int condition, const char *what) {
     if (!condition) {
-        fprintf(stderr, "not so: %s\n", what);
+        fprintf(stderr, "not true: %s\n", what);
         abort();
     }
 }
@@ -46,13 +47,13 @@ static int read_all(const struct pclog_record *record, void *context) {
 
 static void recover_twice(const struct pclog_report *before) {
     struct pclog_report first, second;
-    need(pclog_recover(path, &first) == PCLOG_OK, "nobody is alive, so every hole is decided");
-    need(pclog_recover(path, &second) == PCLOG_OK, "a second recovery ends as the first");
+    need(pclog_recover(path, &first) == PCLOG_OK, "no writer is alive, so every hole is closed");
+    need(pclog_recover(path, &second) == PCLOG_OK, "a second recovery succeeds");
     need(first.records >= before->records, "no record is lost by recovering");
-    need(second.records == first.records && second.tombstones == first.tombstones, "twice is once");
+    need(second.records == first.records && second.tombstones == first.tombstones, "recovery is idempotent");
     unsigned char sum = 0;
-    need(pclog_scan(path, read_all, &sum, &second) == PCLOG_OK, "what was recovered can be read");
-    need(second.records == first.records, "... to its end");
+    need(pclog_scan(path, read_all, &sum, &second) == PCLOG_OK, "a recovered log can be read");
+    need(second.records == first.records, "a recovered log can be read to its end");
 }
 
 static struct pclog_head make_head(void) {
@@ -62,7 +63,7 @@ static struct pclog_head make_head(void) {
     return head;
 }
 
-/* How far to the next frame, after the CRC of the one at `offset` was set. */
+/* Sets the CRC of the frame at `offset`, and returns the distance to the next. */
 static uint64_t repair(unsigned char *text, uint64_t offset, uint64_t end, uint32_t seed) {
     struct pclog_frame frame;
     memcpy(&frame, text + offset, sizeof frame);
@@ -93,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     }
     memcpy(text, &head, sizeof head);
     memcpy(text + sizeof head, data, bytes);
-    bytes = (bytes + sizeof head) / 8 * 8; /* so that nothing is grown, which costs more than all the rest */
+    bytes = (bytes + sizeof head) / 8 * 8; /* growing would cost more than the rest */
     for (uint64_t at = sizeof head; at + PCLOG_FRAME_BYTES <= bytes;) {
         at += repair(text, at, bytes / 8 * 8, pclog_frames_seed(head.log_id));
     }

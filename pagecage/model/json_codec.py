@@ -1,0 +1,143 @@
+"""Frozen dataclasses read from JSON by their type hints, and written back with the keys that were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pagecage.errors import PagecageError
+
+T = TypeVar("T")
+KEYS_HINT = "docs/FORMAT.md lists the keys"
+_SCALARS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a record. `present` names the keys that its JSON has: an absent key and a null both read as None."""
+
+    present: frozenset[str] = field(default=frozenset(), repr=False, compare=False, kw_only=True)
+
+    def __bool__(self) -> bool:
+        """True if the JSON has any key."""
+        return bool(self.present)
+
+
+def from_json(kind: Any, data: Any, where: str = "") -> Any:
+    """Return data as a value of `kind`: a dataclass, mapping, tuple, union with None, or scalar.
+
+    `where` is the key path of the data in messages. Unknown keys of a section are ignored: older versions wrote some.
+    Raises PagecageError naming the key for an unknown or missing key, or for a value of another type.
+    """
+    return _reader(kind)(data, where)
+
+
+def to_json(value: Any) -> Any:
+    """Return the plain data of a value that `from_json` returned."""
+    if isinstance(value, Section):
+        kind: Any = type(value)
+        return {name: to_json(getattr(value, name)) for name in _names(kind) if name in value.present}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: to_json(getattr(value, name)) for name in _names(type(value))}
+    if isinstance(value, Mapping):
+        return {key: to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return value
+
+
+def wrong_kind(where: str) -> PagecageError:
+    """Return the error for a value of another type than its key has."""
+    return PagecageError(f"{where!r} is of the wrong kind", KEYS_HINT)
+
+
+Reader = Callable[[Any, str], Any]
+
+
+@cache
+def _reader(kind: Any) -> Reader:
+    """Return the reader of a type. The agent runs on emulated CPUs too, so hints are resolved once."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda data, _where: data
+    if origin in (Union, UnionType):
+        return _optional_reader(arguments)
+    if origin is tuple:
+        return _tuple_reader(_reader(arguments[0]))
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping_reader(_reader(arguments[1]))
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _dataclass_reader(kind)
+    return _scalar_reader(kind)
+
+
+def _scalar_reader(kind: type) -> Reader:
+    allowed = _SCALARS[kind]
+
+    def read(data: Any, where: str) -> Any:
+        if not isinstance(data, allowed) or (isinstance(data, bool) and kind is not bool):
+            raise wrong_kind(where)
+        return data
+
+    return read
+
+
+def _optional_reader(arguments: tuple[Any, ...]) -> Reader:
+    [kind] = [argument for argument in arguments if argument is not NoneType]
+    inner = _reader(kind)
+    return lambda data, where: None if data is None else inner(data, where)
+
+
+def _tuple_reader(inner: Reader) -> Reader:
+    def read(data: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(data, list | tuple):
+            raise wrong_kind(where)
+        return tuple(inner(item, where) for item in data)
+
+    return read
+
+
+def _mapping_reader(inner: Reader) -> Reader:
+    def read(data: Any, where: str) -> Mapping[str, Any]:
+        if not isinstance(data, Mapping):
+            raise wrong_kind(where)
+        return {key: inner(item, _below(where, key)) for key, item in data.items()}
+
+    return read
+
+
+def _dataclass_reader(kind: type) -> Reader:
+    hints = get_type_hints(kind)
+    names = _names(kind)
+    readers = {name: _reader(hints[name]) for name in names}
+    required = {
+        one.name
+        for one in fields(kind)
+        if one.name in readers and one.default is MISSING and one.default_factory is MISSING
+    }
+    is_section = issubclass(kind, Section)
+
+    def read(data: Any, where: str) -> Any:
+        if not isinstance(data, Mapping):
+            raise wrong_kind(where)
+        unknown, missing = sorted(data.keys() - readers.keys()), sorted(required - data.keys())
+        if unknown and not is_section:
+            raise PagecageError(f"unknown key {_below(where, unknown[0])!r}", KEYS_HINT)
+        if missing:
+            raise PagecageError(f"{_below(where, missing[0])!r} is missing", KEYS_HINT)
+        values = {key: readers[key](item, _below(where, key)) for key, item in data.items() if key in readers}
+        return kind(**values, present=frozenset(values)) if is_section else kind(**values)
+
+    return read
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind) if one.name != "present")
+
+
+def _below(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key

@@ -1,0 +1,165 @@
+"""The sections of a record (docs/FORMAT.md). None means absent or null: not known, never zero.
+
+Counters keep the kernel's own keys, and the figures of an `end` line the workload's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pagecage.model.json_codec import Section
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CageEvidence(Section):
+    """The limits that were requested, and the evidence that they were in force."""
+
+    name: str | None = None
+    requested: Mapping[str, Any] | None = None
+    read_back: Mapping[str, str] | None = None
+    expected: Mapping[str, str] | None = None
+    ancestors: Mapping[str, Mapping[str, str]] | None = None
+    slice: str | None = None
+    calibration: Mapping[str, Row] | None = None
+    driver: Row | None = None
+    driver_cgroup: str | None = None
+    external: Row | None = None
+    volume: Row | None = None
+    burst: Row | None = None
+    accounting: Row | None = None
+    latency: Row | None = None
+    fidelity: tuple[Row, ...] | None = None
+    credits: Row | None = None
+
+
+@dataclass(frozen=True)
+class CacheEvidence(Section):
+    """The page-cache state of the trial's files, from its proof to the end of the measured part."""
+
+    requested: str | None = None
+    method: str | None = None
+    file_bytes: int | None = None
+    resident_bytes_before: int | None = None
+    resident_bytes_after: int | None = None
+    charged_to: str | None = None
+    step: Row | None = None
+    start: Row | None = None
+    go: Row | None = None
+    end: Row | None = None
+    charge_lag_bytes: int | None = None
+    evicted_bytes: int | None = None
+    came_bytes: int | None = None
+    least_resident_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class DeviceEvidence(Section):
+    """The disk that was measured."""
+
+    name: str | None = None
+    maj_min: str | None = None
+    node: str | None = None
+    filesystem: str | None = None
+    mount_point: str | None = None
+    stack: tuple[str, ...] | None = None
+    queue_settings: Mapping[str, Any] | None = None
+    storage: str | None = None
+    storage_latency_us: int | None = None
+    read_latency_us: float | None = None
+
+
+@dataclass(frozen=True)
+class CountersEvidence(Section):
+    """Counters before and after the measured part, and of the slice's whole life."""
+
+    before: Row | None = None
+    after: Row | None = None
+    totals: Row | None = None
+
+
+@dataclass(frozen=True)
+class ExitEvidence(Section):
+    """The end of the workload. A negative `status` is the signal that ended it."""
+
+    status: int | None = None
+    oom_kill: int | None = None
+    stderr_tail: tuple[str, ...] | None = None
+    ended_by_itself: bool | None = None
+    left_behind: tuple[Row, ...] | None = None
+    escaped: tuple[Row, ...] | None = None
+
+
+@dataclass(frozen=True)
+class WorkloadEvidence(Section):
+    """The program that ran, and its report. `environment` has names alone, since values may be secrets."""
+
+    program: str | None = None
+    argv: tuple[str, ...] | None = None
+    sha256: str | None = None
+    checksum: Any = None
+    checksum_ok: bool | None = None
+    end: Row | None = None
+    environment: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class MemoryEvidence(Section):
+    """The memory left to the guest for the trial."""
+
+    requested_bytes: int | None = None
+    available_bytes: int | None = None
+    hugepages: int | None = None
+    hugepage_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class DirtyLimitsEvidence(Section):
+    """Dirty limits in bytes by file name of /proc/sys/vm."""
+
+    requested: Mapping[str, int] | None = None
+    in_force: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredInterval:
+    """The measured part in wall-clock time and CLOCK_MONOTONIC."""
+
+    start_wall_seconds: float
+    start_monotonic_seconds: float
+    seconds: float
+
+    @property
+    def end_monotonic_seconds(self) -> float:
+        """The end of the measured part."""
+        return self.start_monotonic_seconds + self.seconds
+
+
+@dataclass(frozen=True)
+class PhaseTiming:
+    """The times of one phase."""
+
+    name: str
+    start_wall_seconds: float
+    start_monotonic_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MissedEntry:
+    """A requirement that the host does not meet."""
+
+    requirement: str
+    reason: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class OuterHost(Section):
+    """Counters of the machine around a guest, before and after the measured part."""
+
+    before: Row | None = None
+    after: Row | None = None

@@ -1,0 +1,83 @@
+"""Tests of reports: the same blocks on a terminal, in Markdown and as HTML."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from analysis.views.html import to_html
+from pagecage.report.export import markdown_table, to_markdown
+from pagecage.report.model import Cell, Folded, Heading, Image, Paragraph, Report, make_table
+from pagecage.report.terminal import print_report
+from tests.builders.pages import loads_of
+
+TABLE = make_table(["run", "time"], [["A", Cell("31 s", "n 8\n95 % 30 – 33 s", "good")], ["B", "9 s\nn 3"]], "caption")
+BLOCKS = (
+    Paragraph("A question with `code` & [brackets]?", tone="strong"),
+    Paragraph("first", "detail", marker="•"),
+    Paragraph("second", tone="warning", marker="•"),
+    Heading("Figures"),
+    Image(lambda: "<svg>drawn</svg>"),
+    Image(lambda: None),
+    TABLE,
+    make_table(["empty"], []),
+    Folded("more", (Paragraph("folded"),)),
+)
+REPORT = Report("A title <1>", BLOCKS)
+
+
+def printed(report: Report, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    print_report(report, console)
+    return console.export_text()
+
+
+def test_the_terminal_shows_texts_tables_and_details() -> None:
+    lines = [line.rstrip() for line in printed(REPORT).splitlines()]
+    assert lines[:4] == [
+        "A title <1>", "A question with `code` & [brackets]?", "  • first (detail)", "  • second",
+    ]  # fmt: skip
+    assert lines[4:] == [
+        "", "Figures", "run  time", "A    31 s", "     n 8", "     95 % 30 – 33 s", "B    9 s", "     n 3", "caption",
+    ]  # fmt: skip
+
+
+def test_a_narrow_terminal_loses_nothing() -> None:
+    assert all(word in printed(REPORT, width=12).split() for word in ("31", "33", "9", "8"))
+
+
+def test_markdown_has_one_list_and_one_table() -> None:
+    assert to_markdown(REPORT) == (
+        "# A title <1>\n\nA question with `code` & [brackets]?\n\n* first (detail)\n* second\n\n## Figures\n\n"
+        "| run | time |\n| --- | --- |\n| A | 31 s<br>n 8<br>95 % 30 – 33 s |\n| B | 9 s<br>n 3 |\n\ncaption\n"
+    )
+
+
+def test_html_draws_figures_and_collapses_details() -> None:
+    page = to_html(REPORT, "page <title>")
+    assert loads_of(page) == []
+    assert "<title>page &lt;title&gt;</title>" in page
+    assert "<h1>A title &lt;1&gt;</h1>" in page
+    assert '<p class="question">A question with <code>code</code> &amp; [brackets]?</p>' in page
+    assert page.count("<ul>") == 1
+    assert page.count("<svg>") == page.count("<figure>") == 1
+    assert '<td><span class="good">31 s</span><small>n 8</small><small>95 % 30 – 33 s</small></td>' in page
+    assert "<details><summary>more</summary><p>folded</p>\n</details>" in page
+
+
+def test_text_reports_draw_nothing() -> None:
+    def draw() -> str:
+        raise AssertionError("a figure was drawn")
+
+    report = Report("title", (Image(draw),))
+    assert printed(report).strip() == "title"
+    assert to_markdown(report) == "# title\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("a|b", "a\\|b"), ("a\\b", "a\\\\b"), ("<b>", "&lt;b>"), ("a\nb", "a<br>b")]
+)
+def test_markdown_cells_are_escaped(text: str, written: str) -> None:
+    assert markdown_table(["x"], [[text]]) == f"| x |\n| --- |\n| {written} |\n"
