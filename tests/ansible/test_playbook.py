@@ -46,8 +46,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     top, reported = tmp_path_factory.mktemp("played"), []
     on = {"whole": [IGNORED, CHANGES], "failing": [CHANGES, FAILS], "saying": [COMMAND]}
     tasks = [{**task, "when": f"inventory_hostname == '{host}'"} for host, each in on.items() for task in each]
-    ends = run_to_end(playbook(top, *tasks, hosts=tuple(on)), told.append)
-    return Played(ends, told, top / "log/it.log")
+    ends = run_to_end(playbook(top, *tasks, hosts=tuple(on)), reported.append)
+    return Played(ends, reported, top / "log/it.log")
 
 
 def test_a_failure_that_was_expected_stops_nothing(played: Played) -> None:
@@ -71,9 +71,9 @@ def test_a_command_that_fails_is_told_by_its_last_word(played: Played) -> None:
 
 def test_a_playbook_that_cannot_begin_is_told_by_ansibles_reason(tmp_path: Path) -> None:
     broken = playbook(tmp_path, {"name": "Wrong", "no_such_module": {}})
-    with pytest.raises(HostError, match=r"it.yml could not start: .*no_such_module") as told:
+    with pytest.raises(HostError, match=r"it.yml could not start: .*no_such_module") as caught:
         run_to_end(broken)
-    assert "\n" not in told.value.message
+    assert "\n" not in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_sudo_that_does_not_let_us(tmp_path: Path, server: Server, password: str
         given = tmp_path / "password"
         given.write_text(password)
     error = refused(project(tmp_path, server.port, server.key), password_file=given)
-    assert told in error.message
+    assert expected in error.message
     assert error.hint == "repeat with ASK=1 (--ask-password) and sudo's password for tester@127.0.0.1"
     assert not (server.root / "var/lib/pagecage").exists()
 

@@ -102,7 +102,7 @@ def test_reads_by_another_process_before_go_stop_the_trial(
 ) -> None:
     monkeypatch.setenv("FAKE_READS", moment)
     record = carry_out(machine, reads())
-    log = machine.told()
+    log = machine.log_lines()
     assert f"another process reads at {moment}" in log
     refused(record, reason)
     assert record.measured is None

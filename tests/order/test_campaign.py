@@ -236,12 +236,12 @@ def test_a_cage_below_what_its_workload_needs_is_refused() -> None:
 
 
 def test_the_command_line_tells_how_an_interrupted_run_goes_on(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    three.tell({three.ids[0]: ["waits"]})
+    three.set_script({three.ids[0]: ["waits"]})
     monkeypatch.setattr(execution, "make_agent_package", lambda _: KIT)
     monkeypatch.setattr(RunProgress, "__call__", interrupt_at_go)
     printed: list[str] = []
     with pytest.raises(PagecageError) as caught:
-        execution.execute(execution.PreparedRun(three.plan, three.folder, three.host()), said.append)
+        execution.execute(execution.PreparedRun(three.plan, three.folder, three.host()), printed.append)
     assert caught.value.exit_code == 130
     assert caught.value.hint == "pagecage run test --resume"
     assert "3 of 3 trials to run" in printed[0]
@@ -253,13 +253,13 @@ def interrupt_at_go(_: RunProgress, event: Mapping[str, Any]) -> None:
 
 
 def test_a_run_with_trials_unanswered_ends_with_its_own_status(three: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    three.tell({three.ids[0]: ["failed"] * 9})
+    three.set_script({three.ids[0]: ["failed"] * 9})
     monkeypatch.setattr(execution, "make_agent_package", lambda _: KIT)
-    said: list[str] = []
+    printed: list[str] = []
     job = execution.PreparedRun(three.plan, three.folder, three.host())
-    assert execution.execute(job, said.append) == 4
-    assert said[-1] == "1 trials have no result\n  fix: pagecage run test --resume"
-    three.tell({})
-    assert execution.execute(job, said.append) == 0
-    assert execution.execute(job, said.append) == 0
-    assert said[-1].startswith("0 of 3 trials to run")
+    assert execution.execute(job, printed.append) == 4
+    assert printed[-1] == "1 trials have no result\n  fix: pagecage run test --resume"
+    three.set_script({})
+    assert execution.execute(job, printed.append) == 0
+    assert execution.execute(job, printed.append) == 0
+    assert printed[-1].startswith("0 of 3 trials to run")

@@ -76,7 +76,7 @@ def test_request_splitting_is_set_for_the_trial_and_restored(machine: Machine) -
     record = carry_out(machine, make_trial(cage=BURSTING, collectors=()), kernel="6.12.0")
     assert carried(record) == {"io_size": "exact", "merged": "stricter", "combined": "looser"}
     assert record.device.queue_settings["max_sectors_kb"] == "256"
-    assert [line for line in machine.told() if line.startswith("max_sectors_kb")] == [
+    assert [line for line in machine.log_lines() if line.startswith("max_sectors_kb")] == [
         "max_sectors_kb 256", "max_sectors_kb 1280",
     ]  # fmt: skip
 

@@ -57,7 +57,7 @@ def test_every_driver_runs_in_the_slice_with_the_limits(
         monkeypatch.setenv("FAKE_DOCKER_INFO", json.dumps(PODMAN_INFO))
     record = carry_out(machine, by(driver))
     assert (record.outcome, record.error) == ("ok", None)
-    assert start in machine.told()
+    assert start in machine.log_lines()
     assert record.cage.driver["name"] == driver
     assert record.cage.read_back.items() >= record.cage.expected.items()
     assert record.cage.expected["io.max.rbps"] == "20000000"
@@ -68,7 +68,7 @@ def test_every_driver_runs_in_the_slice_with_the_limits(
 
 def test_an_engine_is_started_before_anything_is_measured_and_ended_after_it(machine: Machine) -> None:
     record = carry_out(machine, by("docker"))
-    log = machine.told()
+    log = machine.log_lines()
     of_engine = [f"is-active {DOCKER_UNITS}", "start docker.service", "docker info", "docker import image.tar"]
     places = [log.index(line) for line in (*of_engine, f"set-property {UNIT}", f"container {RUN} in {UNIT}: good.py")]
     assert places == sorted(places)
@@ -113,7 +113,7 @@ def test_a_limit_that_docker_loses_silently_is_detected(
     assert f"{driver} lost them: " in record.error
     assert named in record.error
     assert record.missed_requirements[0].hint == "use --driver docker: limits on our own slice"
-    assert "workload go" not in machine.told(), "it was let go although its cage was open"
+    assert "workload go" not in machine.log_lines(), "it was let go although its cage was open"
 
 
 @pytest.mark.parametrize("program", ["fio", "sh"])
@@ -188,7 +188,7 @@ def test_data_in_the_containers_layer_are_linked_into_it(machine: Machine, monke
     assert linked.stat().st_ino == data.stat().st_ino, "a copy would have pages of its own"
     assert linked.with_name(data.name + ".json").exists()
     assert record.device.storage == "container_layer"
-    assert f"docker create {RUN} in {UNIT}" in machine.told()
+    assert f"docker create {RUN} in {UNIT}" in machine.log_lines()
 
 
 PODMAN_INFO = {
@@ -219,7 +219,7 @@ def test_an_unusable_engine_is_refused(
     assert record.outcome == "requirement_missed"
     assert reason in (record.error or "")
     assert record.missed_requirements[0].hint
-    assert not [line for line in machine.told() if line.startswith("container")]
+    assert not [line for line in machine.log_lines() if line.startswith("container")]
 
 
 def test_a_missing_engine_is_one_sentence(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

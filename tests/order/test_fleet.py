@@ -155,7 +155,7 @@ def test_spread_deals_whole_blocks() -> None:
 
 
 def test_fewer_blocks_than_hosts_cannot_be_spread() -> None:
-    with pytest.raises(PagecageError, match="1 repeats are too few to spread over 2 hosts") as told:
+    with pytest.raises(PagecageError, match="1 repeats are too few to spread over 2 hosts") as caught:
         host_plans(plan_of(THREE, replace(CHOICES, repeats=1)), ("left", "right"), "spread")
     assert "--repeats 2" in caught.value.hint
 

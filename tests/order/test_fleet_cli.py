@@ -56,18 +56,18 @@ def reported(verb: str, folder: Path, *options: str) -> Completed:
 
 @pytest.fixture
 def looked_at(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result of a check of the two hosts; test_fleet_look.py tests the check itself."""
+    """The result of a check of the two hosts; test_fleet_preflight.py tests the check itself."""
     monkeypatch.setattr(fleet, "check_hosts", lambda *_: Preflight(rack.seen()[:2], {}, {}))
 
 
 def go(
-    said: list[str],
+    printed: list[str],
     again: fleet.ResumeOptions = START,
     options: RunOptions = SMOKE,
     fleet_options: FleetOptions = REPLICATE,
 ) -> int:
     return fleet.run(
-        "smoke", options, fleet_options, "pagecage run smoke --host rack", again, OutputFormat(), said.append
+        "smoke", options, fleet_options, "pagecage run smoke --host rack", again, OutputFormat(), printed.append
     )
 
 
@@ -88,11 +88,11 @@ def test_from_hosts_that_do_not_answer_to_one_report_over_all(
     assert gone.hint == "bring silent back, or leave out such hosts: --skip-unreachable"
     assert not (rack.top / "runs").exists()
     (rack.top / "units/lost").write_text("-right-")
-    assert go(said, fleet_options=FleetOptions(skip_unreachable=True)) == EXIT_INCOMPLETE
-    assert any(line.startswith("left out: silent: ") for line in said)
-    assert any(line.startswith("8 trials to run on 2 hosts") for line in said)
-    assert any("right: 4 trials have no result (lost: " in line for line in said)
-    assert "  fix: pagecage run smoke --host rack --resume" in said
+    assert go(printed, fleet_options=FleetOptions(skip_unreachable=True)) == EXIT_INCOMPLETE
+    assert any(line.startswith("left out: silent: ") for line in printed)
+    assert any(line.startswith("8 trials to run on 2 hosts") for line in printed)
+    assert any("right: 4 trials have no result (lost: " in line for line in printed)
+    assert "  fix: pagecage run smoke --host rack --resume" in printed
     folder = find_fleet(rack.top / "runs", "smoke@rack")
     assert folder is not None
     assert "Connection refused" in folder.document()["left_out"]["silent"]
@@ -112,11 +112,11 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
     rack: Rack, printed: list[str], looked_at: None, capsys: pytest.CaptureFixture
 ) -> None:
     spread = FleetOptions(fleet="spread")
-    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, said.append)
-    told = capsys.readouterr().out
-    assert "left     8 trials, 2 repeats" in told
-    assert "right    4 trials, 1 repeats" in told
-    fleet.show_plan("smoke", SMOKE, REPLICATE, "", True, said.append)
+    fleet.show_plan("smoke", replace(SMOKE, repeats=3), spread, "", False, printed.append)
+    reported = capsys.readouterr().out
+    assert "left     8 trials, 2 repeats" in reported
+    assert "right    4 trials, 1 repeats" in reported
+    fleet.show_plan("smoke", SMOKE, REPLICATE, "", True, printed.append)
     assert list(json.loads(capsys.readouterr().out)) == ["left", "right"]
     assert rack.agent_calls("left") == []
     assert not (rack.top / "runs").exists()
@@ -125,19 +125,19 @@ def test_a_dry_run_shows_hosts_and_counts_and_starts_nothing(
 def test_bad_wishes_are_refused_before_anything_starts(
     rack: Rack, printed: list[str], looked_at: None, tmp_path: Path
 ) -> None:
-    assert "--until-ci" in refusal(lambda: go(said, options=replace(SMOKE, until_ci="5%"))).message
-    assert "--data-dir" in refusal(lambda: go(said, options=replace(SMOKE, data_dir=tmp_path))).message
-    assert "saved machine state" in refusal(lambda: go(said, options=replace(SMOKE, fresh="block"))).message
+    assert "--until-ci" in refusal(lambda: go(printed, options=replace(SMOKE, until_ci="5%"))).message
+    assert "--data-dir" in refusal(lambda: go(printed, options=replace(SMOKE, data_dir=tmp_path))).message
+    assert "saved machine state" in refusal(lambda: go(printed, options=replace(SMOKE, fresh="block"))).message
     rack.is_like("right", **{**FIT, "kernel": "6.1"})
-    unlike = refusal(lambda: go(said, options=replace(SMOKE, repeats=2), fleet_options=FleetOptions(fleet="spread")))
+    unlike = refusal(lambda: go(printed, options=replace(SMOKE, repeats=2), fleet_options=FleetOptions(fleet="spread")))
     assert "differ: kernel is 6.12 on left, 6.1 on right" in unlike.message
     rack.is_like("right", **{**FIT, "disk": {"mount_point": "/"}})
-    assert "the disk that holds / on right" in refusal(lambda: go(said)).message
+    assert "the disk that holds / on right" in refusal(lambda: go(printed)).message
     assert (
         "--repeats and --resume are mutually exclusive"
-        in refusal(lambda: go(said, AGAIN, replace(GO_ON, repeats=2))).message
+        in refusal(lambda: go(printed, AGAIN, replace(GO_ON, repeats=2))).message
     )
-    assert "there is no run of smoke on rack" in refusal(lambda: go(said, AGAIN, GO_ON)).message
+    assert "there is no run of smoke on rack" in refusal(lambda: go(printed, AGAIN, GO_ON)).message
     assert not (rack.top / "runs").exists()
 
 

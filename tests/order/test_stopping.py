@@ -30,7 +30,7 @@ class Stopping(Run):
         self.plan = replace(self.plan, document={**self.plan.document, "run_id": self.plan.run_id})
         self.folder = type(self.folder).create(tmp_path / "runs", self.plan)
         figures = {t.trial_id: {"read_seconds": figure(t.block, t.treatment["level"])} for t in self.plan.trials}
-        self.tell({"figures": figures})
+        self.set_script({"figures": figures})
 
     def blocks(self) -> list[int]:
         return sorted({record.block for record in self.records()})

@@ -140,7 +140,7 @@ def test_a_limit_that_is_not_applied_starts_no_workload(
     assert record.outcome == "requirement_missed"
     assert record.phase == "slice"
     assert shown in record.missed_requirements[0].reason
-    scopes = [line for line in machine.told() if line.startswith("scope") and "calibrate" not in line]
+    scopes = [line for line in machine.log_lines() if line.startswith("scope") and "calibrate" not in line]
     assert scopes == []
     assert record.measured is None
     assert machine.left() == []
@@ -154,7 +154,7 @@ def test_an_unrequested_limit_starts_no_workload(machine: Machine) -> None:
     record = carry_out(machine, make_trial(cage=LIGHT, trial_id="r1_light"))
     assert record.outcome == "requirement_missed"
     assert "memory.max is 8388608, which was not requested" in record.missed_requirements[0].reason
-    assert not any(line.startswith("workload") for line in machine.told())
+    assert not any(line.startswith("workload") for line in machine.log_lines())
     assert machine.left() == []
 
 
@@ -264,7 +264,7 @@ def test_a_host_that_lacks_something_is_left_untouched(machine: Machine) -> None
     record = carry_out(machine, make_trial(), session)
     assert (record.outcome, record.phase) == ("requirement_missed", "requirements")
     assert record.missed_requirements[0].requirement == "io_controller"
-    assert machine.told() == []
+    assert machine.log_lines() == []
 
 
 def test_a_user_is_measured_under_their_own_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

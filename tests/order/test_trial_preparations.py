@@ -57,7 +57,7 @@ def test_a_missing_file_is_reported(machine: Machine, two: Trial) -> None:
 def test_a_setup_step_runs_in_its_slice_before_the_counters(machine: Machine, where: str, unit: str) -> None:
     step = SetupStep("loads.py", ("{file}",), where)
     record = carry_out(machine, make_trial(cage=LIGHT, before=step, collectors=()))
-    log = machine.told()
+    log = machine.log_lines()
     assert record.outcome == "ok"
     assert f"scope pagecage-step-r1_tight.1 in {unit}: loads.py" in log
     assert log.index(f"workload loads {DATASET.size_bytes}") < log.index("workload ready")

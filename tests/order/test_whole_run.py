@@ -91,8 +91,8 @@ def test_a_killed_agent_leaves_nothing_after_the_next_start(machine: Machine, pa
     assert machine.left() == []
     results = [(record.attempt, record.outcome) for record in whole.records()]
     assert results == [(1, "interrupted"), (2, "ok"), (1, "ok")]
-    assert machine.told().count("iostat begins") == 3
-    assert machine.told().count("iostat ends") == 2  # the cleanup killed the first, whose agent was gone
+    assert machine.log_lines().count("iostat begins") == 3
+    assert machine.log_lines().count("iostat ends") == 2  # the cleanup killed the first, whose agent was gone
 
 
 def test_ctrl_c_ends_the_trial_and_keeps_its_record(machine: Machine, package: AgentPackage) -> None:

@@ -197,8 +197,8 @@ def test_the_agent_role_installs_what_was_built(host: VmHost, tmp_path: Path) ->
     for name in ("agent.pyz", "bin/pcread"):
         (tmp_path / name).write_text("#!/bin/sh\necho ran\n")
     run_on_guest(TOP, tmp_path, host.target, "site.yml", words)
-    assert told(host, "/opt/pagecage/bin/pcread") == "ran"
-    assert told(host, "/opt/pagecage/agent.pyz") == "ran"
+    assert output_of(host, "/opt/pagecage/bin/pcread") == "ran"
+    assert output_of(host, "/opt/pagecage/agent.pyz") == "ran"
 
 
 def test_an_ordinary_user_can_cap_io(host: VmHost) -> None:

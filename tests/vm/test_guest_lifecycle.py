@@ -106,9 +106,9 @@ def test_a_guest_that_dies_is_noticed_and_comes_again(host: VmHost) -> None:
 
 def measures_in_it_and_leaves_it(qemu_pid: int | None) -> None:
     """A run uses the guest that is running, one run at a time, and refuses a plan that is too large for it."""
-    said: list[str] = []
-    ours = choose_host("vm", None, said.append)
-    assert "the guest running since" in said[0]
+    printed: list[str] = []
+    ours = choose_host("vm", None, printed.append)
+    assert "the guest running since" in printed[0]
     with pytest.raises(HostError, match=r"memory of 2 GiB, but the plan needs 64 GiB"):
         ours.prepare(ResourceNeeds(64 * GIB, 0), print)
     ours.stop()
@@ -178,7 +178,7 @@ def test_a_spoilt_state_is_made_again_once_and_it_is_said(tmp_path: Path) -> Non
         assert run(host.command(["true"])).ok
     finally:
         host.stop()
-    assert [text for text in said if "did not start" in text]
+    assert [text for text in printed if "did not start" in text]
 
 
 @pytest.mark.long

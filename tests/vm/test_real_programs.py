@@ -128,7 +128,7 @@ def test_a_failure_of_its_own_is_told_as_its_own(replayed: Replayed) -> None:
     records = replayed.records()
     assert {record.treatment["cage"] for record in records} == {"uncaged", *CAGES}
     assert {record.exit.status for record in records} == {replayed.status}
-    assert ("the program failed in 5 of 5 trials" in replayed.said) == (replayed.status == 1)
+    assert ("the program failed in 5 of 5 trials" in replayed.printed) == (replayed.status == 1)
     assert all(record.is_programs_own_failure == (replayed.status == 1) for record in records)
 
 
@@ -173,8 +173,8 @@ def test_the_cap_that_is_named_is_the_one_that_iostat_shows_as_full(replayed: Re
         assert named_cap(judged.diagnosis.sentence) == pytest.approx(asked, rel=0.01), judged.diagnosis.sentence
 
 
-def told_cap(sentence: str) -> float:
+def named_cap(sentence: str) -> float:
     """The cap that a sentence names, in I/Os or bytes a second."""
-    told = re.search(r"[Tt]he ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", sentence)
-    assert told, sentence
-    return float(told[1].replace(",", "")) * {"IOPS": 1, "MB/s": 1e6, "kB/s": 1e3}[told[2]]
+    reported = re.search(r"[Tt]he ([\d.,]+) (IOPS|MB/s|kB/s) cap on reads", sentence)
+    assert reported, sentence
+    return float(reported[1].replace(",", "")) * {"IOPS": 1, "MB/s": 1e6, "kB/s": 1e3}[reported[2]]

@@ -166,7 +166,7 @@ def test_a_port_in_use_is_refused_before_anything_starts(machine: Machine) -> No
     assert (record.outcome, record.phase) == ("requirement_missed", "dataset")
     assert record.missed_requirements[0].requirement == "port"
     assert "already in use" in record.missed_requirements[0].reason
-    assert not any(line.startswith("scope") for line in machine.told())
+    assert not any(line.startswith("scope") for line in machine.log_lines())
 
 
 def test_a_daemon_is_reported(machine: Machine) -> None:
