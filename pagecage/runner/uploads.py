@@ -42,7 +42,7 @@ def find_uploads(paths: Sequence[str]) -> tuple[UploadedFile, ...]:
     """
     found: dict[str, UploadedFile] = {}
     for path in paths:
-        source = Path(path).absolute()
+        source = Path(os.path.abspath(path))  # noqa: PTH100 - without "..", and with its symbolic links
         if not path or not os.path.exists(source):  # noqa: PTH110 - Path.exists() raises for a name that is too long
             raise PagecageError(f"--copy: {path!r} does not exist", f"ls -d {shlex.quote(path)}")
         if source.name in found:

@@ -120,6 +120,12 @@ class TestCarried:
     def test_where_a_path_lies_on_the_host(self, folder: Path, path: str, there: str | None) -> None:
         assert path_on_host(path, find_uploads(["data", "db"]), "/d") == there
 
+    def test_a_path_with_dots_is_found_again(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (folder / "here").mkdir()
+        monkeypatch.chdir(folder / "here")
+        [upload] = find_uploads(["../db"])
+        assert path_on_host("../db", [upload], "/d") == "/d/db"
+
     def test_only_words_that_are_exactly_a_carried_path_are_translated(self, folder: Path) -> None:
         path = str(folder / "db")
         words = translate_command(["sqlite3", path, f"{path}x", "db", f"--file={path}"], find_uploads([path]), "/d")
