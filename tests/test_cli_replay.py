@@ -10,6 +10,7 @@ from pagecage.agent.programs.gated_process import GATE
 from pagecage.cli.execution import exit_code, shell_status
 from pagecage.cli.replay_data import implied_copies
 from pagecage.errors import PagecageError
+from pagecage.runner.uploads import find_uploads
 from tests.checkout import pagecage, refused
 from tests.fixtures.records import make_record
 
@@ -96,7 +97,7 @@ def test_cold_files_of_here_are_copied_to_where_it_runs(
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/one").write_text("below")
     monkeypatch.chdir(tmp_path)
-    assert implied_copies(cold, copy, host) == copied
+    assert implied_copies(cold, find_uploads(copy), host) == copied
 
 
 def test_a_shell_needs_a_terminal(top: Path) -> None:

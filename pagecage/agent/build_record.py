@@ -11,6 +11,7 @@ from typing import Any
 
 from pagecage.agent.programs.registry import program_of
 from pagecage.agent.trial_run import TrialRun
+from pagecage.model.json_codec import to_json
 from pagecage.model.record import RECORD_VERSION, Record, record_from_json
 
 _SECTIONS = (
@@ -30,7 +31,7 @@ def build_record(run: TrialRun) -> Record:
         "attempt": run.attempt, "outcome": ending.outcome, "phase": run.phase, "error": ending.error,
         "phases": run.timings, "boot_id": run.session.facts["boot_id"], "state_id": machine["state_id"],
         "restore_seq": machine["restore_seq"], "emulated": machine["emulated"],
-        "measured": run.interval.to_json() if run.interval else None, "samples": run.samples, **sections,
+        "measured": to_json(run.interval), "samples": run.samples, **sections,
         "workload": _workload(run), "missed_requirements": [missed.to_json() for missed in ending.missed],
         "collectors": {name: result.to_json() for name, result in run.collected.items()},
         "harness": {**request.harness, "python": sys.version.split()[0]},

@@ -15,8 +15,9 @@ from pagecage.agent.system import procfs
 from pagecage.agent.system.disk_extents import on_disk_bytes
 from pagecage.agent.system.kernel_text import parse_flat_keyed, parse_nested_keyed, read_text
 from pagecage.agent.system.page_cache import resident_bytes, uptodate_bytes
-from pagecage.agent.trial_run import Ending, Interval, Measured, NotPrepared, TrialRun
+from pagecage.agent.trial_run import Ending, Measured, NotPrepared, TrialRun
 from pagecage.model.cache_proof import CacheCheck, broken_reason, charge_lag_bytes, requested_bytes, tolerance_bytes
+from pagecage.model.record_sections import MeasuredInterval
 from pagecage.units import PAGE_BYTES
 
 _HOST_RECLAIM = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
@@ -61,7 +62,7 @@ class CacheChecks:
         if self._is_wanted:
             self._cache["go"] = dict(self._cache["start"])
 
-    def at_end(self, interval: Interval) -> None:
+    def at_end(self, interval: MeasuredInterval) -> None:
         """Check after the measured part; `confirmed` judges it."""
         if not self._is_wanted:
             return
@@ -122,7 +123,7 @@ def _modified_ns(path: Path) -> int:
         return -1
 
 
-def _least_resident_bytes(caged: Caged, interval: Interval) -> int | None:
+def _least_resident_bytes(caged: Caged, interval: MeasuredInterval) -> int | None:
     """Return the fewest resident bytes that the sampler saw in the measured part.
 
     Returns None if it saw nothing.

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pagecage.agent.trial_run import Interval, Measured
+from pagecage.agent.trial_run import Measured
 from pagecage.model.cage import IO_STAT_KEY, Cage
+from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.trial import Trial
 
 Row = Mapping[str, Any]
@@ -72,7 +73,7 @@ def responses(
     }  # fmt: skip
 
 
-def _of_the_pass(measured: Measured, interval: Interval) -> dict[str, float | None]:
+def _of_the_pass(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
     end, after = measured.end, measured.counters["after"]["cgroup"]
     seconds, covered = end.get("seconds", interval.seconds), end.get("covered_fraction")
     return {
@@ -83,7 +84,7 @@ def _of_the_pass(measured: Measured, interval: Interval) -> dict[str, float | No
     }  # fmt: skip
 
 
-def _of_the_disk(measured: Measured, interval: Interval, maj_min: str) -> dict[str, float | None]:
+def _of_the_disk(measured: Measured, interval: MeasuredInterval, maj_min: str) -> dict[str, float | None]:
     end = measured.end
     seconds = end.get("seconds", interval.seconds)
     bytes_read, reads, written = (_device_delta(measured, maj_min, key) for key in ("rbytes", "rios", "wbytes"))
@@ -96,7 +97,7 @@ def _of_the_disk(measured: Measured, interval: Interval, maj_min: str) -> dict[s
     }  # fmt: skip
 
 
-def _of_the_host(measured: Measured, interval: Interval) -> dict[str, float | None]:
+def _of_the_host(measured: Measured, interval: MeasuredInterval) -> dict[str, float | None]:
     """Return rates per second of the whole host's vmstat in the measured part.
 
     Returns None if the kernel lacks a counter.

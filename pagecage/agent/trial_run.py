@@ -6,12 +6,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pagecage.agent.collectors.collector import CollectorResult
 from pagecage.agent.host_session import HostSession
+from pagecage.model.record_sections import MeasuredInterval
 from pagecage.model.requirements import MissedRequirement, Requirement
 from pagecage.model.trial import Trial
 
@@ -53,32 +54,13 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """The measured part in wall-clock time and CLOCK_MONOTONIC."""
-
-    start_wall_seconds: float
-    start_monotonic_seconds: float
-    seconds: float
-
-    @property
-    def end_monotonic_seconds(self) -> float:
-        """The end of the measured part."""
-        return self.start_monotonic_seconds + self.seconds
-
-    def to_json(self) -> dict[str, float]:
-        """Return the record's `measured`."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
 class Measured:
     """Results of the run phase, before they are judged.
 
     `interval` is None if the measured part never ended.
     """
 
-    argv: tuple[str, ...]
-    interval: Interval | None
+    interval: MeasuredInterval | None
     counters: Mapping[str, Any]
     end: Mapping[str, Any]
     exit: Mapping[str, Any]
@@ -103,7 +85,7 @@ class TrialRun:
     phase: str = "requirements"
     timings: list[dict[str, Any]] = field(default_factory=list)
     sections: defaultdict[str, dict[str, Any]] = field(default_factory=lambda: defaultdict(dict))
-    interval: Interval | None = None
+    interval: MeasuredInterval | None = None
     samples: list[dict[str, Any]] = field(default_factory=list)
     collected: dict[str, CollectorResult] = field(default_factory=dict)
     ending: Ending = Ending("failed")

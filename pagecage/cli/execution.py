@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.preview import trial_commands
 from pagecage.agent.system.block_device import resolve_disk
 from pagecage.checkout import RUNS, TOP
 from pagecage.cli.output import Notify
@@ -276,6 +275,8 @@ def all_requirements_missed(prepared: PreparedRun) -> bool:
 
 def show_plan(plan: Plan, host: Host) -> None:
     """Print a plan and the commands of each trial."""
+    from pagecage.agent.preview import trial_commands  # imported late: it loads most of the agent
+
     print("\n".join(plan_lines(plan)))
     for trial in plan.trials:
         print(f"\n# {trial.trial_id}\n" + "\n".join(trial_commands(trial, host.user)))

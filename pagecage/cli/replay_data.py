@@ -9,18 +9,17 @@ from pathlib import Path
 from pagecage.cli.output import Notify
 from pagecage.errors import PagecageError
 from pagecage.hosts.host import AgentHost
-from pagecage.runner.uploads import UploadedFile, find_uploads, path_on_host
+from pagecage.runner.uploads import UploadedFile, path_on_host
 
 
-def implied_copies(cold: Sequence[str], copies: Sequence[str], host_name: str) -> tuple[str, ...]:
-    """Return the `--cold` paths to copy although no `--copy` names them.
+def implied_copies(cold: Sequence[str], uploads: Sequence[UploadedFile], host_name: str) -> tuple[str, ...]:
+    """Return the `--cold` paths to copy although they are in no file that `--copy` names (`uploads`).
 
     A relative path means a file on this machine. A command that runs on another host, or in the
     directory of the copies, reads a copy.
     """
-    if host_name == "local" and not copies:
+    if host_name == "local" and not uploads:
         return ()
-    uploads = find_uploads(copies)
     relative = (path for path in cold if path and "\0" not in path and not Path(path).is_absolute())
     return tuple(path for path in relative if os.path.lexists(path) and path_on_host(path, uploads, "") is None)
 

@@ -114,11 +114,11 @@ def plan_for(
     """
     names = tuple(cages) if cages else _cage_names(cage, options)
     _check(argv, options)
-    find_uploads(options.copy)  # report missing files before a host is chosen
+    copies = find_uploads(options.copy)
     program, start = program_uploads(argv[0]) if options.copy_program else ((), (argv[0],))
     host = choose_host(options.host, options.data_dir, notify)
     try:
-        files = find_uploads((*options.copy, *implied_copies(options.cold, options.copy, host.name)))
+        files = find_uploads(implied_copies(options.cold, copies, host.name), copies)
         uploads = files + program
         directory = _working_directory(host, uploads)
         _check_program(argv[0], host, uploads)

@@ -9,8 +9,6 @@ from pagecage.errors import PagecageError
 from pagecage.model.trial import Trial, trial_to_json
 from pagecage.planning.plan import Plan
 
-MODES = ("replicate", "spread")
-
 
 def host_plans(plan: Plan, hosts: Sequence[str], mode: str) -> dict[str, Plan]:
     """Return each host's plan by name, in the hosts' order.

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pagecage.errors import PagecageError
 
-T = TypeVar("T")
 KEYS_HINT = "docs/FORMAT.md lists the keys"
 _SCALARS: Mapping[type, tuple[type, ...]] = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}
 
@@ -49,7 +48,7 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def wrong_kind(where: str) -> PagecageError:
+def _wrong_kind(where: str) -> PagecageError:
     """Return the error for a value of another type than its key has."""
     return PagecageError(f"{where!r} is of the wrong kind", KEYS_HINT)
 
@@ -79,7 +78,7 @@ def _scalar_reader(kind: type) -> Reader:
 
     def read(data: Any, where: str) -> Any:
         if not isinstance(data, allowed) or (isinstance(data, bool) and kind is not bool):
-            raise wrong_kind(where)
+            raise _wrong_kind(where)
         return data
 
     return read
@@ -94,7 +93,7 @@ def _optional_reader(arguments: tuple[Any, ...]) -> Reader:
 def _tuple_reader(inner: Reader) -> Reader:
     def read(data: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(data, list | tuple):
-            raise wrong_kind(where)
+            raise _wrong_kind(where)
         return tuple(inner(item, where) for item in data)
 
     return read
@@ -103,7 +102,7 @@ def _tuple_reader(inner: Reader) -> Reader:
 def _mapping_reader(inner: Reader) -> Reader:
     def read(data: Any, where: str) -> Mapping[str, Any]:
         if not isinstance(data, Mapping):
-            raise wrong_kind(where)
+            raise _wrong_kind(where)
         return {key: inner(item, _below(where, key)) for key, item in data.items()}
 
     return read
@@ -122,7 +121,7 @@ def _dataclass_reader(kind: type) -> Reader:
 
     def read(data: Any, where: str) -> Any:
         if not isinstance(data, Mapping):
-            raise wrong_kind(where)
+            raise _wrong_kind(where)
         unknown, missing = sorted(data.keys() - readers.keys()), sorted(required - data.keys())
         if unknown and not is_section:
             raise PagecageError(f"unknown key {_below(where, unknown[0])!r}", KEYS_HINT)

@@ -85,7 +85,7 @@ class Record:
 
     @property
     def is_programs_own_failure(self) -> bool:
-        """True if somebody else's program ran and failed: that is what there is to tell, and no fault of the host."""
+        """True if a replayed command failed by itself, which is a result and not a fault of the host."""
         return self.outcome == "failed" and self.exit.ended_by_itself is True
 
 

@@ -35,12 +35,12 @@ class UploadedFile:
     size_bytes: int
 
 
-def find_uploads(paths: Sequence[str]) -> tuple[UploadedFile, ...]:
-    """Return the files that `--copy` names, each under the last component of its path.
+def find_uploads(paths: Sequence[str], known: Sequence[UploadedFile] = ()) -> tuple[UploadedFile, ...]:
+    """Return the files that `--copy` names, each under the last component of its path, after the `known` ones.
 
     Raises PagecageError for a missing file, and for two with the same last component.
     """
-    found: dict[str, UploadedFile] = {}
+    found = {file.name: file for file in known}
     for path in paths:
         source = Path(os.path.abspath(path))  # noqa: PTH100 - without "..", and with its symbolic links
         if not path or not os.path.exists(source):  # noqa: PTH110 - Path.exists() raises for a name that is too long

@@ -101,7 +101,7 @@ class CommandProgram:
             _end(run, caged, program, seen)
         is_timed_out = seen is not None and not seen.is_done(spec)
         return Measured(
-            argv=tuple(argv), interval=run.interval, counters=run.sections["counters"], end={},
+            interval=run.interval, counters=run.sections["counters"], end={},
             exit=run.sections["exit"], last_line=program.last_line(), start_seconds=part.start_seconds,
             is_timed_out=is_timed_out, response=seen.times(spec) if seen else {},
         )  # fmt: skip

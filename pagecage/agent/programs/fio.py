@@ -8,48 +8,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pagecage.agent.caged import Caged, ProgramFiles
+from pagecage.agent.caged import Caged
 from pagecage.agent.caging import confirm_limits
 from pagecage.agent.collectors.collector import CollectorResult
-from pagecage.agent.programs import workload
 from pagecage.agent.programs.arguments import fill_all, places
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
-from pagecage.agent.storage import Storage
-from pagecage.agent.trial_run import Ending, Measured, RequirementMissed, TrialRun
-from pagecage.model.cage import Cage
+from pagecage.agent.programs.workload import ReportingProgram
+from pagecage.agent.trial_run import RequirementMissed, TrialRun
 from pagecage.model.requirements import Requirement
 from pagecage.process import find_tool
 from pagecage.process import run as run_process
 
 JOB, REPORT = "fio-job.fio", "fio.json"
 _LOG_EVERY_MS = 100
-
-
 _RUNTIME_SECONDS = 10.0
 """Time that a container's runtime may take to set its limits on an emulated machine, before fio is
 there."""
 
 
-class FioProgram:
+class FioProgram(ReportingProgram):
     """fio with the experiment's job options. Its measured part is its whole life."""
 
-    inherits_environment = False
-    is_gated = False
-
-    def find_files(self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:  # noqa: ARG002
-        """Return the datasets."""
-        return ProgramFiles(datasets, storage.disk)
-
-    def calibration_file(
-        self,
-        run: TrialRun,  # noqa: ARG002
-        storage: Storage,  # noqa: ARG002
-        files: ProgramFiles,
-        slice_cage: Cage,  # noqa: ARG002
-    ) -> Path | None:
-        """Return the first dataset."""
-        return files.paths[0] if files.paths else None
+    has_handshake = False
 
     def argv(self, run: TrialRun, caged: Caged) -> list[str]:
         """Write the job file beside the traces and return the command.
@@ -62,30 +43,17 @@ class FioProgram:
             raise RequirementMissed.of(Requirement.WORKLOAD, reason, "ansible/site.yml installs fio")
         return fio_command(job_text(caged.files, options, run.directory, run.trial.max_seconds), run.directory)
 
-    def measure(self, run: TrialRun, caged: Caged) -> Measured:
-        """Run fio to its exit; its report takes the place of an `end` line."""
-        part, argv = MeasuredPart(run, caged), self.argv(run, caged)
-        run.keep("workload", argv=argv)
-        part.before_launch(is_whole_life=True)
-        process = HandshakeProcess(caged.driver.command(caged.context, argv), has_handshake=False)
-        is_timed_out = False
-        try:
-            confirm_limits(run, caged, lambda: process.has_exited, _RUNTIME_SECONDS)
-            part.begin()
-            process.go()
-            is_done = process.wait_for_exit(part.deadline)
-            part.end()
-            is_timed_out = not is_done and workload.is_past(part.deadline)
-        finally:
-            workload.finish(run, caged, process, is_killed=is_timed_out or run.interval is None)
-        self._take_report(run, process)
-        return workload.measured_of(run, argv, process, part, is_timed_out=is_timed_out)
+    def follow(self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
+        """Wait for fio's exit. Returns False if the deadline passes before."""
+        confirm_limits(run, caged, lambda: process.has_exited, _RUNTIME_SECONDS)
+        part.begin()
+        process.go()
+        is_done = process.wait_for_exit(part.deadline)
+        part.end()
+        return is_done
 
-    def judge(self, run: TrialRun, measured: Measured) -> Ending:
-        """Return the outcome from the evidence, strongest first."""
-        return workload.judge(run, measured)
-
-    def _take_report(self, run: TrialRun, process: HandshakeProcess) -> None:
+    def take_report(self, run: TrialRun, process: HandshakeProcess) -> None:
+        """Use fio's JSON in place of an `end` line, and keep its files as traces."""
         report = read_report(run.directory)
         process.end = end_of(report, run.trial.workload.arguments, run.trial.dataset_bytes)
         run.keep("workload", end=process.end)

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from pagecage.agent.programs.stderr_tail import StderrTail
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 Sink = Callable[[str, bytes], None]
@@ -26,7 +27,6 @@ GATE = 'echo; read -r go && exec "$@"'
 _STREAMS = ("stdout", "stderr")
 _PIECE_BYTES = 1 << 16
 _LONGEST_LINE_BYTES = 1 << 16
-_KEEP_BYTES = 2000
 _GRACE_SECONDS = 10.0
 _JOIN_SECONDS = 1.0
 
@@ -65,13 +65,10 @@ class GatedProcess:
         self.process: Process[bytes] = spawn(
             argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=directory, new_session=True
         )
-        self.samples: list[dict[str, Any]] = []
-        self.end: dict[str, Any] = {}
         self.ready_at: float | None = None
         self._pattern = re.compile(ready_when) if ready_when is not None else None
         self._sink = sink
-        self._stderr = bytearray()
-        self._stderr_lock = threading.Lock()
+        self._tail = StderrTail()
         self._gate = threading.Event()
         self._is_finishing = False
         self._pidfd = os.pidfd_open(self.process.pid)
@@ -136,7 +133,7 @@ class GatedProcess:
         try:
             self.process.wait(_GRACE_SECONDS)
         except TimeoutExpired:
-            self._note(b"it did not end when it was asked to\n")
+            self._tail.add(b"it did not end when it was asked to\n")
         finally:
             if self.process.poll() is None:
                 self.process.kill()
@@ -151,13 +148,11 @@ class GatedProcess:
 
     def last_line(self) -> str | None:
         """Return the last line of standard error; None if it is empty."""
-        lines = self.stderr_lines()
-        return lines[-1] if lines else None
+        return self._tail.last_line()
 
     def stderr_lines(self) -> list[str]:
         """Return the last lines of standard error, up to 2000 bytes."""
-        with self._stderr_lock:
-            return self._stderr.decode(errors="replace").strip().splitlines()
+        return self._tail.lines()
 
     def _read_output(self, name: str, pipe: IO[bytes]) -> None:
         lines = LineSplitter()
@@ -176,14 +171,10 @@ class GatedProcess:
             if any(self._pattern.search(text) for text in texts):
                 self.ready_at = now
         if name == "stderr":
-            self._note(piece)
+            self._tail.add(piece)
         if self._sink and piece:
             with suppress(OSError):  # the controller has gone; the program must not block on its output
                 self._sink(name, piece)
-
-    def _note(self, text: bytes) -> None:
-        with self._stderr_lock:
-            self._stderr = (self._stderr + text)[-_KEEP_BYTES:]
 
     def _feed(self, source: Source) -> None:
         given = 0

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from pagecage.agent.programs.stderr_tail import StderrTail
 from pagecage.process import PIPE, Process, TimeoutExpired, spawn
 
 _GRACE_SECONDS = 10.0
-_KEEP_BYTES = 2000
 _LONGEST_LINE_BYTES = 1 << 20
 _POLL_SECONDS = 0.005
 
@@ -35,8 +35,7 @@ class HandshakeProcess:
         self.has_ended = False
         self._has_handshake = has_handshake
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._stderr = bytearray()
-        self._stderr_lock = threading.Lock()
+        self._tail = StderrTail()
         readers = ((self._read_stdout, self.process.stdout), (self._read_stderr, self.process.stderr))
         self._threads = [threading.Thread(target=read, args=(pipe,), daemon=True) for read, pipe in readers]
         for thread in self._threads:
@@ -93,7 +92,7 @@ class HandshakeProcess:
         try:
             self.process.wait(_GRACE_SECONDS)
         except TimeoutExpired:
-            self._note(b"it did not exit when its input was closed\n")
+            self._tail.add(b"it did not exit when its input was closed\n")
         finally:
             if self.process.poll() is None:
                 self.process.kill()
@@ -107,9 +106,7 @@ class HandshakeProcess:
 
         Returns None without one.
         """
-        with self._stderr_lock:
-            lines = self._stderr.decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else None
+        return self._tail.last_line()
 
     def _keep(self, line: dict[str, Any]) -> None:
         content = {key: value for key, value in line.items() if key != "type"}
@@ -120,22 +117,18 @@ class HandshakeProcess:
         elif line.get("type") == "end":
             self.end, self.has_ended = content, True
 
-    def _note(self, text: bytes) -> None:
-        with self._stderr_lock:
-            self._stderr = (self._stderr + text)[-_KEEP_BYTES:]
-
     def _read_stdout(self, pipe: IO[bytes]) -> None:
         for line in _lines_of(pipe):
             data = _parse(line) if self._has_handshake else None
             if data is not None:
                 self._lines.put(data)
             elif self._has_handshake:
-                self._note(b"it printed a line that is not a JSON object: " + line)
+                self._tail.add(b"it printed a line that is not a JSON object: " + line)
         self._lines.put(None)
 
     def _read_stderr(self, pipe: IO[bytes]) -> None:
         for line in _lines_of(pipe):
-            self._note(line)
+            self._tail.add(line)
 
     def _send(self, data: bytes, close: bool = False) -> None:
         assert self.process.stdin is not None

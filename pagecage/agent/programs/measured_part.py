@@ -9,33 +9,34 @@ from pagecage.agent.cache_checks import CacheChecks
 from pagecage.agent.caged import Caged
 from pagecage.agent.caging import confirm_limits
 from pagecage.agent.programs.program import read_counters
-from pagecage.agent.trial_run import Interval, TrialRun
+from pagecage.agent.trial_run import TrialRun
+from pagecage.model.record_sections import MeasuredInterval
 
 
 class MeasuredPart:
-    """The measured part of one trial. `deadline` is the trial's timeout in CLOCK_MONOTONIC."""
+    """The measured part of one trial. `deadline` is the trial's timeout in CLOCK_MONOTONIC.
 
-    def __init__(self, run: TrialRun, caged: Caged) -> None:
-        self._run, self._caged = run, caged
+    `is_whole_life` is true for a workload without a gate, whose measured part begins with its launch.
+    """
+
+    def __init__(self, run: TrialRun, caged: Caged, *, is_whole_life: bool = False) -> None:
+        self._run, self._caged, self._is_whole_life = run, caged, is_whole_life
         self._checks = CacheChecks(run, caged)
         self._launched_boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         self._launched = time.monotonic()
         self._wall = self._begin = 0.0
-        self._is_whole_life = False
         self.deadline = self._launched + run.trial.timeout_seconds
         self.start_seconds: float | None = None
 
-    def before_launch(self, *, is_whole_life: bool = False) -> None:
+    def before_launch(self) -> None:
         """Check the cache before the workload starts. Raises NotPrepared.
 
-        The measured part of a workload without a gate is its whole life: tracers and counters come
-        first.
+        For a workload without a gate, wait for the tracers and read the counters here.
         """
-        self._is_whole_life = is_whole_life
-        if is_whole_life:
+        if self._is_whole_life:
             self._run.await_tracers(self._launched_boot_ns)
         self._checks.at_start()
-        if is_whole_life:
+        if self._is_whole_life:
             self._checks.go_is_start()
             self._run.keep("counters", before=read_counters(self._caged.context))
         self._launched = self._begin = time.monotonic()
@@ -68,12 +69,10 @@ class MeasuredPart:
         """The start of the measured part in CLOCK_MONOTONIC."""
         return self._begin
 
-    def end(self, end_monotonic_seconds: float | None = None) -> Interval:
+    def end(self, end_monotonic_seconds: float | None = None) -> None:
         """Read the counters and check the cache at the end of the measured part (None: now)."""
         end = end_monotonic_seconds or time.monotonic()
         self._run.keep("counters", after=read_counters(self._caged.context))
         self._run.session.stream.event("end", trial_id=self._run.trial.trial_id)
-        interval = Interval(self._wall, self._begin, end - self._begin)
-        self._run.interval = interval
-        self._checks.at_end(interval)
-        return interval
+        self._run.interval = MeasuredInterval(self._wall, self._begin, end - self._begin)
+        self._checks.at_end(self._run.interval)

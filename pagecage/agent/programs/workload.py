@@ -4,60 +4,95 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pagecage.agent.cache_checks import confirmed
-from pagecage.agent.caged import Caged
+from pagecage.agent.caged import Caged, ProgramFiles
 from pagecage.agent.programs.arguments import CANNOT
 from pagecage.agent.programs.handshake_process import HandshakeProcess
 from pagecage.agent.programs.measured_part import MeasuredPart
 from pagecage.agent.programs.program import oom_kills, signal_slice
 from pagecage.agent.responses import wrong_response
+from pagecage.agent.storage import Storage
 from pagecage.agent.trial_run import Ending, Measured, TrialRun
+from pagecage.model.cage import Cage
 from pagecage.model.requirements import MissedRequirement, Requirement
 
 FAULTS = ("lost_", "doubled_", "torn_", "disordered_", "failed_")
 """Prefixes of figures that count faults in an answer (workloads/README.md)."""
 
 
-def finish(run: TrialRun, caged: Caged, process: HandshakeProcess, *, is_killed: bool) -> dict[str, Any]:
-    """End the process, first by killing its slice if `is_killed`.
+class ReportingProgram:
+    """A workload that reads the trial's datasets and ends with a report: its `end` line, or fio's file."""
 
-    Return and keep the record's `exit`.
-    """
-    if is_killed and process.process.poll() is None:
+    inherits_environment = False
+    is_gated = False
+    has_handshake = True
+
+    def find_files(self, run: TrialRun, storage: Storage, datasets: tuple[Path, ...]) -> ProgramFiles:  # noqa: ARG002
+        """Return the datasets."""
+        return ProgramFiles(datasets, storage.disk)
+
+    def calibration_file(
+        self,
+        run: TrialRun,  # noqa: ARG002
+        storage: Storage,  # noqa: ARG002
+        files: ProgramFiles,
+        slice_cage: Cage,  # noqa: ARG002
+    ) -> Path | None:
+        """Return the first dataset."""
+        return files.paths[0] if files.paths else None
+
+    def argv(self, run: TrialRun, caged: Caged) -> list[str]:
+        """Return the command line. Raises RequirementMissed."""
+        raise NotImplementedError
+
+    def follow(self, run: TrialRun, caged: Caged, part: MeasuredPart, process: HandshakeProcess) -> bool:
+        """Take the started workload through its measured part.
+
+        Returns False if the deadline passes before its end.
+        """
+        raise NotImplementedError
+
+    def take_report(self, run: TrialRun, process: HandshakeProcess) -> None:
+        """Read the report of the ended workload, unless it was printed as an `end` line."""
+
+    def measure(self, run: TrialRun, caged: Caged) -> Measured:
+        """Start the workload, follow it through its measured part, and end it."""
+        part, argv = MeasuredPart(run, caged, is_whole_life=not self.has_handshake), self.argv(run, caged)
+        run.keep("workload", argv=argv)
+        part.before_launch()
+        process = HandshakeProcess(caged.driver.command(caged.context, argv), has_handshake=self.has_handshake)
+        is_timed_out = False
+        try:
+            is_done = self.follow(run, caged, part, process)
+            is_timed_out = not is_done and time.monotonic() >= part.deadline
+        finally:
+            _finish(run, caged, process, is_killed=is_timed_out or run.interval is None)
+        self.take_report(run, process)
+        return Measured(
+            interval=run.interval, counters=run.sections["counters"], end=process.end, exit=run.sections["exit"],
+            last_line=process.last_line(), start_seconds=part.start_seconds, is_timed_out=is_timed_out,
+        )  # fmt: skip
+
+    def judge(self, run: TrialRun, measured: Measured) -> Ending:
+        """Return the outcome from the evidence, with the requirement that the workload reports missing."""
+        ending = confirmed(run, measured, judge_end(measured, run.trial.timeout_seconds))
+        if ending.outcome != "requirement_missed":
+            return ending
+        reason = ending.error or "the workload cannot run on this host"
+        return Ending(ending.outcome, ending.error, (MissedRequirement(Requirement.WORKLOAD, reason, ""),))
+
+
+def _finish(run: TrialRun, caged: Caged, process: HandshakeProcess, *, is_killed: bool) -> None:
+    """End the process, first by killing its slice if `is_killed`, and keep the record's `exit`."""
+    if is_killed and not process.has_exited:
         signal_slice(caged.context, "KILL")
     status = process.finish()
-    found = {"status": status, "oom_kill": oom_kills(caged.context.cgroup)}
-    run.keep("exit", **found)
+    run.keep("exit", status=status, oom_kill=oom_kills(caged.context.cgroup))
     run.keep("workload", end=process.end)
     run.samples = list(process.samples)
-    return found
-
-
-def measured_of(
-    run: TrialRun, argv: list[str], process: HandshakeProcess, part: MeasuredPart, *, is_timed_out: bool
-) -> Measured:
-    """Return what was measured of a process that has ended."""
-    return Measured(
-        argv=tuple(argv), interval=run.interval, counters=run.sections["counters"], end=process.end,
-        exit=run.sections["exit"], last_line=process.last_line(), start_seconds=part.start_seconds,
-        is_timed_out=is_timed_out,
-    )  # fmt: skip
-
-
-def is_past(deadline: float) -> bool:
-    """True if CLOCK_MONOTONIC is past the deadline."""
-    return time.monotonic() >= deadline
-
-
-def judge(run: TrialRun, measured: Measured) -> Ending:
-    """Return the outcome of a workload, with the requirement that it reports missing."""
-    ending = confirmed(run, measured, judge_end(measured, run.trial.timeout_seconds))
-    if ending.outcome != "requirement_missed":
-        return ending
-    reason = ending.error or "the workload cannot run on this host"
-    return Ending(ending.outcome, ending.error, (MissedRequirement(Requirement.WORKLOAD, reason, ""),))
 
 
 def judge_end(measured: Measured, timeout_seconds: float) -> Ending:

@@ -50,7 +50,7 @@ impl PartFile {
     }
 
     /// Allocate the blocks, which keeps the file in few extents and detects a full disk early.
-    /// Where the file system does not support this, writing allocates.
+    /// If the file system does not support this, writing allocates.
     fn allocate(&self, size_bytes: u64) -> Result<(), Failure> {
         let action = format!("cannot allocate {size_bytes} bytes for {}", self.path.display());
         self.file.set_len(0).or_failed(&action)?;

@@ -117,7 +117,7 @@ def test_the_last_line_of_standard_error_is_kept() -> None:
     with running(shell("yes 0123456789 | head -n 200000 >&2; echo the reason >&2; exit 3")) as workload:
         assert workload.finish() == 3
         assert workload.last_line() == "the reason"
-        assert len(workload._stderr) <= 2000
+        assert len(workload._tail._bytes) <= 2000
 
 
 def test_without_output_there_is_no_last_line() -> None:

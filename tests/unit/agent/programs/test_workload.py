@@ -22,7 +22,7 @@ from tests.fake_host.machine import LIGHT, Machine, make_session, make_trial
 def judged(status: int = 0, oom_kill: int | None = 0, timed_out: bool = False, **end: Any) -> tuple[str, str | None]:
     """Return the ending of a workload with this exit."""
     evidence = {"status": status, "oom_kill": oom_kill}
-    measured = Measured((), None, {}, end, evidence, "the last line", is_timed_out=timed_out)
+    measured = Measured(None, {}, end, evidence, "the last line", is_timed_out=timed_out)
     ending = judge_end(measured, 5.0)
     return ending.outcome, ending.error
 
